@@ -1,0 +1,125 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Authority is a certification authority: a CA certificate, the certificates
+// that link it to its root, and the key that signs. It is proven consistent
+// when it is made and never changes, so it is safe for concurrent use as far
+// as its key is.
+type Authority struct {
+	chain []*x509.Certificate // the CA first; each is issued by the next; no root
+	ca    *x509.Certificate
+	key   crypto.Signer
+	proof proof
+}
+
+// NewAuthority joins a CA's key with its chain: the CA's own certificate,
+// then its issuers, up to the root or short of it. Expiry is no reason to
+// refuse: it is a matter of the moment in which a certificate is issued.
+func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, error) {
+	if len(chain) == 0 {
+		return nil, errors.New("no CA certificate")
+	}
+	if !sameKey(key.Public(), chain[0].PublicKey) {
+		return nil, fmt.Errorf("private key does not belong to the CA certificate of %s", describe(chain[0]))
+	}
+	if err := checkChain(chain); err != nil {
+		return nil, err
+	}
+	proof, err := newProof(chain[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Authority{chain: withoutRoot(chain), ca: chain[0], key: key, proof: proof}, nil
+}
+
+// Certificate returns the CA's own certificate. It must not be modified.
+func (a *Authority) Certificate() *x509.Certificate { return a.ca }
+
+// Validity returns the span in which the CA certificate is valid.
+func (a *Authority) Validity() Validity {
+	return Validity{NotBefore: a.ca.NotBefore, NotAfter: a.ca.NotAfter}
+}
+
+// Chain returns leaf and what has to accompany it so that somebody who only
+// has the root can verify it: the CA's chain without the root. It is leaf
+// alone when the CA is a root itself.
+func (a *Authority) Chain(leaf *x509.Certificate) []*x509.Certificate {
+	return append([]*x509.Certificate{leaf}, a.chain...)
+}
+
+func withoutRoot(chain []*x509.Certificate) []*x509.Certificate {
+	last := len(chain) - 1
+	if isRoot(chain[last]) {
+		return slices.Clone(chain[:last])
+	}
+	return slices.Clone(chain)
+}
+
+func checkChain(chain []*x509.Certificate) error {
+	for i, ca := range chain {
+		if err := checkCA(ca, i); err != nil {
+			return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
+		}
+		if i+1 < len(chain) {
+			if err := checkLink(ca, chain[i+1]); err != nil {
+				return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkCA holds a certificate to what RFC 5280 section 6.1.4 (k) to (n) ask of
+// one that has depth other CAs between itself and the end-entity certificate.
+// A key usage is asked for only by section 4.2.1.3, and CA certificates made
+// with plain openssl do without: its absence allows every usage.
+func checkCA(ca *x509.Certificate, depth int) error {
+	switch {
+	case !ca.BasicConstraintsValid || !ca.IsCA:
+		return errors.New("is not a CA certificate: its basic constraints do not say CA")
+	case ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
+		return errors.New("must not sign certificates: its key usage lacks keyCertSign")
+	case (ca.MaxPathLen > 0 || ca.MaxPathLenZero) && depth > ca.MaxPathLen:
+		return fmt.Errorf("allows %d CAs below itself, but the chain has %d", ca.MaxPathLen, depth)
+	case len(ca.RawSubject) <= len(emptyName):
+		return errors.New("has no subject, which a CA needs (RFC 5280 section 4.1.2.6)")
+	}
+	return nil
+}
+
+func checkLink(ca, issuer *x509.Certificate) error {
+	if isRoot(ca) {
+		return errors.New("is a root, so nothing may follow it")
+	}
+	if !bytes.Equal(ca.RawIssuer, issuer.RawSubject) {
+		return fmt.Errorf("is issued by %q, but the certificate that follows it is %q", ca.Issuer, issuer.Subject)
+	}
+	if err := ca.CheckSignatureFrom(issuer); err != nil {
+		return fmt.Errorf("verifying with the certificate that follows it: %w", err)
+	}
+	return nil
+}
+
+// isRoot tells whether a certificate is self-signed. A self-issued one that
+// another key has signed (a key rollover, RFC 5280 section 3.2) is not. Nobody
+// relies on a root's signature, so old ones over SHA-1 count here.
+func isRoot(cert *x509.Certificate) bool {
+	return bytes.Equal(cert.RawSubject, cert.RawIssuer) &&
+		cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature) == nil
+}
+
+// emptyName is the encoding of a distinguished name without attributes.
+var emptyName = [...]byte{0x30, 0x00}
+
+// describe names a certificate in errors.
+func describe(cert *x509.Certificate) string {
+	return fmt.Sprintf("%q, serial %x", cert.Subject, cert.SerialNumber)
+}

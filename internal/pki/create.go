@@ -1,0 +1,126 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+)
+
+var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// Subject is whom a certificate names. Every field is optional.
+type Subject struct {
+	CommonName    string
+	Organizations []string
+
+	DNSNames       []string
+	IPAddresses    []net.IP
+	URIs           []*url.URL
+	EmailAddresses []string
+}
+
+func (s Subject) name() pkix.Name {
+	return pkix.Name{CommonName: s.CommonName, Organization: s.Organizations}
+}
+
+// NewRequest makes a PKCS#10 certificate request in PEM, signed with key.
+func NewRequest(s Subject, key crypto.Signer) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:        s.name(),
+		DNSNames:       s.DNSNames,
+		IPAddresses:    s.IPAddresses,
+		URIs:           s.URIs,
+		EmailAddresses: s.EmailAddresses,
+	}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: RequestBlockType, Bytes: der}), nil
+}
+
+// DefaultRootLifetime is the life of a root that NewRoot makes for somebody
+// who has no other wish: ten years.
+const DefaultRootLifetime = 10 * 365 * 24 * time.Hour
+
+// backdate of certificates that are made without a request.
+const backdate = 5 * time.Minute
+
+// NewRoot makes a self-signed CA of the given name.
+func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	template, err := rootTemplate(commonName, key.Public(), lifetime, now)
+	if err != nil {
+		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
+	}
+	return NewAuthority([]*x509.Certificate{cert}, key)
+}
+
+func rootTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration, now time.Time) (*x509.Certificate, error) {
+	serial, err := NewSerial(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	id, err := KeyID(key)
+	if err != nil {
+		return nil, err
+	}
+	validity := Validity{NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime)}.wholeSeconds()
+	return &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: commonName},
+		NotBefore:             validity.NotBefore,
+		NotAfter:              validity.NotAfter,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		SubjectKeyId:          id,
+	}, nil
+}
+
+// Issue makes a certificate for a key in one's own hands, without a request:
+// that of a server or a client of first start. It returns the certificate
+// with the chain that belongs to it.
+func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifetime time.Duration, now time.Time) ([]*x509.Certificate, error) {
+	serial, err := NewSerial(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	rule := Lifetime{Max: lifetime, Backdate: backdate, Short: lifetime + 1}
+	validity, err := rule.Validity(nil, a.Validity(), now)
+	if err != nil {
+		return nil, err
+	}
+	linted, err := a.Lint(subjectTemplate(s, key, usages, validity, serial), Policy{})
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := linted.Sign(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return a.Chain(leaf), nil
+}
+
+// ServerUsages are those of a TLS server's certificate.
+func ServerUsages() Usages {
+	return Usages{Key: x509.KeyUsageDigitalSignature, Extended: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+}
+
+// ClientUsages are those of a TLS client's certificate.
+func ClientUsages() Usages {
+	return Usages{Key: x509.KeyUsageDigitalSignature, Extended: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+}

@@ -1,0 +1,101 @@
+package pki_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+func TestNewRequest(t *testing.T) {
+	for _, kind := range []pki.KeyType{pki.ECDSAP256, pki.ECDSAP384, pki.Ed25519, pki.RSA2048} {
+		t.Run(string(kind), func(t *testing.T) {
+			want := pki.Subject{
+				CommonName: "alice", Organizations: []string{"admins", "developers"},
+				DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1).To4()},
+				URIs: []*url.URL{{Scheme: "spiffe", Host: "example.com"}}, EmailAddresses: []string{"alice@example.com"},
+			}
+			key := newKey(t, kind)
+			data, err := pki.NewRequest(want, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req, err := pki.ParseRequest(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pki.VerifyRequest(req); err != nil {
+				t.Error(err)
+			}
+			got := pki.Subject{
+				CommonName: req.Subject.CommonName, Organizations: req.Subject.Organization,
+				DNSNames: req.DNSNames, IPAddresses: req.IPAddresses, URIs: req.URIs, EmailAddresses: req.EmailAddresses,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	if _, err := pki.NewRequest(pki.Subject{DNSNames: []string{"bücher.example"}}, newKey(t, pki.ECDSAP256)); err == nil {
+		t.Error("a name that no request can hold was accepted")
+	}
+}
+
+func TestNewRoot(t *testing.T) {
+	root, err := pki.NewRoot("my CA", newKey(t, pki.ECDSAP256), pki.DefaultRootLifetime, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := root.Certificate()
+	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 || cert.Subject.String() != "CN=my CA" {
+		t.Errorf("CA %v, key usage %b, subject %s", cert.IsCA, cert.KeyUsage, cert.Subject)
+	}
+	if !cert.NotAfter.Equal(now.Add(3650*day)) || !cert.NotBefore.Before(now) {
+		t.Errorf("valid from %v to %v", cert.NotBefore, cert.NotAfter)
+	}
+	if len(cert.SubjectKeyId) != 20 || cert.SerialNumber.Sign() <= 0 {
+		t.Errorf("key identifier %x, serial %v", cert.SubjectKeyId, cert.SerialNumber)
+	}
+	if _, err := pki.NewRoot("", newKey(t, pki.ECDSAP256), day, now); err == nil {
+		t.Error("a CA without a name was made")
+	}
+}
+
+func TestIssue(t *testing.T) {
+	root := newRoot(t)
+	subject := pki.Subject{CommonName: "server", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	key := newKey(t, pki.ECDSAP256)
+	chain, err := root.Issue(subject, key.Public(), pki.ServerUsages(), 365*day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	assertTrusted(t, chain, root.Certificate())
+	leaf := chain[0]
+	if err := leaf.VerifyHostname("127.0.0.1"); err != nil {
+		t.Error(err)
+	}
+	if !leaf.NotAfter.Equal(now.Add(365 * day)) {
+		t.Errorf("ends at %v, want all of the lifetime ahead", leaf.NotAfter)
+	}
+	if diff := cmp.Diff([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, leaf.ExtKeyUsage); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestIssueRefuses(t *testing.T) {
+	root, key := newRoot(t), newKey(t, pki.ECDSAP256)
+	_, err := root.Issue(pki.Subject{}, key.Public(), pki.ClientUsages(), day, now)
+	if refused := new(pki.RefusedError); !errors.As(err, &refused) {
+		t.Errorf("certificate for nobody: error %v", err)
+	}
+	_, err = root.Issue(pki.Subject{CommonName: "late"}, key.Public(), pki.ClientUsages(), day, now.Add(pki.DefaultRootLifetime+time.Hour))
+	if expired := new(pki.ExpiredError); !errors.As(err, &expired) {
+		t.Errorf("certificate of an expired CA: error %v", err)
+	}
+}

@@ -1,0 +1,122 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KeyType names a kind of private key that certplane makes.
+type KeyType string
+
+// The key types.
+const (
+	RSA2048   KeyType = "rsa2048"
+	RSA4096   KeyType = "rsa4096"
+	ECDSAP256 KeyType = "ecdsa-p256"
+	ECDSAP384 KeyType = "ecdsa-p384"
+	Ed25519   KeyType = "ed25519"
+)
+
+// KeyTypes returns all key types, the recommended one first.
+func KeyTypes() []KeyType {
+	return []KeyType{ECDSAP256, ECDSAP384, Ed25519, RSA2048, RSA4096}
+}
+
+// ParseKeyType is the way from a flag or a configuration field to a KeyType.
+func ParseKeyType(name string) (KeyType, error) {
+	var known []string
+	for _, t := range KeyTypes() {
+		if name == string(t) {
+			return t, nil
+		}
+		known = append(known, string(t))
+	}
+	return "", fmt.Errorf("unknown key type %q: use one of %s", name, strings.Join(known, ", "))
+}
+
+// GenerateKey makes a private key from the operating system's randomness; the
+// standard library takes no other for keys.
+func GenerateKey(t KeyType) (crypto.Signer, error) {
+	key, err := generate(t)
+	if err != nil {
+		return nil, fmt.Errorf("generating %s key: %w", t, err)
+	}
+	return key, nil
+}
+
+func generate(t KeyType) (crypto.Signer, error) {
+	switch t {
+	case RSA2048:
+		return rsa.GenerateKey(rand.Reader, 2048)
+	case RSA4096:
+		return rsa.GenerateKey(rand.Reader, 4096)
+	case ECDSAP256:
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case ECDSAP384:
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case Ed25519:
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return nil, errors.New("unknown key type")
+}
+
+// maxRSABits bounds the RSA keys whose signatures are verified. Verification
+// time grows with the square of the modulus: at 16,384 bits it takes
+// milliseconds, at the millions of bits that fit in a request body, minutes.
+const maxRSABits = 16384
+
+// CheckPublicKey tells whether a certificate can be issued for a key: RSA of
+// at least minRSABits, ECDSA on a NIST curve, or Ed25519.
+func CheckPublicKey(key crypto.PublicKey, minRSABits int) error {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return checkRSA(key, minRSABits)
+	case *ecdsa.PublicKey:
+		return checkCurve(key.Curve)
+	case ed25519.PublicKey:
+		return nil
+	case nil:
+		return errors.New("public key algorithm is not supported: use RSA, ECDSA or Ed25519")
+	default:
+		return fmt.Errorf("public key type %T is not supported: use RSA, ECDSA or Ed25519", key)
+	}
+}
+
+func checkRSA(key *rsa.PublicKey, minBits int) error {
+	switch bits := key.N.BitLen(); {
+	case bits < minBits:
+		return fmt.Errorf("RSA key of %d bits is smaller than the required %d bits", bits, minBits)
+	case bits > maxRSABits:
+		return fmt.Errorf("RSA key of %d bits is larger than the supported %d bits", bits, maxRSABits)
+	case key.E < 3 || key.E%2 == 0 || key.N.Bit(0) == 0:
+		// No RSA key pair has such numbers: the key is broken or hostile.
+		return errors.New("RSA key has an even modulus or an unusable exponent")
+	}
+	return nil
+}
+
+func checkCurve(curve elliptic.Curve) error {
+	switch curve {
+	case elliptic.P224(), elliptic.P256(), elliptic.P384(), elliptic.P521():
+		return nil
+	}
+	return fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", curve.Params().Name)
+}
+
+// publicKey is what every public key of the standard library can do.
+type publicKey interface {
+	Equal(crypto.PublicKey) bool
+}
+
+func sameKey(a, b crypto.PublicKey) bool {
+	key, ok := a.(publicKey)
+	return ok && key.Equal(b)
+}

@@ -1,0 +1,120 @@
+package pki
+
+import (
+	"fmt"
+	"time"
+)
+
+// Lifetime is a signer's rule for how long certificates live.
+type Lifetime struct {
+	// Max is what a request gets that names no duration, and what a longer
+	// request is cut to.
+	Max time.Duration
+	// Min is what a shorter request is raised to. Max wins over Min.
+	Min time.Duration
+	// Backdate moves the start into the past, for verifiers whose clocks are
+	// behind the CA's.
+	Backdate time.Duration
+	// Short marks lifetimes that are too precious to shorten: below it the
+	// whole duration lies ahead of now and the backdate comes on top; from it
+	// on the backdate is part of the duration.
+	Short time.Duration
+}
+
+// Validity is the span of time for which a certificate speaks. Both ends
+// belong to it (RFC 5280 section 4.1.2.5).
+type Validity struct {
+	NotBefore, NotAfter time.Time
+}
+
+// Duration returns how long a request that asks for requested gets; nil is a
+// request that does not ask.
+func (l Lifetime) Duration(requested *time.Duration) time.Duration {
+	switch {
+	case requested == nil, *requested > l.Max:
+		return l.Max
+	case *requested < l.Min:
+		return l.Min
+	default:
+		return *requested
+	}
+}
+
+// Validity returns the validity of a certificate issued now by a CA that is
+// valid for ca. It lies within the CA's own: a certificate that outlives its
+// CA fails verification anyway, and one that is older than its CA misleads
+// people who read it. Its errors are *ExpiredError and *NotYetValidError.
+func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time) (Validity, error) {
+	duration := l.Duration(requested)
+	start, end := now.Add(-l.Backdate), now.Add(duration)
+	if duration >= l.Short {
+		end = end.Add(-l.Backdate)
+	}
+	if err := ca.permits(start, now); err != nil {
+		return Validity{}, err
+	}
+	return Validity{NotBefore: later(start, ca.NotBefore), NotAfter: earlier(end, ca.NotAfter)}.wholeSeconds(), nil
+}
+
+// permits tells whether a CA that is valid for v can issue a certificate now
+// that begins at start.
+func (v Validity) permits(start, now time.Time) error {
+	switch {
+	case !start.Before(v.NotAfter):
+		return &ExpiredError{NotAfter: v.NotAfter}
+	case !now.Before(v.NotAfter):
+		return &ExpiredError{NotAfter: v.NotAfter, withinBackdate: true}
+	case now.Before(v.NotBefore):
+		return &NotYetValidError{NotBefore: v.NotBefore}
+	}
+	return nil
+}
+
+// wholeSeconds makes v what a certificate can express: RFC 5280 section
+// 4.1.2.5 has no fractional seconds and only UTC.
+func (v Validity) wholeSeconds() Validity {
+	return Validity{
+		NotBefore: v.NotBefore.UTC().Truncate(time.Second),
+		NotAfter:  v.NotAfter.UTC().Truncate(time.Second),
+	}
+}
+
+// ExpiredError says that a CA can issue nothing any more. A new CA
+// certificate cures it, so it is no verdict on the request.
+type ExpiredError struct {
+	NotAfter time.Time
+	// withinBackdate: the CA ended so recently that a backdated certificate
+	// would still begin within its validity.
+	withinBackdate bool
+}
+
+func (e *ExpiredError) Error() string {
+	if e.withinBackdate {
+		return fmt.Sprintf("refusing to sign a certificate that expired in the past: NotAfter=%v", e.NotAfter)
+	}
+	return fmt.Sprintf("the signer has expired: NotAfter=%v", e.NotAfter)
+}
+
+// NotYetValidError says that a CA can issue nothing yet: nobody would accept
+// the certificate before the CA's own validity begins.
+type NotYetValidError struct {
+	NotBefore time.Time
+}
+
+func (e *NotYetValidError) Error() string {
+	return fmt.Sprintf("the signer is not yet valid: NotBefore=%v", e.NotBefore)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,214 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Policy is what a signer demands of certificates beyond what RFC 5280 does.
+type Policy struct {
+	// MinRSABits is the smallest RSA key that gets a certificate.
+	MinRSABits int
+}
+
+// Linted is an end-entity certificate that has passed the linter and is not
+// yet signed. Only Authority.Lint makes one that can be signed.
+type Linted struct {
+	authority *Authority
+	template  *x509.Certificate
+	tbs       []byte // exactly what will be signed
+}
+
+// RefusedError is the linter's verdict: the certificate must not exist.
+type RefusedError struct {
+	Problems []error
+}
+
+func (e *RefusedError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, problem := range e.Problems {
+		texts[i] = problem.Error()
+	}
+	return "refusing to sign: " + strings.Join(texts, "; ")
+}
+
+// Unwrap gives errors.Is and errors.As access to each problem.
+func (e *RefusedError) Unwrap() []error { return e.Problems }
+
+// Lint checks the end-entity certificate that template describes, issued by
+// this CA: it must follow RFC 5280, lie within the CA's powers and meet the
+// policy. The rules look at the finished encoding, not at the template: the
+// certificate is first signed with a throwaway key that no one trusts. All
+// that is wrong comes back in one *RefusedError.
+func (a *Authority) Lint(template *x509.Certificate, policy Policy) (*Linted, error) {
+	if err := CheckPublicKey(template.PublicKey, policy.MinRSABits); err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	complete, err := a.complete(template)
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	leaf, err := a.proof.issue(complete)
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	d := draft{leaf: leaf, template: complete, ca: a.ca, proof: a.proof}
+	if problems := d.problems(); len(problems) > 0 {
+		return nil, &RefusedError{Problems: problems}
+	}
+	return &Linted{authority: a, template: complete, tbs: leaf.RawTBSCertificate}, nil
+}
+
+// complete returns template with the key identifiers of RFC 5280 sections
+// 4.2.1.1 and 4.2.1.2. Together they let a verifier find this CA among
+// several of one name, which is what happens while a CA is being replaced.
+func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, error) {
+	subject, err := KeyID(template.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	issuer := a.ca.SubjectKeyId
+	if len(issuer) == 0 {
+		if issuer, err = KeyID(a.ca.PublicKey); err != nil {
+			return nil, err
+		}
+	}
+	complete := *template
+	complete.SubjectKeyId, complete.AuthorityKeyId = subject, issuer
+	return &complete, nil
+}
+
+// draft is a certificate as the linter sees it.
+type draft struct {
+	leaf     *x509.Certificate // parsed from its encoding
+	template *x509.Certificate // what was asked for
+	ca       *x509.Certificate
+	proof    proof
+}
+
+func (d draft) problems() []error {
+	var problems []error
+	for _, rule := range rules {
+		if err := rule(d); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// rules are the linter's: each returns what is wrong, or nil.
+var rules = []func(draft) error{
+	draft.checkSerial,
+	draft.checkValidity,
+	draft.checkSubject,
+	draft.checkNames,
+	draft.checkUnchanged,
+	draft.checkNotCA,
+	draft.checkExtensions,
+	draft.checkExtendedUsages,
+	draft.checkKeyIDs,
+	draft.checkPath,
+}
+
+// checkSerial: RFC 5280 section 4.1.2.2. Twenty octets hold 159 bits, since
+// the first bit of an INTEGER is its sign.
+func (d draft) checkSerial() error {
+	if serial := d.leaf.SerialNumber; serial.Sign() <= 0 || serial.BitLen() > 159 {
+		return errors.New("serial number must be positive and of at most 20 octets")
+	}
+	return nil
+}
+
+// checkValidity: RFC 5280 section 4.1.2.5, and within the CA's own validity.
+func (d draft) checkValidity() error {
+	switch {
+	case !d.leaf.NotAfter.After(d.leaf.NotBefore):
+		return errors.New("certificate would end before it begins")
+	case d.leaf.NotAfter.After(d.ca.NotAfter):
+		return errors.New("certificate would outlive its CA")
+	case d.leaf.NotBefore.Before(d.ca.NotBefore):
+		return errors.New("certificate would be older than its CA")
+	}
+	return nil
+}
+
+// checkNotCA: RFC 5280 sections 4.2.1.9 and 4.2.1.3, "If the cA boolean is
+// not asserted, then the keyCertSign bit in the key usage extension MUST NOT
+// be asserted."
+func (d draft) checkNotCA() error {
+	switch {
+	case !d.leaf.BasicConstraintsValid:
+		return errors.New("basic constraints must be present")
+	case d.leaf.IsCA:
+		return errors.New("an end-entity certificate must not be a CA")
+	case d.leaf.KeyUsage&x509.KeyUsageCertSign != 0:
+		return errors.New("usage cert sign needs a CA certificate (RFC 5280 section 4.2.1.9)")
+	}
+	return nil
+}
+
+// checkExtensions admits the extensions that end-entity certificates are
+// known to need. Repeated ones do not survive the parser.
+func (d draft) checkExtensions() error {
+	for _, extension := range d.leaf.Extensions {
+		if !leafExtensions[extension.Id.String()] {
+			return fmt.Errorf("extension %v has no place in an end-entity certificate", extension.Id)
+		}
+	}
+	return nil
+}
+
+// leafExtensions: RFC 5280 section 4.2.
+var leafExtensions = map[string]bool{
+	"2.5.29.14":         true, // subject key identifier
+	"2.5.29.15":         true, // key usage
+	"2.5.29.17":         true, // subject alternative name
+	"2.5.29.19":         true, // basic constraints
+	"2.5.29.31":         true, // CRL distribution points
+	"2.5.29.32":         true, // certificate policies
+	"2.5.29.35":         true, // authority key identifier
+	"2.5.29.37":         true, // extended key usage
+	"1.3.6.1.5.5.7.1.1": true, // authority information access
+}
+
+// checkExtendedUsages: a CA that lists extended usages is limited to them.
+// RFC 5280 does not say so, all common verifiers do.
+func (d draft) checkExtendedUsages() error {
+	if len(d.ca.ExtKeyUsage)+len(d.ca.UnknownExtKeyUsage) == 0 {
+		return nil
+	}
+	allowed := make(map[x509.ExtKeyUsage]bool)
+	for _, usage := range d.ca.ExtKeyUsage {
+		allowed[usage] = true
+	}
+	for _, usage := range d.leaf.ExtKeyUsage {
+		if !allowed[usage] && !allowed[x509.ExtKeyUsageAny] {
+			return errors.New("the CA is not allowed to issue for one of the extended usages")
+		}
+	}
+	return nil
+}
+
+// checkKeyIDs: RFC 5280 sections 4.2.1.1 and 4.2.1.2.
+func (d draft) checkKeyIDs() error {
+	if !bytes.Equal(d.leaf.SubjectKeyId, d.template.SubjectKeyId) ||
+		!bytes.Equal(d.leaf.AuthorityKeyId, d.template.AuthorityKeyId) {
+		return errors.New("key identifiers are not those of the subject's and the CA's key")
+	}
+	return nil
+}
+
+// checkPath: a verifier that trusts the CA must accept the certificate. This
+// is where the CA's name constraints speak (RFC 5280 section 4.2.1.10).
+func (d draft) checkPath() error {
+	if d.checkValidity() != nil {
+		return nil // said already, and nothing can verify
+	}
+	if err := d.proof.verify(d.leaf); err != nil {
+		return fmt.Errorf("verifying against the CA: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// The labels of PEM blocks (RFC 7468, and OpenSSL for the two older keys).
+const (
+	// CertificateBlockType holds one X.509 certificate.
+	CertificateBlockType = "CERTIFICATE"
+	// RequestBlockType holds a PKCS#10 request.
+	RequestBlockType = "CERTIFICATE REQUEST"
+
+	pkcs8BlockType          = "PRIVATE KEY"
+	encryptedPKCS8BlockType = "ENCRYPTED PRIVATE KEY"
+	pkcs1BlockType          = "RSA PRIVATE KEY"
+	sec1BlockType           = "EC PRIVATE KEY"
+)
+
+// ParseCertificates returns the certificates in data, in their order. It is
+// strict, as the certificates API is about status.certificate: at least one
+// PEM block, nothing but CERTIFICATE blocks, no PEM headers. Text outside of
+// blocks is ignored.
+func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		parsed, err := parseCertificateBlock(block)
+		if err != nil {
+			return nil, err
+		}
+		certs = append(certs, parsed...)
+	}
+	if len(certs) == 0 {
+		return nil, errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return certs, nil
+}
+
+func parseCertificateBlock(block *pem.Block) ([]*x509.Certificate, error) {
+	if block.Type != CertificateBlockType {
+		return nil, fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+	}
+	if len(block.Headers) != 0 {
+		return nil, errors.New("no PEM block headers are permitted")
+	}
+	certs, err := x509.ParseCertificates(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(certs) == 0 {
+		return nil, errors.New("found CERTIFICATE PEM block containing 0 certificates")
+	}
+	return certs, nil
+}
+
+// ParseBundle returns the certificates of a file. Such files also hold keys
+// and other blocks: those are skipped.
+func ParseBundle(data []byte) ([]*x509.Certificate, error) {
+	var certificates bytes.Buffer
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == CertificateBlockType {
+			certificates.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		}
+	}
+	return ParseCertificates(certificates.Bytes())
+}
+
+// EncodeCertificates writes certificates as PEM blocks without headers.
+func EncodeCertificates(certs ...*x509.Certificate) []byte {
+	var out bytes.Buffer
+	for _, cert := range certs {
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: CertificateBlockType, Bytes: cert.Raw}))
+	}
+	return out.Bytes()
+}
+
+// EncodePrivateKey writes a key as unencrypted PKCS#8 in PEM (RFC 5958).
+func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding private key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pkcs8BlockType, Bytes: der}), nil
+}
+
+// ParsePrivateKey returns the first private key in data: PKCS#8, PKCS#1 or
+// SEC 1, not encrypted. Other blocks (EC PARAMETERS, certificates) are
+// skipped. No error shows any part of the key.
+func ParsePrivateKey(data []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == encryptedPKCS8BlockType || block.Headers["DEK-Info"] != "" {
+			return nil, errors.New("private key is encrypted: only unencrypted keys are supported")
+		}
+		if parse := privateKeyParser(block.Type); parse != nil {
+			return parseSigner(parse, block)
+		}
+	}
+	return nil, errors.New("no private key found: expected a PEM block PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")
+}
+
+func privateKeyParser(blockType string) func(der []byte) (any, error) {
+	switch blockType {
+	case pkcs8BlockType:
+		return x509.ParsePKCS8PrivateKey
+	case pkcs1BlockType:
+		return func(der []byte) (any, error) { return x509.ParsePKCS1PrivateKey(der) }
+	case sec1BlockType:
+		return func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) }
+	}
+	return nil
+}
+
+func parseSigner(parse func([]byte) (any, error), block *pem.Block) (crypto.Signer, error) {
+	key, err := parse(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", block.Type, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("private key of type %T cannot sign", key)
+	}
+	return signer, nil
+}

@@ -1,0 +1,71 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"fmt"
+)
+
+// proof issues certificates that nobody trusts, so that a certificate can be
+// seen and judged whole before the CA's key is used. It has the CA's
+// certificate with another key of the same kind: the kind decides the
+// signature algorithm, which is part of what gets signed.
+type proof struct {
+	ca    *x509.Certificate
+	key   crypto.Signer
+	roots *x509.CertPool
+}
+
+func newProof(ca *x509.Certificate) (proof, error) {
+	key, err := throwawayKey(ca.PublicKey)
+	if err != nil {
+		return proof{}, fmt.Errorf("making the linter's key: %w", err)
+	}
+	twin := *ca
+	twin.PublicKey = key.Public()
+	roots := x509.NewCertPool()
+	roots.AddCert(&twin)
+	return proof{ca: &twin, key: key, roots: roots}, nil
+}
+
+func throwawayKey(like crypto.PublicKey) (crypto.Signer, error) {
+	switch like := like.(type) {
+	case *rsa.PublicKey:
+		return rsa.GenerateKey(rand.Reader, 2048) // RSA's algorithm does not depend on the size
+	case *ecdsa.PublicKey:
+		return ecdsa.GenerateKey(like.Curve, rand.Reader)
+	case ed25519.PublicKey:
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return nil, fmt.Errorf("CA key of type %T is not supported", like)
+}
+
+// issue returns the certificate that template describes as everybody will
+// read it, with a worthless signature.
+func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, p.ca, template.PublicKey, p.key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading back: %w", err)
+	}
+	return cert, nil
+}
+
+// verify holds an issued certificate to RFC 5280's path validation, in the
+// moment in which it begins.
+func (p proof) verify(cert *x509.Certificate) error {
+	_, err := cert.Verify(x509.VerifyOptions{
+		Roots:       p.roots,
+		CurrentTime: cert.NotBefore,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
+}

@@ -1,0 +1,94 @@
+package pki
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+)
+
+// Usages says what the key of a certificate may be used for.
+type Usages struct {
+	Key      x509.KeyUsage
+	Extended []x509.ExtKeyUsage
+}
+
+// ParseUsages translates the usage names of the Kubernetes certificates API
+// into X.509. The extended usages come out sorted and without repeats, so
+// that the order in which a client lists them does not show in the
+// certificate. Two names can mean one bit: "signing" is "digital signature",
+// and "s/mime" is "email protection".
+func ParseUsages[U ~string](names []U) (Usages, error) {
+	var usages Usages
+	var unknown []U
+	for _, name := range names {
+		if bit, ok := keyUsage(string(name)); ok {
+			usages.Key |= bit
+		} else if extended, ok := extKeyUsage(string(name)); ok {
+			usages.Extended = append(usages.Extended, extended)
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		return Usages{}, fmt.Errorf("unrecognized usage values: %q", unknown)
+	}
+	slices.Sort(usages.Extended)
+	usages.Extended = slices.Compact(usages.Extended)
+	return usages, nil
+}
+
+func keyUsage(name string) (x509.KeyUsage, bool) {
+	for _, u := range keyUsages {
+		if u.name == name {
+			return u.bit, true
+		}
+	}
+	return 0, false
+}
+
+func extKeyUsage(name string) (x509.ExtKeyUsage, bool) {
+	for _, u := range extKeyUsages {
+		if u.name == name {
+			return u.usage, true
+		}
+	}
+	return 0, false
+}
+
+// keyUsages are the bits of RFC 5280 section 4.2.1.3.
+var keyUsages = []struct {
+	name string
+	bit  x509.KeyUsage
+}{
+	{"signing", x509.KeyUsageDigitalSignature},
+	{"digital signature", x509.KeyUsageDigitalSignature},
+	{"content commitment", x509.KeyUsageContentCommitment},
+	{"key encipherment", x509.KeyUsageKeyEncipherment},
+	{"key agreement", x509.KeyUsageKeyAgreement},
+	{"data encipherment", x509.KeyUsageDataEncipherment},
+	{"cert sign", x509.KeyUsageCertSign},
+	{"crl sign", x509.KeyUsageCRLSign},
+	{"encipher only", x509.KeyUsageEncipherOnly},
+	{"decipher only", x509.KeyUsageDecipherOnly},
+}
+
+// extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
+// that the certificates API names.
+var extKeyUsages = []struct {
+	name  string
+	usage x509.ExtKeyUsage
+}{
+	{"any", x509.ExtKeyUsageAny},
+	{"server auth", x509.ExtKeyUsageServerAuth},
+	{"client auth", x509.ExtKeyUsageClientAuth},
+	{"code signing", x509.ExtKeyUsageCodeSigning},
+	{"email protection", x509.ExtKeyUsageEmailProtection},
+	{"s/mime", x509.ExtKeyUsageEmailProtection},
+	{"ipsec end system", x509.ExtKeyUsageIPSECEndSystem},
+	{"ipsec tunnel", x509.ExtKeyUsageIPSECTunnel},
+	{"ipsec user", x509.ExtKeyUsageIPSECUser},
+	{"timestamping", x509.ExtKeyUsageTimeStamping},
+	{"ocsp signing", x509.ExtKeyUsageOCSPSigning},
+	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto},
+	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto},
+}
