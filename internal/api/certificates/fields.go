@@ -1,0 +1,46 @@
+package certificates
+
+import (
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The fields that a field selector may name.
+const (
+	nameField       = "metadata.name"
+	signerNameField = "spec.signerName"
+)
+
+// SelectableFields are the values that a field selector compares csr with.
+func SelectableFields(csr *certificatesv1.CertificateSigningRequest) fields.Set {
+	return fields.Set{nameField: csr.Name, signerNameField: csr.Spec.SignerName}
+}
+
+// addFieldLabels registers the selectable fields for every served version:
+// the library's default refuses everything but names and namespaces.
+func addFieldLabels(scheme *runtime.Scheme) error {
+	for _, version := range []schema.GroupVersion{
+		certificatesv1.SchemeGroupVersion,
+		certificatesv1beta1.SchemeGroupVersion,
+	} {
+		kind := version.WithKind("CertificateSigningRequest")
+		if err := scheme.AddFieldLabelConversionFunc(kind, checkFieldLabel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkFieldLabel(label, value string) (string, string, error) {
+	switch label {
+	case nameField, signerNameField:
+		return label, value, nil
+	default:
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	}
+}

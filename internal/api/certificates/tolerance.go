@@ -1,0 +1,66 @@
+package certificates
+
+import (
+	"bytes"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// tolerances are the rules that a request need not keep: those that the
+// stored object already breaks, so that it stays updatable, and those that
+// v1beta1 never had.
+type tolerances struct {
+	legacySigner            bool // kubernetes.io/legacy-unknown
+	unknownUsages           bool
+	duplicateUsages         bool
+	emptyConditionTypes     bool
+	duplicateConditionTypes bool
+	approvedAndDenied       bool
+	arbitraryCertificate    bool
+	replacedCertificate     bool // one issued certificate for another
+}
+
+// toleratedFor returns the tolerances of a request in version that makes csr
+// out of old. Old is nil when csr is new.
+func toleratedFor(version schema.GroupVersion, csr, old *certificatesv1.CertificateSigningRequest) tolerances {
+	t := tolerances{}
+	if old != nil {
+		t = toleratedForStored(csr, old)
+	}
+	if version == certificatesv1beta1.SchemeGroupVersion {
+		t.legacySigner = true
+		t.unknownUsages = true
+		t.duplicateUsages = true
+		t.emptyConditionTypes = true
+		t.duplicateConditionTypes = true
+		t.arbitraryCertificate = true
+		t.replacedCertificate = true
+	}
+	return t
+}
+
+func toleratedForStored(csr, old *certificatesv1.CertificateSigningRequest) tolerances {
+	return tolerances{
+		legacySigner:            old.Spec.SignerName == certificatesv1beta1.LegacyUnknownSignerName,
+		unknownUsages:           hasUnknownUsages(old.Spec.Usages),
+		duplicateUsages:         hasDuplicates(old.Spec.Usages),
+		emptyConditionTypes:     hasCondition(old, ""),
+		duplicateConditionTypes: hasDuplicates(conditionTypes(old.Status.Conditions)),
+		approvedAndDenied:       hasCondition(old, certificatesv1.CertificateApproved) && hasCondition(old, certificatesv1.CertificateDenied),
+		arbitraryCertificate: bytes.Equal(csr.Status.Certificate, old.Status.Certificate) ||
+			checkCertificate(old.Status.Certificate) != nil,
+	}
+}
+
+func hasDuplicates[T comparable](values []T) bool {
+	seen := make(map[T]bool, len(values))
+	for _, value := range values {
+		if seen[value] {
+			return true
+		}
+		seen[value] = true
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package certificates
+
+import (
+	"bytes"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// endpoint says what of a status may change through an endpoint.
+type endpoint struct {
+	setsCertificate bool
+	decides         bool // adds and edits Approved and Denied
+}
+
+var (
+	mainEndpoint     = endpoint{}
+	statusEndpoint   = endpoint{setsCertificate: true}
+	approvalEndpoint = endpoint{decides: true}
+)
+
+// ValidateCSR reports what is wrong with a new csr that a client sent as
+// version.
+func ValidateCSR(csr *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
+	return validateCSR(csr, toleratedFor(version, csr, nil))
+}
+
+// ValidateCSRUpdate reports what is wrong with replacing old by csr through
+// the resource itself.
+func ValidateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
+	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), mainEndpoint)
+}
+
+// ValidateCSRStatusUpdate reports what is wrong with replacing old by csr
+// through /status.
+func ValidateCSRStatusUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
+	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), statusEndpoint)
+}
+
+// ValidateCSRApprovalUpdate reports what is wrong with replacing old by csr
+// through /approval.
+func ValidateCSRApprovalUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
+	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), approvalEndpoint)
+}
+
+// validateCSR checks an object as it is, whether new or changed.
+func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances) field.ErrorList {
+	errs := validateMetadata(&csr.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, validateSpec(&csr.Spec, tolerated, field.NewPath("spec"))...)
+	errs = append(errs, validateConditions(csr.Status.Conditions, tolerated, field.NewPath("status", "conditions"))...)
+	if !tolerated.arbitraryCertificate {
+		errs = append(errs, validateCertificate(csr.Status.Certificate, field.NewPath("status", "certificate"))...)
+	}
+	return errs
+}
+
+func validateSpec(spec *certificatesv1.CertificateSigningRequestSpec, tolerated tolerances, fldPath *field.Path) field.ErrorList {
+	errs := validateRequest(spec.Request, fldPath.Child("request"))
+	errs = append(errs, validateUsages(spec.Usages, tolerated, fldPath.Child("usages"))...)
+	errs = append(errs, validateRequestedSigner(spec.SignerName, tolerated, fldPath.Child("signerName"))...)
+	return append(errs, validateExpirationSeconds(spec.ExpirationSeconds, fldPath.Child("expirationSeconds"))...)
+}
+
+// validateCSRUpdate checks the object, then the changes to it.
+func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, tolerated tolerances, via endpoint) field.ErrorList {
+	errs := validateCSR(csr, tolerated)
+	errs = append(errs, validateConditionChanges(csr.Status.Conditions, old.Status.Conditions, via)...)
+	errs = append(errs, validateCertificateChange(csr.Status.Certificate, old.Status.Certificate, tolerated, via)...)
+	return append(errs, validation.ValidateObjectMetaUpdate(&csr.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
+}
+
+// validateConditionChanges keeps decisions and failures forever, and keeps
+// decisions out of every endpoint but /approval.
+func validateConditionChanges(conditions, old []certificatesv1.CertificateSigningRequestCondition, via endpoint) field.ErrorList {
+	fldPath := field.NewPath("status", "conditions")
+	var errs field.ErrorList
+	for _, t := range permanentConditions {
+		if len(conditionsOfType(conditions, t)) < len(conditionsOfType(old, t)) {
+			errs = append(errs, field.Forbidden(fldPath, fmt.Sprintf("updates may not remove a condition of type %q", t)))
+		}
+	}
+	if via.decides {
+		return errs
+	}
+	for _, t := range DecisionConditions() {
+		is, was := conditionsOfType(conditions, t), conditionsOfType(old, t)
+		switch {
+		case len(is) > len(was):
+			errs = append(errs, field.Forbidden(fldPath, fmt.Sprintf("updates may not add a condition of type %q", t)))
+		case len(is) == len(was) && !apiequality.Semantic.DeepEqual(is, was):
+			errs = append(errs, field.Forbidden(fldPath,
+				fmt.Sprintf("updates may not modify a condition of type %q\n%s", t, diff.Diff(was, is))))
+		}
+	}
+	return errs
+}
+
+func validateCertificateChange(certificate, old []byte, tolerated tolerances, via endpoint) field.ErrorList {
+	fldPath := field.NewPath("status", "certificate")
+	switch {
+	case bytes.Equal(certificate, old):
+		return nil
+	case !via.setsCertificate:
+		return field.ErrorList{field.Forbidden(fldPath, "updates may not set certificate content")}
+	case len(old) > 0 && !tolerated.replacedCertificate:
+		return field.ErrorList{field.Forbidden(fldPath, "updates may not modify existing certificate content")}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,62 @@
+// Package api joins the API groups that the server serves into one scheme.
+package api
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/rbac"
+	"github.com/certplane/certplane/internal/api/reviews"
+)
+
+// Scheme knows every kind and version that the server can read, write and
+// convert. It must not be changed.
+var Scheme = newScheme()
+
+// ParameterCodec reads the query parameters of requests, such as list and
+// patch options.
+var ParameterCodec = runtime.NewParameterCodec(Scheme)
+
+// NewCodecs returns the wire formats of the server: JSON, YAML and protobuf
+// and, with withCBOR, CBOR (KEP-4222).
+func NewCodecs(withCBOR bool) serializer.CodecFactory {
+	if withCBOR {
+		return serializer.NewCodecFactory(Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	return serializer.NewCodecFactory(Scheme)
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		certificates.AddToScheme,
+		rbac.AddToScheme,
+		reviews.AddToScheme,
+		addMeta,
+	} {
+		if err := add(scheme); err != nil {
+			panic(fmt.Sprintf("building the scheme: %v", err))
+		}
+	}
+	return scheme
+}
+
+// addMeta adds the kinds that every group shares: options, Status, discovery.
+func addMeta(scheme *runtime.Scheme) error {
+	unversioned := schema.GroupVersion{Group: "", Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{},
+		&metav1.APIVersions{},
+		&metav1.APIGroupList{},
+		&metav1.APIGroup{},
+		&metav1.APIResourceList{},
+	)
+	return nil
+}
