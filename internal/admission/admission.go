@@ -1,0 +1,84 @@
+// Package admission decides whether a user may do what the request's content,
+// and not only its address, asks for.
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/metrics"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Config is the stanza "admission" of the server's configuration.
+type Config struct {
+	// disabledPlugins switches admission plugins off by name. All are on by
+	// default. Known, in the order in which they run:
+	//
+	//   - CertificateApproval: a write to certificatesigningrequests/approval
+	//     also needs the verb "approve" on the resource "signers" of
+	//     certificates.k8s.io, for the name of the request's signer or for its
+	//     domain ("example.com/*"). Without it, whoever may update
+	//     certificatesigningrequests/approval approves for every signer.
+	//   - CertificateSigning: a write to certificatesigningrequests/status that
+	//     changes the certificate or a condition needs the verb "sign" in the
+	//     same way. Without it, whoever may update
+	//     certificatesigningrequests/status can put any certificate there.
+	//   - CertificateSubjectRestriction: nobody can request a certificate of
+	//     the group system:masters, which may do everything, from the signer
+	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
+	//     stands between a requester and such a certificate.
+	//
+	// Any other name is an error. Default: none.
+	DisabledPlugins []string `json:"disabledPlugins,omitempty"`
+}
+
+// plugin is an admission check that can be switched off by its name.
+type plugin struct {
+	name string
+	make func(authorizer.UnconditionalAuthorizer) admission.Interface
+}
+
+// plugins are all checks in the order in which they run.
+func plugins() []plugin {
+	return []plugin{
+		{"CertificateApproval", newApproval},
+		{"CertificateSigning", newSigning},
+		{"CertificateSubjectRestriction", newSubjectRestriction},
+	}
+}
+
+// Validate reports plugins that do not exist.
+func (c Config) Validate() error {
+	var known []string
+	for _, p := range plugins() {
+		known = append(known, p.name)
+	}
+	for i, name := range c.DisabledPlugins {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("admission.disabledPlugins[%d]: unknown name %q; known: %s", i, name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// New returns the plugins that cfg leaves on as one. They ask authz what a
+// user may do with a signer.
+func New(cfg Config, authz authorizer.UnconditionalAuthorizer) (admission.Interface, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if authz == nil {
+		return nil, errors.New("admission needs an authorizer")
+	}
+	var chain []admission.Interface
+	for _, p := range plugins() {
+		if !slices.Contains(cfg.DisabledPlugins, p.name) {
+			chain = append(chain, metrics.WithControllerMetrics(p.make(authz), p.name))
+		}
+	}
+	return metrics.WithStepMetrics(admission.NewChainHandler(chain...)), nil
+}

@@ -1,0 +1,2 @@
+// Package csr serves CertificateSigningRequests.
+package csr

@@ -1,0 +1,132 @@
+package csr
+
+import (
+	"context"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+)
+
+// strategy says who may write what through the resource itself: a client
+// chooses the metadata at any time and four fields of the spec at creation.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+
+	// durations keeps spec.expirationSeconds (KEP-2784).
+	durations bool
+	// now stamps conditions.
+	now func() time.Time
+}
+
+var (
+	_ rest.RESTCreateStrategy  = strategy{}
+	_ rest.RESTUpdateStrategy  = strategy{}
+	_ rest.RESTDeleteStrategy  = strategy{}
+	_ rest.ResetFieldsStrategy = strategy{}
+)
+
+func (strategy) NamespaceScoped() bool { return false }
+
+func (strategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+
+func (strategy) Canonicalize(runtime.Object) {}
+
+func (strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// PrepareForCreate asserts who asks for the certificate and starts with an
+// undecided request, whatever the client sent.
+func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	csr := obj.(*certificatesv1.CertificateSigningRequest)
+	assertRequester(ctx, &csr.Spec)
+	if !s.durations {
+		csr.Spec.ExpirationSeconds = nil
+	}
+	// Not nil: the status serializes the same for every new request.
+	csr.Status = certificatesv1.CertificateSigningRequestStatus{
+		Conditions: []certificatesv1.CertificateSigningRequestCondition{},
+	}
+}
+
+// assertRequester overwrites what the client says about itself with what
+// authentication found out.
+func assertRequester(ctx context.Context, spec *certificatesv1.CertificateSigningRequestSpec) {
+	spec.Username, spec.UID, spec.Groups, spec.Extra = "", "", nil, nil
+	requester, ok := request.UserFrom(ctx)
+	if !ok {
+		return
+	}
+	spec.Username = requester.GetName()
+	spec.UID = requester.GetUID()
+	spec.Groups = requester.GetGroups()
+	spec.Extra = extraOf(requester)
+}
+
+func extraOf(requester user.Info) map[string]certificatesv1.ExtraValue {
+	if len(requester.GetExtra()) == 0 {
+		return nil
+	}
+	extra := make(map[string]certificatesv1.ExtraValue, len(requester.GetExtra()))
+	for key, values := range requester.GetExtra() {
+		extra[key] = certificatesv1.ExtraValue(values)
+	}
+	return extra
+}
+
+func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return certificates.ValidateCSR(obj.(*certificatesv1.CertificateSigningRequest), requestVersion(ctx))
+}
+
+// PrepareForUpdate leaves the metadata as the one thing to change.
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
+	csr.Spec = stored.Spec
+	csr.Status = stored.Status
+}
+
+func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
+	return certificates.ValidateCSRUpdate(csr, stored, requestVersion(ctx))
+}
+
+// GetResetFields keeps field managers from owning what updates put back. The
+// spec is among it although a create sets it.
+func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetInEveryVersion(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status"))
+}
+
+// requestVersion is the API version that the client speaks. Calls that do not
+// come from a client have none, and none of a version's leniency.
+func requestVersion(ctx context.Context) schema.GroupVersion {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok {
+		return schema.GroupVersion{}
+	}
+	return schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+}
+
+// resetInEveryVersion returns the set of paths for each served version.
+func resetInEveryVersion(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
+	set := fieldpath.NewSet(paths...)
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(certificatesv1.SchemeGroupVersion.String()):      set,
+		fieldpath.APIVersion(certificatesv1beta1.SchemeGroupVersion.String()): set,
+	}
+}

@@ -1,0 +1,57 @@
+// Package certificates serves the API group certificates.k8s.io.
+package certificates
+
+import (
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/certificates/csr"
+)
+
+// Options is what the group is made of.
+type Options struct {
+	// RESTOptions leads to the store.
+	RESTOptions generic.RESTOptionsGetter
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+	// ServeV1beta1 serves the deprecated version of CertificateSigningRequest
+	// beside v1, with its defaults and its leniency.
+	ServeV1beta1 bool
+	// CSRDuration lets clients ask for a certificate's duration (KEP-2784);
+	// without it, create drops spec.expirationSeconds.
+	CSRDuration bool
+}
+
+// NewAPIGroup makes the group ready for installation.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	endpoints, err := csr.New(csr.Config{
+		RESTOptions: opts.RESTOptions,
+		Typer:       api.Scheme,
+		Durations:   opts.CSRDuration,
+		Register:    legacyregistry.Register,
+		Now:         time.Now,
+	})
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
+	resources := map[string]rest.Storage{
+		"certificatesigningrequests":          endpoints.Main,
+		"certificatesigningrequests/status":   endpoints.Status,
+		"certificatesigningrequests/approval": endpoints.Approval,
+	}
+
+	group := genericapiserver.NewDefaultAPIGroupInfo(certificatesv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[certificatesv1.SchemeGroupVersion.Version] = resources
+	if opts.ServeV1beta1 {
+		group.VersionedResourcesStorageMap[certificatesv1beta1.SchemeGroupVersion.Version] = resources
+	}
+	return group, nil
+}

@@ -1,0 +1,111 @@
+package certificates
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/deprecation"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/certplane/certplane/internal/api"
+)
+
+// newOptions leads to a store without a database: enough to look at the
+// group.
+func newOptions(serveV1beta1 bool) Options {
+	return Options{
+		Codecs:       api.NewCodecs(false),
+		ServeV1beta1: serveV1beta1,
+		CSRDuration:  true,
+		RESTOptions: generic.RESTOptions{
+			StorageConfig:  &storagebackend.ConfigForResource{},
+			ResourcePrefix: "certificatesigningrequests",
+			Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
+				func() runtime.Object, func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+				return nil, func() {}, nil
+			},
+		},
+	}
+}
+
+func TestAPIGroup(t *testing.T) {
+	resources := []string{
+		"certificatesigningrequests",
+		"certificatesigningrequests/approval",
+		"certificatesigningrequests/status",
+	}
+	for _, tc := range []struct {
+		reason       string
+		serveV1beta1 bool
+		want         map[string][]string
+	}{
+		{"both versions", true, map[string][]string{"v1": resources, "v1beta1": resources}},
+		{"the deprecated version is off", false, map[string][]string{"v1": resources}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			group, err := NewAPIGroup(newOptions(tc.serveV1beta1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string][]string{}
+			for version, storages := range group.VersionedResourcesStorageMap {
+				got[version] = slices.Sorted(maps.Keys(storages))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("resources (-want +got):\n%s", diff)
+			}
+			if got := group.PrioritizedVersions[0].Version; got != "v1" {
+				t.Errorf("preferred version is %s", got)
+			}
+		})
+	}
+}
+
+// The installer asks each endpoint for its kind in the version that it
+// serves, and that kind whether it is deprecated.
+func TestInstallerFindsTheDeprecation(t *testing.T) {
+	group, err := NewAPIGroup(newOptions(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, storages := range group.VersionedResourcesStorageMap {
+		for resource, storage := range storages {
+			gv := schema.GroupVersion{Group: certificatesv1beta1.GroupName, Version: version}
+			kind, err := endpoints.GetResourceKind(gv, storage, group.Scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj, err := group.Scheme.New(kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := deprecation.IsDeprecated(obj, 0, 0), version == "v1beta1"; got != want {
+				t.Errorf("%s %s: deprecated %v, want %v", version, resource, got, want)
+			}
+		}
+	}
+}
+
+// Several servers may live in one process.
+func TestAPIGroupTwice(t *testing.T) {
+	for range 2 {
+		group, err := NewAPIGroup(newOptions(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range group.VersionedResourcesStorageMap["v1"] {
+			s.Destroy()
+			s.Destroy()
+		}
+	}
+}
