@@ -1,0 +1,264 @@
+package bootstrap
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	rbacapi "github.com/certplane/certplane/internal/api/rbac"
+)
+
+func TestObjectsAreValid(t *testing.T) {
+	names := map[string]bool{}
+	for _, role := range ClusterRoles() {
+		if names[role.Name] {
+			t.Errorf("ClusterRole %s is there twice", role.Name)
+		}
+		names[role.Name] = true
+		if errs := rbacapi.Validate(role); len(errs) > 0 {
+			t.Errorf("ClusterRole %s: %v", role.Name, errs)
+		}
+		checkMarks(t, role)
+	}
+	for _, binding := range ClusterRoleBindings() {
+		if !names[binding.RoleRef.Name] {
+			t.Errorf("ClusterRoleBinding %s is to ClusterRole %s, which does not exist", binding.Name, binding.RoleRef.Name)
+		}
+		if errs := rbacapi.Validate(binding); len(errs) > 0 {
+			t.Errorf("ClusterRoleBinding %s: %v", binding.Name, errs)
+		}
+		checkMarks(t, binding)
+	}
+}
+
+func checkMarks(t *testing.T, obj metav1.Object) {
+	t.Helper()
+	if obj.GetLabels()["kubernetes.io/bootstrapping"] != "rbac-defaults" {
+		t.Errorf("%s has no bootstrapping label", obj.GetName())
+	}
+	if obj.GetAnnotations()["rbac.authorization.kubernetes.io/autoupdate"] != "true" {
+		t.Errorf("%s has no autoupdate annotation", obj.GetName())
+	}
+}
+
+// describe prints rules as lines of verbs, resources in their group, and names.
+func describe(rules []rbacv1.PolicyRule) []string {
+	var out []string
+	for _, r := range rules {
+		verbs := slices.Sorted(slices.Values(r.Verbs))
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				line := strings.Join(verbs, ",") + " " + resource + "." + group
+				for _, name := range slices.Sorted(slices.Values(r.ResourceNames)) {
+					line += " " + name
+				}
+				out = append(out, line)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestCertificateRoles(t *testing.T) {
+	const signers = " signers.certificates.k8s.io kubernetes.io/"
+	tests := []struct {
+		role     string
+		want     []string
+		subjects []string
+	}{
+		{"system:node-bootstrapper", []string{"create,get,list,watch certificatesigningrequests.certificates.k8s.io"}, nil},
+		{"system:certificates.k8s.io:certificatesigningrequests:nodeclient", []string{"create certificatesigningrequests/nodeclient.certificates.k8s.io"}, nil},
+		{"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", []string{"create certificatesigningrequests/selfnodeclient.certificates.k8s.io"}, nil},
+		{"system:certificates.k8s.io:legacy-unknown-approver", []string{"approve" + signers + "legacy-unknown"}, nil},
+		{"system:certificates.k8s.io:kubelet-serving-approver", []string{"approve" + signers + "kubelet-serving"}, nil},
+		{"system:certificates.k8s.io:kube-apiserver-client-approver", []string{"approve" + signers + "kube-apiserver-client"}, nil},
+		{"system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", []string{"approve" + signers + "kube-apiserver-client-kubelet"}, nil},
+		{"system:controller:certificate-controller", []string{
+			"approve" + signers + "kube-apiserver-client-kubelet",
+			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"delete,get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"sign" + signers + "kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown",
+			"update certificatesigningrequests/approval.certificates.k8s.io",
+			"update certificatesigningrequests/status.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/certificate-controller"}},
+		{"system:controller:csr-signer", []string{
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"patch,update certificatesigningrequests/status.certificates.k8s.io",
+			"sign" + signers + "kube-apiserver-client",
+		}, []string{"ServiceAccount kube-system/csr-signer"}},
+		{"system:controller:controller-cache", []string{
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"get,list,watch clusterroles.rbac.authorization.k8s.io",
+		}, []string{"ServiceAccount kube-system/controller-cache"}},
+		{"cluster-admin", []string{"* *.*"}, []string{"Group /system:masters"}},
+	}
+	roles, subjects := map[string][]string{}, map[string][]string{}
+	for _, role := range ClusterRoles() {
+		roles[role.Name] = describe(role.Rules)
+	}
+	for _, binding := range ClusterRoleBindings() {
+		for _, s := range binding.Subjects {
+			subjects[binding.RoleRef.Name] = append(subjects[binding.RoleRef.Name], s.Kind+" "+s.Namespace+"/"+s.Name)
+		}
+	}
+	for _, tt := range tests {
+		t.Run(tt.role, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, roles[tt.role]); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.subjects, subjects[tt.role]); diff != "" {
+				t.Errorf("subjects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOwnControllersDoNotApproveWhatTheySign(t *testing.T) {
+	for _, c := range controllers() {
+		if c.account == "certificate-controller" {
+			continue // kube-controller-manager's, whose name and rules are given
+		}
+		verbs := map[string]bool{}
+		for _, rule := range c.rules {
+			for _, verb := range rule.Verbs {
+				verbs[verb] = true
+			}
+		}
+		if verbs["approve"] && verbs["sign"] {
+			t.Errorf("%s may both approve and sign", c.account)
+		}
+	}
+}
+
+func TestSystemNodeIsBoundToNobody(t *testing.T) {
+	i := slices.IndexFunc(ClusterRoleBindings(), func(b *rbacv1.ClusterRoleBinding) bool { return b.Name == "system:node" })
+	if i < 0 {
+		t.Fatal("there is no binding system:node")
+	}
+	if got := ClusterRoleBindings()[i].Subjects; len(got) != 0 {
+		t.Errorf("subjects = %v, want none", got)
+	}
+}
+
+func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
+	for _, role := range userRoles() {
+		if role.joins == "" {
+			continue
+		}
+		for _, rule := range role.rules {
+			if slices.Contains(rule.APIGroups, certificates) {
+				t.Errorf("%s: %v", role.name, rule)
+			}
+		}
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	find := func(name string) *rbacv1.ClusterRole {
+		for _, role := range ClusterRoles() {
+			if role.Name == name {
+				return role
+			}
+		}
+		t.Fatalf("no role %s", name)
+		return nil
+	}
+	extra := allow("get", core, "widgets")
+	changed := func(change func(*rbacv1.ClusterRole)) *rbacv1.ClusterRole {
+		role := find("system:basic-user")
+		change(role)
+		return role
+	}
+	tests := []struct {
+		reason string
+		stored *rbacv1.ClusterRole
+		want   []string
+	}{
+		{"missing role is made", nil, describe(find("system:basic-user").Rules)},
+		{"missing rules are added", changed(func(r *rbacv1.ClusterRole) { r.Rules = nil }), describe(find("system:basic-user").Rules)},
+		{"additions stay", changed(func(r *rbacv1.ClusterRole) { r.Rules = append(r.Rules, extra) }),
+			describe(append(find("system:basic-user").Rules, extra))},
+		{"a role that opted out is left alone", changed(func(r *rbacv1.ClusterRole) {
+			r.Rules = nil
+			r.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
+		}), nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tt.stored != nil {
+				client = fake.NewClientset(tt.stored)
+			}
+			if err := Reconcile(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+			got, err := client.RbacV1().ClusterRoles().Get(t.Context(), "system:basic-user", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Missing rules are added one verb and resource at a time.
+			if diff := cmp.Diff(tt.want, describe(got.Rules)); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReconcileKeepsSubjects(t *testing.T) {
+	stored := bind("system:monitoring", rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"})
+	client := fake.NewClientset(stored)
+	if err := Reconcile(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.RbacV1().ClusterRoleBindings().Get(t.Context(), "system:monitoring", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range got.Subjects {
+		names = append(names, s.Name)
+	}
+	if diff := cmp.Diff([]string{"ann", "system:monitoring"}, names); diff != "" {
+		t.Errorf("subjects (-want +got):\n%s", diff)
+	}
+}
+
+func TestReconcileRetriesConflicts(t *testing.T) {
+	for _, tt := range []struct {
+		reason    string
+		conflicts int
+		wantErr   bool
+	}{
+		{"once", 1, false},
+		{"for ever", 1000, true},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			stored := bind("system:monitoring")
+			client := fake.NewClientset(stored)
+			left := tt.conflicts
+			client.PrependReactor("update", "clusterrolebindings", func(clienttesting.Action) (bool, runtime.Object, error) {
+				left--
+				if left < 0 {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewConflict(rbacv1.Resource("clusterrolebindings"), stored.Name, errors.New("changed"))
+			})
+			err := Reconcile(t.Context(), client)
+			if apierrors.IsConflict(err) != tt.wantErr || !tt.wantErr && err != nil {
+				t.Errorf("Reconcile = %v, want a conflict: %v", err, tt.wantErr)
+			}
+		})
+	}
+}

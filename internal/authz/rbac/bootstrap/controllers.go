@@ -1,0 +1,48 @@
+package bootstrap
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// controller is a line of the table of controllers: what the service account
+// of this name in kube-system may do.
+type controller struct {
+	account string
+	rules   []rbacv1.PolicyRule
+}
+
+// controllers are the parts that act on their own. No account of certplane's
+// own both approves and signs.
+func controllers() []controller {
+	return []controller{
+		// The cache that all controllers of this process read from.
+		{"controller-cache", []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow(read, rbac, "clusterroles"),
+		}},
+		{"csr-signer", []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
+			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+		}},
+		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
+			// It writes rules that it does not hold itself.
+			allow("escalate get list patch update watch", rbac, "clusterroles"),
+		}},
+		// The approver, signer and cleaner of kube-controller-manager, which
+		// can run as a client of this server.
+		{"certificate-controller", []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval", "certificatesigningrequests/status"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			allowOn("sign", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown),
+			allow("create", authorization, "subjectaccessreviews"),
+			{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}},
+		}},
+	}
+}

@@ -1,0 +1,49 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/component-helpers/auth/rbac/reconciliation"
+)
+
+// Reconcile adds what is missing of the bootstrap roles and bindings, and of
+// the rules and subjects in them. It keeps what others have added, and leaves
+// an object alone whose autoupdate annotation is "false". Several servers may
+// do this at the same time.
+func Reconcile(ctx context.Context, client kubernetes.Interface) error {
+	for _, role := range ClusterRoles() {
+		options := reconciliation.ReconcileRoleOptions{
+			Role:    reconciliation.ClusterRoleRuleOwner{ClusterRole: role},
+			Client:  reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
+			Confirm: true,
+		}
+		if err := retryOnConflict(ctx, func() error { _, err := options.Run(); return err }); err != nil {
+			return fmt.Errorf("reconciling ClusterRole %s: %w", role.Name, err)
+		}
+	}
+	for _, binding := range ClusterRoleBindings() {
+		options := reconciliation.ReconcileRoleBindingOptions{
+			RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding},
+			Client:      reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()},
+			Confirm:     true,
+		}
+		if err := retryOnConflict(ctx, func() error { _, err := options.Run(); return err }); err != nil {
+			return fmt.Errorf("reconciling ClusterRoleBinding %s: %w", binding.Name, err)
+		}
+	}
+	return nil
+}
+
+// retryOnConflict calls run again, a few times, when somebody else wrote the
+// object in between.
+func retryOnConflict(ctx context.Context, run func() error) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return run()
+	})
+}

@@ -1,0 +1,39 @@
+package bootstrap
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// API groups that the tables name.
+const (
+	core           = ""
+	authentication = "authentication.k8s.io"
+	authorization  = "authorization.k8s.io"
+	certificates   = "certificates.k8s.io"
+	coordination   = "coordination.k8s.io"
+	events         = "events.k8s.io"
+	rbac           = "rbac.authorization.k8s.io"
+)
+
+// Verbs that are usually granted together.
+const (
+	read  = "get list watch"
+	write = "create delete deletecollection patch update"
+)
+
+// allow lets verbs, which are separated by blanks, be used on resources.
+func allow(verbs, group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: resources}
+}
+
+// allowOn lets a verb be used on the objects with these names alone.
+func allowOn(verb, group, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+}
+
+// allowURLs lets paths be read that are not API objects.
+func allowURLs(urls ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: urls}
+}
