@@ -1,0 +1,33 @@
+// Package authentication serves authentication.k8s.io: the question who the
+// asking user is.
+package authentication
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/api"
+)
+
+// Options is what the API group is made of.
+type Options struct {
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+	// Clock dates the answers. Without one it is the system's.
+	Clock clock.PassiveClock
+}
+
+// NewAPIGroup builds the review.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(authenticationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[authenticationv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"selfsubjectreviews": selfSubjectReview{clock: opts.Clock},
+	}
+	return group, nil
+}

@@ -1,0 +1,48 @@
+// Package authorization serves authorization.k8s.io: questions about who may
+// do what.
+package authorization
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/api"
+)
+
+// Options is what the API group is made of.
+type Options struct {
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+	// Authorizer answers the access reviews.
+	Authorizer authorizer.Authorizer
+	// Rules answers the rules review.
+	Rules authorizer.RuleResolver
+}
+
+// NewAPIGroup builds the four reviews.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	judge := judge{authorizer: opts.Authorizer, rules: opts.Rules}
+	group := genericapiserver.NewDefaultAPIGroupInfo(authorizationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[authorizationv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"subjectaccessreviews": review[*authorizationv1.SubjectAccessReview]{
+			singular: "subjectaccessreview", empty: &authorizationv1.SubjectAccessReview{},
+			validate: validateSubjectAccess, answer: judge.subjectAccess,
+		},
+		"selfsubjectaccessreviews": review[*authorizationv1.SelfSubjectAccessReview]{
+			singular: "selfsubjectaccessreview", empty: &authorizationv1.SelfSubjectAccessReview{},
+			validate: validateSelfSubjectAccess, answer: judge.selfSubjectAccess,
+		},
+		"localsubjectaccessreviews": review[*authorizationv1.LocalSubjectAccessReview]{
+			singular: "localsubjectaccessreview", empty: &authorizationv1.LocalSubjectAccessReview{}, namespaced: true,
+			validate: validateLocalSubjectAccess, answer: judge.localSubjectAccess,
+		},
+		"selfsubjectrulesreviews": review[*authorizationv1.SelfSubjectRulesReview]{
+			singular: "selfsubjectrulesreview", empty: &authorizationv1.SelfSubjectRulesReview{},
+			validate: validateSelfSubjectRules, answer: judge.selfSubjectRules,
+		},
+	}
+	return group, nil
+}

@@ -1,0 +1,58 @@
+package rbac
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// guarded lets a write through to its store only if check finds that the user
+// may grant what obj grants. On create, old is nil; when PUT or apply create,
+// it is an empty object.
+type guarded struct {
+	*genericregistry.Store
+	check func(ctx context.Context, obj, old runtime.Object) error
+}
+
+var _ rest.StandardStorage = guarded{}
+
+func (g guarded) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if err := g.check(ctx, obj, nil); err != nil {
+		return nil, err
+	}
+	return g.Store.Create(ctx, obj, validate, options)
+}
+
+func (g guarded) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	checked := rest.WrapUpdatedObjectInfo(info, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
+		if isCleanup(obj, old) {
+			return obj, nil
+		}
+		return obj, g.check(ctx, obj, old)
+	})
+	return g.Store.Update(ctx, name, checked, createValidation, updateValidation, forceAllowCreate, options)
+}
+
+// isCleanup tells whether obj differs from old in what garbage collection
+// changes only: a collector must be able to remove grants that it does not
+// hold itself.
+func isCleanup(obj, old runtime.Object) bool {
+	reverted := obj.DeepCopyObject()
+	to, err := meta.Accessor(reverted)
+	if err != nil {
+		return false
+	}
+	from, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	to.SetOwnerReferences(from.GetOwnerReferences())
+	to.SetFinalizers(from.GetFinalizers())
+	to.SetManagedFields(from.GetManagedFields())
+	return equality.Semantic.DeepEqual(reverted, old)
+}

@@ -1,0 +1,111 @@
+// Package rbac serves rbac.authorization.k8s.io and lets nobody grant more
+// than they have.
+package rbac
+
+import (
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/api"
+	authzrbac "github.com/certplane/certplane/internal/authz/rbac"
+)
+
+// Options is what the API group is made of.
+type Options struct {
+	// RESTOptions says where objects are stored.
+	RESTOptions generic.RESTOptionsGetter
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+	// Authorizer is asked whether a user may escalate or bind.
+	Authorizer authorizer.Authorizer
+}
+
+// NewAPIGroup builds the four resources.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	stores, err := newStores(opts.RESTOptions)
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
+	// Checks read the store and not a cache: a role that was made a moment ago
+	// must be there to bind, and a right that was taken must be gone.
+	guard := grants{authorizer: opts.Authorizer, resolver: authzrbac.NewResolver(stored(stores))}
+
+	group := genericapiserver.NewDefaultAPIGroupInfo(rbacv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[rbacv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"roles":               guarded{stores.roles, guard.checkRole},
+		"clusterroles":        guarded{stores.clusterRoles, guard.checkClusterRole},
+		"rolebindings":        guarded{stores.roleBindings, guard.checkRoleBinding},
+		"clusterrolebindings": guarded{stores.clusterRoleBindings, guard.checkClusterRoleBinding},
+	}
+	return group, nil
+}
+
+// stores are the four resources without any check of who may grant what.
+type stores struct {
+	roles, clusterRoles, roleBindings, clusterRoleBindings *genericregistry.Store
+}
+
+func newStores(opts generic.RESTOptionsGetter) (stores, error) {
+	var s stores
+	for _, r := range []resource{
+		{into: &s.roles, plural: "roles", singular: "role", namespaced: true,
+			newObject: newOf[rbacv1.Role], newList: newOf[rbacv1.RoleList]},
+		{into: &s.clusterRoles, plural: "clusterroles", singular: "clusterrole",
+			newObject: newOf[rbacv1.ClusterRole], newList: newOf[rbacv1.ClusterRoleList]},
+		{into: &s.roleBindings, plural: "rolebindings", singular: "rolebinding", namespaced: true,
+			newObject: newOf[rbacv1.RoleBinding], newList: newOf[rbacv1.RoleBindingList],
+			table: bindingTable{noun: "roleBinding"}},
+		{into: &s.clusterRoleBindings, plural: "clusterrolebindings", singular: "clusterrolebinding",
+			newObject: newOf[rbacv1.ClusterRoleBinding], newList: newOf[rbacv1.ClusterRoleBindingList],
+			table: bindingTable{noun: "clusterRoleBinding"}},
+	} {
+		store, err := newStore(r, opts)
+		if err != nil {
+			return stores{}, fmt.Errorf("opening the store of %s: %w", r.plural, err)
+		}
+		*r.into = store
+	}
+	return s, nil
+}
+
+// resource is what sets one of the four apart.
+type resource struct {
+	into               **genericregistry.Store
+	plural, singular   string
+	namespaced         bool
+	newObject, newList func() runtime.Object
+	table              rest.TableConvertor // nil for the columns Name and Created At
+}
+
+func newOf[T any, P interface {
+	*T
+	runtime.Object
+}]() runtime.Object {
+	return P(new(T))
+}
+
+func newStore(r resource, opts generic.RESTOptionsGetter) (*genericregistry.Store, error) {
+	strategy := newStrategy(r.namespaced)
+	store := &genericregistry.Store{
+		NewFunc:                   r.newObject,
+		NewListFunc:               r.newList,
+		DefaultQualifiedResource:  rbacv1.Resource(r.plural),
+		SingularQualifiedResource: rbacv1.Resource(r.singular),
+		CreateStrategy:            strategy,
+		UpdateStrategy:            strategy,
+		DeleteStrategy:            strategy,
+		TableConvertor:            r.table,
+	}
+	if store.TableConvertor == nil {
+		store.TableConvertor = rest.NewDefaultTableConvertor(store.DefaultQualifiedResource)
+	}
+	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts})
+}
