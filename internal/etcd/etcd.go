@@ -1,0 +1,171 @@
+// Package etcd runs the store of a standalone server inside its process.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// maxSocketPath is the longest path that Linux accepts for a Unix socket:
+// sun_path has 108 bytes, the last one a NUL (unix(7)).
+const maxSocketPath = 107
+
+// Config says where the store lives.
+type Config struct {
+	// Dir holds the write-ahead log, the database and, when its path is short
+	// enough, the client socket. It is made if it does not exist.
+	Dir string
+}
+
+// Server is a running single-member etcd. It is safe for concurrent use.
+type Server struct {
+	member   *embed.Etcd
+	endpoint string
+	// tempDir holds the socket when Config.Dir is too long for it.
+	tempDir  string
+	logLevel zap.AtomicLevel
+	fatal    *fatalHook
+	stop     sync.Once
+}
+
+// Start starts etcd on a Unix socket that only the current user can reach and
+// returns when it accepts requests. It gives up when ctx ends. Every write
+// that a client sees acknowledged has been synced to disk.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	socket, tempDir, err := socketPath(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := url.URL{Scheme: "unix", Path: socket}
+	s := &Server{
+		endpoint: endpoint.String(),
+		tempDir:  tempDir,
+		logLevel: zap.NewAtomicLevelAt(zap.ErrorLevel),
+		fatal:    newFatalHook(),
+	}
+	if err := s.start(ctx, s.embedConfig(cfg.Dir, endpoint)); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("starting etcd on the data in %s: %w", cfg.Dir, err)
+	}
+	return s, nil
+}
+
+// Endpoint is the address for etcd clients, such as unix:///data/etcd/client.sock.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Failed delivers the error after which the store cannot go on, for instance
+// a full disk. What was acknowledged before it is safe on disk.
+func (s *Server) Failed() <-chan error { return s.fatal.errs }
+
+// Stop ends the store cleanly. It may be called more than once.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		// etcd logs the end of each listener as an error.
+		s.logLevel.SetLevel(zap.FatalLevel)
+		if s.member != nil && !s.fatal.fired() {
+			s.member.Close()
+		}
+		if s.tempDir != "" {
+			os.RemoveAll(s.tempDir)
+		}
+	})
+}
+
+// start runs etcd's own start in a goroutine of its own, because etcd ends
+// the goroutine that meets an error it calls fatal, and panics on some
+// damaged files.
+func (s *Server) start(ctx context.Context, cfg *embed.Config) error {
+	type result struct {
+		member *embed.Etcd
+		err    error
+	}
+	started := make(chan result, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				started <- result{err: fmt.Errorf("the data is damaged: %v", p)}
+			}
+		}()
+		member, err := embed.StartEtcd(cfg)
+		started <- result{member, err}
+	}()
+
+	select {
+	case r := <-started:
+		if r.err != nil {
+			return r.err
+		}
+		s.member = r.member
+	case err := <-s.fatal.errs:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.waitReady(ctx)
+}
+
+func (s *Server) waitReady(ctx context.Context) error {
+	select {
+	case <-s.member.Server.ReadyNotify():
+		return nil
+	case <-s.member.Server.StopNotify():
+		return errors.New("etcd stopped while starting")
+	case err := <-s.member.Err():
+		return err
+	case err := <-s.fatal.errs:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// socketPath is a path inside dir if it is short enough for a socket, else
+// one in a private temporary directory, which is returned to be removed.
+func socketPath(dir string) (socket, tempDir string, err error) {
+	const name = "client.sock"
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", "", fmt.Errorf("resolving the etcd directory: %w", err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return "", "", fmt.Errorf("making the etcd directory: %w", err)
+	}
+	if path := filepath.Join(abs, name); len(path) <= maxSocketPath {
+		return path, "", nil
+	}
+	temp, err := os.MkdirTemp("", "certplane-etcd-")
+	if err != nil {
+		return "", "", fmt.Errorf("making a directory for the etcd socket: %w", err)
+	}
+	return filepath.Join(temp, name), temp, nil
+}
+
+// embedConfig configures a cluster of one that listens on endpoint alone. A
+// peer listener would be a second door to the data with nobody to use it.
+func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Dir = dir
+	cfg.ListenClientUrls = []url.URL{endpoint}
+	cfg.AdvertiseClientUrls = []url.URL{endpoint}
+	cfg.ListenPeerUrls = nil
+	cfg.EnableGRPCGateway = false
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.newLogger())
+	return cfg
+}
+
+// newLogger writes etcd's errors to standard error.
+func (s *Server) newLogger() *zap.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), s.logLevel)
+	return zap.New(core, zap.WithFatalHook(s.fatal), zap.WithPanicHook(s.fatal)).Named("etcd")
+}
