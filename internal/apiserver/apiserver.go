@@ -1,0 +1,143 @@
+// Package apiserver joins registries, admission, authentication and
+// authorization into one Kubernetes API server.
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/admission"
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/authn"
+	"github.com/certplane/certplane/internal/authz"
+	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+	"github.com/certplane/certplane/internal/generated/openapi"
+)
+
+// shutdownTimeout bounds how long a stopping server waits for requests that
+// are under way.
+const shutdownTimeout = 10 * time.Second
+
+// Config is what an API server is made of.
+type Config struct {
+	// Listener accepts the connections; TLS comes on top of it.
+	Listener net.Listener
+	// ServingCert is the server's own certificate and key.
+	ServingCert dynamiccertificates.CertKeyContentProvider
+	// ClientCA signs the client certificates that are honoured.
+	ClientCA dynamiccertificates.CAContentProvider
+	// Tokens are the bearer tokens of the parts inside this process.
+	Tokens map[string]*user.DefaultInfo
+	// Loopback is how the server reaches itself with all rights.
+	Loopback *rest.Config
+	// Storage says which etcd holds the objects.
+	Storage Storage
+	// API switches versions and features.
+	API APIConfig
+	// Admission switches admission plugins.
+	Admission admission.Config
+}
+
+// Server is an API server that is ready to run.
+type Server struct {
+	generic *genericapiserver.GenericAPIServer
+}
+
+// New builds the server. It does not touch the store yet.
+func New(cfg Config) (*Server, error) {
+	if err := allowCBOR(cfg.API.cbor()); err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(cfg.Loopback)
+	if err != nil {
+		return nil, fmt.Errorf("making the loopback client: %w", err)
+	}
+	// The authorizer reads RBAC objects through these informers.
+	shared := informers.NewSharedInformerFactory(client, 0)
+	authorizer, rules := authz.New(authz.Config{Informers: shared})
+
+	plugins, err := admission.New(cfg.Admission, authorizer)
+	if err != nil {
+		return nil, err
+	}
+
+	generic := newGenericConfig(cfg)
+	generic.Authorization.Authorizer = authorizer
+	generic.RuleResolver = rules
+	generic.AdmissionControl = plugins
+	if err := useStorage(generic, cfg.Storage); err != nil {
+		return nil, err
+	}
+
+	server, err := generic.Complete(shared).New("certplane", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("making the API server: %w", err)
+	}
+	server.ShutdownTimeout = shutdownTimeout
+	if err := installGroups(server, generic, cfg.API); err != nil {
+		return nil, err
+	}
+	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
+		return bootstrap.Reconcile(hook, client)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	}
+	return &Server{generic: server}, nil
+}
+
+// Run serves until ctx ends, then lets requests that are under way finish.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return fmt.Errorf("serving the API: %w", err)
+	}
+	return nil
+}
+
+// allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
+// speaks it is decided by the server's own codecs.
+func allowCBOR(wanted bool) error {
+	if !wanted || utilfeature.DefaultFeatureGate.Enabled(genericfeatures.CBORServingAndStorage) {
+		return nil
+	}
+	gates := map[string]bool{string(genericfeatures.CBORServingAndStorage): true}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return fmt.Errorf("switching on CBOR: %w", err)
+	}
+	return nil
+}
+
+func newGenericConfig(cfg Config) *genericapiserver.Config {
+	namer := openapinamer.NewDefinitionNamer(api.Scheme)
+	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
+	generic.EffectiveVersion = newServedVersion()
+	generic.FeatureGate = utilfeature.DefaultFeatureGate
+	generic.SecureServing = &genericapiserver.SecureServingInfo{
+		Listener: cfg.Listener,
+		Cert:     cfg.ServingCert,
+		ClientCA: cfg.ClientCA,
+	}
+	generic.LoopbackClientConfig = cfg.Loopback
+	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig.Info.Title = "certplane"
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
+	generic.EnableProfiling = false
+	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
+	return generic
+}

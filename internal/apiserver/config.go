@@ -1,0 +1,70 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+)
+
+// APIConfig is the stanza "api" of the server's configuration.
+type APIConfig struct {
+	// runtimeConfig switches API versions on (true) or off (false).
+	// Known: "certificates.k8s.io/v1beta1", the deprecated version of
+	// CertificateSigningRequest that clients older than Kubernetes 1.19 use.
+	// Default: on.
+	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
+	// featureGates switches features on (true) or off (false).
+	// Known: "CSRDuration" (KEP-2784, default on: with it off, create drops
+	// spec.expirationSeconds) and "CBOR" (KEP-4222, default on: clients may
+	// speak CBOR).
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+}
+
+// The switches that APIConfig knows.
+const (
+	runtimeCSRv1beta1  = certificatesv1beta1.GroupName + "/v1beta1"
+	featureCSRDuration = "CSRDuration"
+	featureCBOR        = "CBOR"
+)
+
+// DefaultAPIConfig has every switch in its default position.
+func DefaultAPIConfig() APIConfig {
+	return APIConfig{
+		RuntimeConfig: map[string]bool{runtimeCSRv1beta1: true},
+		FeatureGates:  map[string]bool{featureCSRDuration: true, featureCBOR: true},
+	}
+}
+
+// Validate reports switches that do not exist.
+func (c APIConfig) Validate() error {
+	known := DefaultAPIConfig()
+	if err := checkKnown("api.runtimeConfig", c.RuntimeConfig, known.RuntimeConfig); err != nil {
+		return err
+	}
+	return checkKnown("api.featureGates", c.FeatureGates, known.FeatureGates)
+}
+
+// servesCSRv1beta1 and its siblings read one switch; an absent one is in its
+// default position.
+func (c APIConfig) servesCSRv1beta1() bool { return switched(c.RuntimeConfig, runtimeCSRv1beta1) }
+func (c APIConfig) csrDuration() bool      { return switched(c.FeatureGates, featureCSRDuration) }
+func (c APIConfig) cbor() bool             { return switched(c.FeatureGates, featureCBOR) }
+
+// switched is the position of a switch that is on by default.
+func switched(switches map[string]bool, name string) bool {
+	on, set := switches[name]
+	return on || !set
+}
+
+func checkKnown(field string, switches, known map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(switches)) {
+		if _, ok := known[name]; !ok {
+			return fmt.Errorf("%s: unknown name %q; known: %s", field, name,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	return nil
+}

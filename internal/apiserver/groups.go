@@ -1,0 +1,47 @@
+package apiserver
+
+import (
+	"fmt"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/authentication"
+	"github.com/certplane/certplane/internal/registry/authorization"
+	"github.com/certplane/certplane/internal/registry/certificates"
+	"github.com/certplane/certplane/internal/registry/rbac"
+)
+
+// installGroups adds every served API group to server.
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig) error {
+	codecs := api.NewCodecs(cfg.cbor())
+	storage := config.RESTOptionsGetter
+	authz := config.Authorization.Authorizer
+
+	certificatesGroup, err := certificates.NewAPIGroup(certificates.Options{
+		RESTOptions:  storage,
+		Codecs:       codecs,
+		ServeV1beta1: cfg.servesCSRv1beta1(),
+		CSRDuration:  cfg.csrDuration(),
+	})
+	if err != nil {
+		return err
+	}
+	rbacGroup, err := rbac.NewAPIGroup(rbac.Options{RESTOptions: storage, Codecs: codecs, Authorizer: authz})
+	if err != nil {
+		return err
+	}
+	authorizationGroup, err := authorization.NewAPIGroup(authorization.Options{Codecs: codecs, Authorizer: authz, Rules: config.RuleResolver})
+	if err != nil {
+		return err
+	}
+	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs})
+	if err != nil {
+		return err
+	}
+	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
+	if err != nil {
+		return fmt.Errorf("installing the API groups: %w", err)
+	}
+	return nil
+}
