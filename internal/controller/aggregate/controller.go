@@ -1,0 +1,101 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// fieldManager is the name under which Kubernetes writes aggregated rules, so
+// that appliers see the same owner here.
+const fieldManager = "clusterrole-aggregation-controller"
+
+// Config is what the controller is made of.
+type Config struct {
+	// Client writes roles as the controller's own identity, which needs the
+	// verb escalate on clusterroles.
+	Client client.Client
+}
+
+// Add registers the controller with mgr, whose cache it reads from.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	r := &reconciler{cache: mgr.GetCache(), client: cfg.Client}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("clusterrole-aggregation").
+		// Whatever happens to a role may concern every aggregated role.
+		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.aggregated)).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the ClusterRole aggregation controller: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	cache  client.Reader
+	client client.Writer
+}
+
+// aggregated names the roles that gather others.
+func (r *reconciler) aggregated(ctx context.Context, _ client.Object) []reconcile.Request {
+	var roles rbacv1.ClusterRoleList
+	if err := r.cache.List(ctx, &roles); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list ClusterRoles")
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, role := range roles.Items {
+		if role.AggregationRule != nil {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: role.Name}})
+		}
+	}
+	return requests
+}
+
+// Reconcile writes the union of rules into one role.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var role rbacv1.ClusterRole
+	if err := r.cache.Get(ctx, request.NamespacedName, &role); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if role.AggregationRule == nil {
+		return reconcile.Result{}, nil
+	}
+	var roles rbacv1.ClusterRoleList
+	if err := r.cache.List(ctx, &roles); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing ClusterRoles: %w", err)
+	}
+	rules, err := Union(&role, roles.Items)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	if equality.Semantic.DeepEqual(rules, role.Rules) {
+		return reconcile.Result{}, nil
+	}
+	updated := role.DeepCopy()
+	updated.Rules = rules
+	return reconcile.Result{}, r.write(ctx, updated)
+}
+
+// write updates and does not apply: an update cannot bring back a role that
+// was deleted meanwhile, and can take the last rule away. When the role has
+// changed or gone, the event about it comes and leads here again.
+func (r *reconciler) write(ctx context.Context, role *rbacv1.ClusterRole) error {
+	err := r.client.Update(ctx, role, client.FieldOwner(fieldManager))
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("writing the rules of ClusterRole %s: %w", role.Name, err)
+}

@@ -1,0 +1,131 @@
+// Package sign runs one signer: it answers approved CertificateSigningRequests
+// with certificates, or says on them why not.
+package sign
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// CA is where a signer's CA comes from.
+type CA interface {
+	// Current returns the CA with which to sign now. It is called for every
+	// certificate and must be fast. An error delays certificates until it
+	// goes away; it is logged, not shown to requesters.
+	Current() (*pki.Authority, error)
+}
+
+// Config is what a signer needs to run.
+type Config struct {
+	// SignerName chooses the signer by its name in spec.signerName.
+	// Empty: kubernetes.io/kube-apiserver-client.
+	SignerName string
+	// Client is the signer's own identity at the API. It needs get on
+	// certificatesigningrequests, update on their status and sign on the
+	// signer. It must read past caches.
+	Client client.Client
+	// CA has the signer's CA.
+	CA CA
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of what happened in the signer's name.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the signer's metrics. Signers that share
+	// it share the metrics.
+	Metrics prometheus.Registerer
+}
+
+// Add adds a signer to mgr, whose cache it reads.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	r, err := newReconciler(mgr.GetCache(), cfg)
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName(r.signerName)).
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
+			RateLimiter:             backOff(),
+			ReconciliationTimeout:   time.Minute,
+			// Names are unique in a manager; a process can have several.
+			SkipNameValidation: ptr.To(true),
+		}).
+		Complete(r)
+}
+
+func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
+	if cfg.SignerName == "" {
+		cfg.SignerName = certificatesv1.KubeAPIServerClientSignerName
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	profile, err := signer.Lookup(cfg.SignerName)
+	if err != nil {
+		return nil, err
+	}
+	settings := cfg.Settings.withDefaults()
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
+	}
+	return &reconciler{
+		signerName: cfg.SignerName,
+		sign:       signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader),
+		cache:      cache,
+		client:     cfg.Client,
+		clock:      cfg.Clock,
+		report:     reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
+	}, nil
+}
+
+// controllerName is csrsigning-kube-apiserver-client and the like.
+func controllerName(signerName string) string {
+	_, name, _ := strings.Cut(signerName, "/")
+	return "csrsigning-" + name
+}
+
+// backOff counts for each request alone: no flood of requests that have to
+// wait slows down one that need not.
+func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
+}
+
+// predicate keeps out of the queue what there is nothing to do for.
+func (r *reconciler) predicate() predicate.Predicate {
+	wanted := func(o client.Object) bool {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		return ok && actionable(csr, r.signerName)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return wanted(e.ObjectNew) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(e event.GenericEvent) bool { return wanted(e.Object) },
+	}
+}

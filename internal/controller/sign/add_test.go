@@ -1,0 +1,82 @@
+package sign
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+func newManager(t *testing.T) ctrl.Manager {
+	t.Helper()
+	// Nothing is dialled before the manager starts.
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
+		Scheme:  scheme.Scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+func TestSeveralServersInOneProcess(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		if err := Add(newManager(t), Config{CA: &fakeCA{}, Metrics: registry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.issued != two.issued || one.duration != two.duration {
+		t.Error("two signers count apart under one name")
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	taken := prometheus.NewRegistry()
+	taken.MustRegister(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "certplane_signing_issued_total"}, []string{"other"}))
+	tests := []struct {
+		reason string
+		cfg    Config
+		want   string
+	}{
+		{
+			reason: "unknown signer", cfg: Config{SignerName: "example.com/signer"},
+			want: `unknown signer "example.com/signer": the signers are kubernetes.io/kube-apiserver-client`,
+		},
+		{
+			reason: "settings that cannot work", cfg: Config{Settings: Settings{MaxDuration: metav1.Duration{Duration: time.Second}}},
+			want: "signing.maxDuration: 1s is too short: must be at least 1m",
+		},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			tc.cfg.CA = &fakeCA{}
+			if err := Add(newManager(t), tc.cfg); err == nil || err.Error() != tc.want {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+	if err := Add(newManager(t), Config{CA: &fakeCA{}, Metrics: taken}); err == nil {
+		t.Error("metrics that collide with others were accepted")
+	}
+}
+
+func TestControllerName(t *testing.T) {
+	if got := controllerName(signerName); got != "csrsigning-kube-apiserver-client" {
+		t.Errorf("got %q", got)
+	}
+}

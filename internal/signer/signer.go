@@ -1,0 +1,102 @@
+// Package signer turns an approved request and a CA into a certificate chain
+// or a verdict.
+//
+// It decides from its arguments alone: nothing here reads a clock, a file or
+// an API. What a signer demands of its requests is its profile.
+package signer
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Request is what a certificate is made from. Who asks for it and who has
+// approved it is settled before.
+type Request struct {
+	// PEM is the PKCS#10 request.
+	PEM []byte
+	// Usages are the approved usages.
+	Usages []certificatesv1.KeyUsage
+	// Duration is the lifetime that was asked for; nil leaves it to the signer.
+	Duration *time.Duration
+}
+
+// Issued is a certificate with what a client needs to present it.
+type Issued struct {
+	// Certificate is the new one.
+	Certificate *x509.Certificate
+	// PEM is the chain as it goes into status.certificate: the certificate
+	// first, then the intermediate CAs, without the root.
+	PEM []byte
+}
+
+// Sign is one signer, wherever its key is. It answers at the moment now. Its
+// errors are *PermanentError or *PendingError. Safe for concurrent use.
+type Sign func(ctx context.Context, req Request, now time.Time) (*Issued, error)
+
+// Local returns a signer that follows profile, with a CA of this process. The
+// CA is asked for anew with each request, so it can change. Verdicts on the
+// request come before those on the CA: a bad request is told so even while
+// the CA is down.
+func Local(profile Profile, ca func() (*pki.Authority, error), rand io.Reader) Sign {
+	return func(_ context.Context, req Request, now time.Time) (*Issued, error) {
+		approved, err := profile.examine(req)
+		if err != nil {
+			return nil, err
+		}
+		authority, err := ca()
+		if err != nil {
+			return nil, Unavailable(err)
+		}
+		return approved.issue(authority, now, rand)
+	}
+}
+
+// examined is a request to which its profile has no objection.
+type examined struct {
+	profile  Profile
+	request  *x509.CertificateRequest
+	usages   pki.Usages
+	duration *time.Duration
+}
+
+func (e examined) issue(ca *pki.Authority, now time.Time, rand io.Reader) (*Issued, error) {
+	validity, err := e.profile.Lifetime.Validity(e.duration, ca.Validity(), now)
+	if err != nil {
+		return nil, expired(err)
+	}
+	linted, err := e.lint(ca, validity, rand)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := linted.Sign(rand)
+	if err != nil {
+		return nil, Unavailable(err)
+	}
+	return &Issued{Certificate: cert, PEM: pki.EncodeCertificates(ca.Chain(cert)...)}, nil
+}
+
+// lint makes the linter's refusals verdicts. Its other errors are not about
+// the request.
+func (e examined) lint(ca *pki.Authority, validity pki.Validity, rand io.Reader) (*pki.Linted, error) {
+	serial, err := pki.NewSerial(rand)
+	if err != nil {
+		return nil, Unavailable(err)
+	}
+	linted, err := ca.Lint(pki.RequestTemplate(e.request, e.usages, validity, serial), e.profile.Policy)
+	var refused *pki.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return nil, Permanent(ReasonRefused, err)
+	case err != nil:
+		return nil, Unavailable(err)
+	}
+	return linted, nil
+}

@@ -1,0 +1,35 @@
+package signer
+
+import (
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+
+	apiasn1 "k8s.io/apimachinery/pkg/apis/asn1"
+)
+
+// checkSubject refuses the subjects that would say more than their approver
+// was shown. Certificates carry the subject byte for byte as it was requested,
+// so what tools leave out when they show a request must not matter:
+//
+//   - of several common names Go and kubectl show the last one, and other
+//     verifiers take the first;
+//   - the attribute for a Kubernetes user's UID, which API servers believe, is
+//     shown by none of them.
+func checkSubject(subject pkix.Name) error {
+	var commonNames int
+	for _, attribute := range subject.Names {
+		switch {
+		case attribute.Type.Equal(oidCommonName):
+			commonNames++
+		case attribute.Type.Equal(apiasn1.X509UID()):
+			return errors.New("subject attribute 1.3.6.1.4.1.57683.2 (Kubernetes user UID) is not allowed")
+		}
+	}
+	if commonNames > 1 {
+		return errors.New("subject has more than one common name")
+	}
+	return nil
+}
+
+var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
