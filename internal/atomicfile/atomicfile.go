@@ -1,0 +1,66 @@
+// Package atomicfile writes files that are seen whole or not at all.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Write replaces the file at path with data. A reader sees the old file or
+// the new one, never a part; after a crash too. The data is on disk when
+// Write returns without error.
+func Write(path string, data []byte, perm fs.FileMode) error {
+	return place(path, data, perm, os.Rename)
+}
+
+// Create is Write for a file that must not exist yet: if it does, Create
+// leaves it alone and its error matches fs.ErrExist.
+func Create(path string, data []byte, perm fs.FileMode) error {
+	return place(path, data, perm, os.Link)
+}
+
+// CheckDir reports why files cannot be made in dir, before anything depends
+// on it.
+func CheckDir(dir string) error {
+	tmp, err := os.CreateTemp(dir, ".check-*")
+	if err != nil {
+		return fmt.Errorf("checking that files can be written: %w", err)
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
+// place writes a complete file beside path and then moves it there.
+func place(path string, data []byte, perm fs.FileMode, move func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	// Same folder: a rename is atomic only within one file system.
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer os.Remove(tmp.Name()) // after a rename there is nothing left to remove
+	if err := fill(tmp, data, perm); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := move(tmp.Name(), path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+// fill closes f in any case.
+func fill(f *os.File, data []byte, perm fs.FileMode) error {
+	_, err := f.Write(data)
+	return errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+}
+
+// syncDir makes the new name itself durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("syncing folder: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// againCommand returns the command line that takes up a request: the flags
+// that were given, with the request's name and its key instead of those that
+// made them. The approval is over, or somebody else's.
+func againCommand(cmd *cobra.Command, name, keyFile string) string {
+	words := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if slices.Contains([]string{"name", "key", "key-type", "approve"}, f.Name) {
+			return
+		}
+		for _, value := range flagValues(f) {
+			words = append(words, "--"+f.Name, quote(value))
+		}
+	})
+	return strings.Join(append(words, "--name", quote(name), "--key", quote(keyFile)), " ")
+}
+
+func flagValues(f *pflag.Flag) []string {
+	if many, ok := f.Value.(pflag.SliceValue); ok {
+		return many.GetSlice()
+	}
+	return []string{f.Value.String()}
+}
+
+// quote writes a word so that a POSIX shell reads it back.
+func quote(word string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`).MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,2 @@
+// Package cli holds certplane's client verbs.
+package cli

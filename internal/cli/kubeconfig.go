@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/request"
+)
+
+// noServerAdvice is for those whom no kubeconfig leads to a server.
+const noServerAdvice = "Start a server with 'certplane serve', or say where one is with --data-dir, --kubeconfig or $KUBECONFIG."
+
+// connection is how a verb finds its server.
+type connection struct {
+	kubeconfig, context, dataDir string
+}
+
+func (c *connection) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", c.kubeconfig, "Kubeconfig of the server.")
+	flags.StringVar(&c.context, "context", c.context, "Context of the kubeconfig to use.")
+	AddDataDirFlag(flags, &c.dataDir)
+}
+
+// requests connects to the server's certificate signing requests. What the
+// server warns of goes to warnings.
+func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = userAgent("certplane", buildinfo.Read().Version)
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := certificatesv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return client.CertificateSigningRequests(), nil
+}
+
+func (c *connection) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	if c.kubeconfig == "" {
+		path, err := defaultKubeconfig(c.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		rules.ExplicitPath = path
+	}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, exit.WithNext(fmt.Errorf("no server to talk to: there is no kubeconfig"), noServerAdvice)
+	case err != nil && c.kubeconfig == "" && os.IsNotExist(err):
+		return nil, exit.WithNext(fmt.Errorf("no server has run in this data folder: %w", err), noServerAdvice)
+	case err != nil:
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// defaultKubeconfig returns the admin.kubeconfig to use when there is no
+// --kubeconfig, or "" to leave the choice to the usual rules. A data folder
+// given by hand wins over $KUBECONFIG, the default one is for when nothing
+// else is said.
+func defaultKubeconfig(dataDirFlag string) (string, error) {
+	if dataDirFlag == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return "", nil
+	}
+	dir, err := DataDir(dataDirFlag)
+	switch {
+	case err != nil && dataDirFlag == "":
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	path := dir.AdminKubeconfig()
+	if _, err := os.Stat(path); err != nil && dataDirFlag == "" {
+		return "", nil
+	}
+	return path, nil
+}
+
+// userAgent identifies a client as the Kubernetes libraries do it.
+func userAgent(program, version string) string {
+	info := buildinfo.Read()
+	return program + "/" + version + " (" + info.Platform + ") certplane/" + info.Version
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	componentcli "k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// InvokedAsKubectl says whether the program was started under the name
+// kubectl, as through a symbolic link. RunKubectl is then its whole job.
+func InvokedAsKubectl(argv0 string) bool {
+	return strings.TrimSuffix(filepath.Base(argv0), ".exe") == "kubectl"
+}
+
+// NewKubectl returns the kubectl verb: all of kubectl, built in. Kubectl's own
+// commands are made only when the verb runs, so that no other verb pays for
+// them.
+func NewKubectl(streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl COMMAND [flags]",
+		Short: "Kubernetes' kubectl, built in and pointed at this data folder's server",
+		Long: `The real kubectl, built in. Its server is the one named by the first of these that
+there is: --kubeconfig, admin.kubeconfig in the folder --data-dir names,
+$KUBECONFIG, admin.kubeconfig in the default data folder, ~/.kube/config.
+
+Everything else is as kubectl has it: see 'certplane kubectl --help'. A symbolic
+link named kubectl to this program is a kubectl, too.`,
+		Example: `  certplane kubectl get csr
+  certplane kubectl certificate approve alice
+  ln -s "$(command -v certplane)" ~/bin/kubectl`,
+		DisableFlagParsing: true, // kubectl parses its flags itself
+		ValidArgsFunction:  completeKubectl,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runKubectl(streams, cmd.CommandPath(), args)
+		},
+	}
+}
+
+// RunKubectl is the main function of a program named kubectl. On errors it
+// does not return: kubectl ends the process with its own exit codes.
+func RunKubectl(streams genericiooptions.IOStreams, args []string) error {
+	return runKubectl(streams, "kubectl", args)
+}
+
+func runKubectl(streams genericiooptions.IOStreams, name string, args []string) error {
+	dataDir, args, err := takeDataDir(args)
+	if err != nil {
+		return exit.UsageError(name, err)
+	}
+	if err := useServerOf(dataDir); err != nil {
+		return err
+	}
+	// Kubectl has its own way with interrupts.
+	signal.Reset()
+	// The process is kubectl from here on. Kubectl takes the arguments from
+	// os.Args where a user's kuberc adds to them, and names itself by them.
+	os.Args = append([]string{"kubectl"}, args...)
+	logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
+	kubectlutil.BehaviorOnFatal(func(msg string, code int) {
+		fmt.Fprint(streams.ErrOut, explainFatal(msg))
+		os.Exit(code)
+	})
+	if err := componentcli.RunNoErrOutput(newKubectlTree(streams, name, os.Args)); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+	return nil
+}
+
+// newKubectlTree returns kubectl's root command. Name is how help texts call it.
+func newKubectlTree(streams genericiooptions.IOStreams, name string, argv []string) *cobra.Command {
+	flags := kubectlConfigFlags(streams)
+	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
+		PluginHandler: pluginHandler{kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes)},
+		Arguments:     argv,
+		ConfigFlags:   flags,
+		IOStreams:     streams,
+	})
+	if name != root.Name() {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	}
+	// For help and completion only: takeDataDir takes it out of the arguments.
+	AddDataDirFlag(root.PersistentFlags(), new(string))
+	fixVersion(root, flags, streams)
+	return root
+}
+
+// kubectlConfigFlags are kubectl's own connection flags and limits.
+func kubectlConfigFlags(streams genericiooptions.IOStreams) *genericclioptions.ConfigFlags {
+	return genericclioptions.NewConfigFlags(true).
+		WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).
+		WithDiscoveryQPS(50).
+		WithWarningPrinter(streams).
+		WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+			c.UserAgent = userAgent("kubectl", clientVersion(buildinfo.Read().Kubernetes).GitVersion)
+			return c
+		})
+}
+
+// pluginHandler runs kubectl plugins found in PATH.
+type pluginHandler struct{ *kubectl.DefaultPluginHandler }
+
+// Execute hides KUBECTL_PATH from the plugin: it names this program, which is
+// not a kubectl under its own name.
+func (h pluginHandler) Execute(path string, args, env []string) error {
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "KUBECTL_PATH=") })
+	return h.DefaultPluginHandler.Execute(path, args, env)
+}
+
+// takeDataDir separates --data-dir from kubectl's arguments. What follows a
+// "--" is not kubectl's to read, so not ours either.
+func takeDataDir(args []string) (dir string, rest []string, err error) {
+	const flag = "--" + dataDirFlag
+	for i := 0; i < len(args); i++ {
+		value, inline := strings.CutPrefix(args[i], flag+"=")
+		switch {
+		case inline:
+			dir = value
+		case args[i] == flag && i+1 == len(args):
+			return "", nil, fmt.Errorf("flag needs an argument: %s", flag)
+		case args[i] == flag:
+			i++
+			dir = args[i]
+		case args[i] == "--":
+			return dir, append(rest, args[i:]...), nil
+		default:
+			rest = append(rest, args[i])
+		}
+	}
+	return dir, rest, nil
+}
+
+// useServerOf points kubectl at the data folder's server, in the one way that
+// all its commands respect, "config" too.
+func useServerOf(dataDirFlag string) error {
+	path, err := defaultKubeconfig(dataDirFlag)
+	if err != nil || path == "" {
+		return err
+	}
+	return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
+}
+
+// explainFatal adds advice to kubectl's complaint that nothing listens on
+// localhost:8080, the server it falls back to without any kubeconfig.
+func explainFatal(msg string) string {
+	if msg != "" && !strings.HasSuffix(msg, "\n") {
+		msg += "\n"
+	}
+	if !strings.Contains(msg, "localhost:8080") {
+		return msg
+	}
+	return msg + noServerAdvice + "\n"
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const requestLong = `Obtains a certificate: makes a private key, submits a CertificateSigningRequest
+for it, waits until it is approved and signed, and writes
+
+  DIR/tls.key  the private key (mode 0600), before the request is submitted
+  DIR/tls.crt  the certificate and its chain
+
+A private key is never overwritten. To renew a certificate or to go on with an
+interrupted run, name the key with --key; together with --name a request that
+was submitted before with that key is taken up again.
+
+Without --usage, certificates for kubernetes.io/kubelet-serving, and from
+unknown signers those with --dns or --ip, are for "server auth", all others for
+"client auth"; in addition to "digital signature", and "key encipherment" for
+RSA keys.
+
+The server is the one named by the first of these that there is: --kubeconfig,
+admin.kubeconfig in the folder --data-dir names, $KUBECONFIG, admin.kubeconfig
+in the default data folder, ~/.kube/config.
+
+Exit codes: 0 issued, 1 error, 2 wrong usage, 3 denied, 4 failed at the signer,
+5 not issued in time, 130 interrupted.`
+
+const requestExample = `  # A client certificate for the server itself, approved at once
+  certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --org dev --out alice --approve
+
+  # A serving certificate; somebody else approves it
+  certplane request --signer example.com/web --cn web --dns web.example.com --ip 10.0.0.7 --expires 24h --out web
+
+  # The same as a manifest for kubectl
+  certplane request --signer example.com/web --cn web --out web --dry-run client | certplane kubectl create -f -`
+
+// NewRequest returns the request verb.
+func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
+	f := requestFlags{keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
+	cmd := &cobra.Command{
+		Use:               "request --signer NAME --cn CN",
+		Short:             "Obtain a certificate: key, request, approval, certificate",
+		Long:              requestLong,
+		Example:           requestExample,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config(cmd.Flags())
+			if err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			cfg.Connect = func() (request.Requests, error) { return f.connection.requests(streams.ErrOut) }
+			cfg.Again = func(name, keyFile string) string { return againCommand(cmd, name, keyFile) }
+			cfg.Now = time.Now
+			cfg.Stdout, cfg.Stderr = streams.Out, streams.ErrOut
+			return request.Run(cmd.Context(), cfg)
+		},
+	}
+	f.addTo(cmd.Flags())
+	f.completeValues(cmd)
+	return cmd
+}
+
+// requestFlags are the request verb's flags as they are typed.
+type requestFlags struct {
+	signer, cn             string
+	orgs, dns, ips, emails []string
+	uris, usages           []string
+	expires                time.Duration
+
+	name, key, keyType, out string
+	approve                 bool
+	wait                    time.Duration
+	dryRun, output          string
+	connection              connection
+}
+
+func (f *requestFlags) addTo(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.signer, "signer", f.signer, "Name of the signer, like kubernetes.io/kube-apiserver-client. Required.")
+	flags.StringVar(&f.cn, "cn", f.cn, "Common name of the subject; for a client of the API its user name.")
+	flags.StringArrayVar(&f.orgs, "org", f.orgs, "Organization of the subject; for a client of the API a group. Repeatable.")
+	flags.StringSliceVar(&f.dns, "dns", f.dns, "DNS name. Repeatable.")
+	flags.StringSliceVar(&f.ips, "ip", f.ips, "IP address. Repeatable.")
+	flags.StringArrayVar(&f.uris, "uri", f.uris, "URI, like spiffe://example.org/web. Repeatable.")
+	flags.StringSliceVar(&f.emails, "email", f.emails, "E-mail address. Repeatable.")
+	flags.StringSliceVar(&f.usages, "usage", f.usages, "What the certificate is for, like 'client auth'. Repeatable.")
+	flags.DurationVar(&f.expires, "expires", f.expires, "Lifetime to ask for, like 1h; 10m at least. The signer decides if not given.")
+
+	flags.StringVar(&f.name, "name", f.name, "Name of the request. The server makes one up if not given.")
+	flags.StringVar(&f.key, "key", f.key, "File with the private key to use. A new key is made if not given.")
+	flags.StringVar(&f.keyType, "key-type", f.keyType, "Type of a new key: "+keyTypeNames()+".")
+	flags.StringVar(&f.out, "out", f.out, "Folder for tls.key and tls.crt. The current one if not given.")
+	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request at once. It takes the right to approve for the signer.")
+	flags.DurationVar(&f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
+	flags.StringVar(&f.dryRun, "dry-run", f.dryRun, "none, client (print the request and do not send it) or server (have the server check it).")
+	flags.StringVarP(&f.output, "output", "o", f.output, "Print the request as yaml or json. A dry run prints yaml if not given.")
+	f.connection.addTo(flags)
+}
+
+// completeValues gives shells the values of flags that have only a few.
+func (f *requestFlags) completeValues(cmd *cobra.Command) {
+	for flag, values := range map[string][]string{
+		"key-type": keyTypeList(),
+		"dry-run":  {"none", "client", "server"},
+		"output":   {"yaml", "json"},
+		"signer":   wellKnownSigners(),
+		"usage":    {"client auth", "server auth", "digital signature", "key encipherment"},
+	} {
+		// It fails for flags that do not exist, so every run of a test finds it.
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+}

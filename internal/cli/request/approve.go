@@ -1,0 +1,59 @@
+package request
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// approvalReason is how an approval by this program can be told from others.
+const approvalReason = "CertplaneApprove"
+
+// approve approves the run's own request, which needs the same rights as
+// approving anybody's. A request that is decided already is left as it is.
+func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+	name, uid := csr.Name, csr.UID
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current, err := r.server.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if current.UID != uid {
+			return replacedError(name)
+		}
+		if csr = current; judge(current).state != pending {
+			return nil
+		}
+		current.Status.Conditions = append(current.Status.Conditions, approval())
+		csr, err = r.server.UpdateApproval(ctx, name, current, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err
+	})
+	if err != nil {
+		return nil, exit.WithNext(explain("approving "+name, err),
+			"The request is stored. Somebody who may approve it types:", "  certplane kubectl certificate approve "+name,
+			"To fetch the certificate then, without --approve:", "  "+r.again(name))
+	}
+	if judge(csr).state == approved {
+		r.say("certificatesigningrequest %s approved", name)
+	}
+	return csr, nil
+}
+
+func approval() certificatesv1.CertificateSigningRequestCondition {
+	return certificatesv1.CertificateSigningRequestCondition{
+		Type:    certificatesv1.CertificateApproved,
+		Status:  corev1.ConditionTrue,
+		Reason:  approvalReason,
+		Message: "Approved by its requester with certplane request --approve.",
+	}
+}
+
+func replacedError(name string) error {
+	return fmt.Errorf("the request %s was deleted and another one has its name now", name)
+}

@@ -1,0 +1,96 @@
+package request
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// deliver writes the issued chain, once it is certain that it is for our key.
+func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
+	chain, err := pki.ParseCertificates(csr.Status.Certificate)
+	if err != nil {
+		return fmt.Errorf("reading the issued certificate: %w", err)
+	}
+	leaf := chain[0]
+	if !samePublicKey(leaf.PublicKey, r.key.Public()) {
+		return errors.New("the issued certificate is for another key; it was not written")
+	}
+	asked, err := pki.ParseRequest(csr.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("reading the request back: %w", err)
+	}
+	path := filepath.Join(r.Out, chainName)
+	if err := atomicfile.Write(path, pki.EncodeCertificates(chain...), 0o644); err != nil {
+		return fmt.Errorf("saving the certificate: %w", err)
+	}
+	r.say("wrote %s: %s, valid until %s", path, nameOf(leaf), leaf.NotAfter.Format(time.RFC3339))
+	r.say("its private key is %s", r.key.path)
+	for _, surprise := range surprises(csr.Spec, asked, leaf, r.Now()) {
+		r.warn("%s", surprise)
+	}
+	return nil
+}
+
+func nameOf(cert *x509.Certificate) string {
+	if subject := cert.Subject.String(); subject != "" {
+		return subject
+	}
+	return strings.Join(certificateNames(cert), ", ")
+}
+
+// surprises are the ways in which a certificate is not what was asked for. A
+// signer has the right to every one of them, but nobody should learn of it
+// from an outage.
+func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *x509.CertificateRequest, leaf *x509.Certificate, now time.Time) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if got, want := leaf.Subject.String(), asked.Subject.String(); got != want {
+		add("the certificate's subject is %q, asked for was %q", got, want)
+	}
+	for _, name := range missing(alternativeNames(asked), certificateNames(leaf)) {
+		add("the certificate lacks the name %s", name)
+	}
+	for _, usage := range missingUsages(spec.Usages, leaf) {
+		add("the certificate lacks the usage %q", usage)
+	}
+	for _, usage := range extraUsages(spec.Usages, leaf) {
+		add("the certificate has the usage %q, which was not asked for", usage)
+	}
+	if got, honoured := lifetime(spec.ExpirationSeconds, leaf); !honoured {
+		add("the certificate lives %s, asked for was %s", got, time.Duration(*spec.ExpirationSeconds)*time.Second)
+	}
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		add("the certificate is valid from %s to %s, so not now", leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))
+	}
+	return out
+}
+
+func certificateNames(cert *x509.Certificate) []string {
+	return sortedNames(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses)
+}
+
+func missing(want, have []string) []string {
+	return slices.DeleteFunc(slices.Clone(want), func(name string) bool { return slices.Contains(have, name) })
+}
+
+// lifetime returns how long a certificate lives, and whether that is what was
+// asked for within the tolerance of KEP-2784: five minutes for backdating
+// plus a twentieth.
+func lifetime(asked *int32, cert *x509.Certificate) (got time.Duration, honoured bool) {
+	got = cert.NotAfter.Sub(cert.NotBefore)
+	if asked == nil {
+		return got, true
+	}
+	want := time.Duration(*asked) * time.Second
+	return got, (want - got).Abs() < 5*time.Minute+want/20
+}

@@ -1,0 +1,188 @@
+// Package request obtains a certificate from the certificates API.
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Requests are the certificate signing requests on a server, as far as one
+// who wants a certificate needs them. Clients of client-go fulfil it.
+type Requests interface {
+	Create(context.Context, *certificatesv1.CertificateSigningRequest, metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error)
+	Get(context.Context, string, metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
+	List(context.Context, metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+	UpdateApproval(context.Context, string, *certificatesv1.CertificateSigningRequest, metav1.UpdateOptions) (*certificatesv1.CertificateSigningRequest, error)
+}
+
+// DryRun says how far a run goes.
+type DryRun string
+
+// The dry runs, named as kubectl names them.
+const (
+	DryRunNone   DryRun = "none"
+	DryRunClient DryRun = "client" // nothing is sent
+	DryRunServer DryRun = "server" // the server checks the request and forgets it
+)
+
+// Config says what to obtain and how.
+type Config struct {
+	Wish Wish
+	// Name is the request's name. Without one the server makes it up.
+	Name string
+	// KeyFile holds the private key to use; without one a key of KeyType is
+	// made and saved as tls.key in Out.
+	KeyFile string
+	KeyType pki.KeyType
+	// Out is the folder for tls.key and tls.crt. A client or server dry run
+	// may do without; its new key is then forgotten.
+	Out string
+	// Approve has the run approve its own request.
+	Approve bool
+	// Wait bounds the time until the certificate is there. Zero submits only.
+	Wait time.Duration
+
+	DryRun DryRun
+	// Output prints the request as "yaml" or "json" on Stdout.
+	Output string
+
+	// Connect reaches the server. It is called once at most, not at all in a
+	// client dry run, and before a key is made.
+	Connect func() (Requests, error)
+	// Again returns the command line that takes up the request of that name
+	// with that key file.
+	Again func(name, keyFile string) string
+	// Now is the clock that issued certificates are looked at with.
+	Now func() time.Time
+
+	// Stdout gets what Output asks for, or else a line for each step; Stderr
+	// gets warnings.
+	Stdout, Stderr io.Writer
+}
+
+// run is one run of Run.
+type run struct {
+	Config
+	server Requests
+	key    *privateKey
+}
+
+// Run obtains the certificate. Its errors are *exit.Error where there is
+// something to advise.
+func Run(ctx context.Context, cfg Config) error {
+	r := &run{Config: cfg}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	csr, err := r.Wish.manifest(r.Name, r.key)
+	if err != nil {
+		return err
+	}
+	if r.DryRun == DryRunClient {
+		return r.previewLocally(csr)
+	}
+	stored, err := r.submit(ctx, csr)
+	if err != nil {
+		return errors.Join(err, r.forgetUnused(err))
+	}
+	if r.DryRun == DryRunServer {
+		return r.print(stored)
+	}
+	return r.obtain(ctx, stored)
+}
+
+// prepare meets every condition that can fail before anything is sent.
+func (r *run) prepare() error {
+	if r.DryRun != DryRunClient {
+		server, err := r.Connect()
+		if err != nil {
+			return err
+		}
+		r.server = server
+	}
+	if r.Out != "" {
+		if err := prepareFolder(r.Out); err != nil {
+			return err
+		}
+	}
+	key, err := r.takeKey()
+	if err != nil {
+		return err
+	}
+	r.key = key
+	return nil
+}
+
+func prepareFolder(dir string) error {
+	// A private key is to live here.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the output folder: %w", err)
+	}
+	return atomicfile.CheckDir(dir)
+}
+
+func (r *run) previewLocally(csr *certificatesv1.CertificateSigningRequest) error {
+	if err := r.print(csr); err != nil {
+		return err
+	}
+	if r.key.path == "" {
+		r.warn("the private key of this request was not kept; give --out DIR or --key FILE to have one")
+	}
+	return nil
+}
+
+// obtain sees a stored request through to the certificate.
+func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	if r.Approve {
+		approved, err := r.approve(ctx, csr)
+		if err != nil {
+			return err
+		}
+		csr = approved
+	}
+	if r.Wait == 0 {
+		r.say("not waiting for the certificate; to fetch it:\n  %s", r.again(csr.Name))
+		return r.printIfAsked(csr)
+	}
+	issued, err := r.wait(ctx, csr)
+	if err != nil {
+		return err
+	}
+	if err := r.deliver(issued); err != nil {
+		return exit.WithNext(err, fmt.Sprintf("The request is %s: certplane kubectl get csr %[1]s -o yaml", issued.Name))
+	}
+	return r.printIfAsked(issued)
+}
+
+func (r *run) again(name string) string { return r.Again(name, r.key.path) }
+
+func (r *run) printIfAsked(csr *certificatesv1.CertificateSigningRequest) error {
+	if r.Output == "" {
+		return nil
+	}
+	return r.print(csr)
+}
+
+// say reports a step; nothing depends on it being seen.
+func (r *run) say(format string, args ...any) {
+	if r.Output == "" {
+		fmt.Fprintf(r.Stdout, format+"\n", args...)
+	}
+}
+
+func (r *run) warn(format string, args ...any) {
+	fmt.Fprintf(r.Stderr, "Warning: "+format+"\n", args...)
+}

@@ -1,0 +1,86 @@
+package request
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// fieldManager owns what this program writes.
+const fieldManager = "certplane-request"
+
+// submit stores the request, or finds it stored by an earlier run.
+func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+	options := metav1.CreateOptions{FieldManager: fieldManager}
+	if r.DryRun == DryRunServer {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	created, err := r.server.Create(ctx, csr, options)
+	switch {
+	case err == nil:
+		r.say("certificatesigningrequest %s created for signer %s", created.Name, created.Spec.SignerName)
+		return created, nil
+	case apierrors.IsAlreadyExists(err) && r.Name != "":
+		return r.resume(ctx, csr)
+	case mayBeStored(err) && r.DryRun == DryRunNone && r.key.path != "" && r.Name != "":
+		return nil, exit.WithNext(explain("submitting the request", err),
+			"It is not certain that the server stored the request. To find out and go on:", "  "+r.again(r.Name))
+	default:
+		return nil, explain("submitting the request", err)
+	}
+}
+
+// resume takes up a stored request if it is the very one that is wanted.
+func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+	stored, err := r.server.Get(ctx, csr.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, explain("reading the request of that name", err)
+	}
+	if difference := compare(stored, csr); difference != "" {
+		return nil, exit.WithNext(&differentError{name: csr.Name, difference: difference},
+			"Choose another name with --name, or delete that request: certplane kubectl delete csr "+csr.Name)
+	}
+	r.say("certificatesigningrequest %s was submitted before with this key, going on with it", stored.Name)
+	return stored, nil
+}
+
+// differentError says that a name is taken by somebody else's request.
+type differentError struct{ name, difference string }
+
+func (e *differentError) Error() string {
+	return fmt.Sprintf("a request named %s exists already and has %s", e.name, e.difference)
+}
+
+// mayBeStored tells whether the request could have reached the store although
+// creating it failed. It is certain that it has not when the server refused
+// it or when there was no connection to begin with.
+func mayBeStored(err error) bool {
+	var different *differentError
+	var dial *net.OpError
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &different), errors.As(err, &untrusted):
+		return false
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return false
+	}
+	var refusal apierrors.APIStatus
+	return !errors.As(err, &refusal) || refusal.Status().Code >= 500
+}
+
+// forgetUnused removes a new key that no stored request is for, so that the
+// corrected command can be typed again as it was.
+func (r *run) forgetUnused(err error) error {
+	if mayBeStored(err) {
+		return nil
+	}
+	return r.key.forget()
+}

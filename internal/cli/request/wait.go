@@ -1,0 +1,178 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+const relistDelay = time.Second
+
+// wait follows the request until it is issued and returns it then. Every
+// other end is an error that says what happened and what to do.
+func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+	limited, cancel := context.WithTimeout(ctx, r.Wait)
+	defer cancel()
+	// The retries of the client library would write to the terminal.
+	limited = klog.NewContext(limited, logr.Discard())
+
+	w := &waiter{server: r.server, name: csr.Name, uid: csr.UID, last: csr, delay: relistDelay}
+	err := w.follow(limited)
+	switch {
+	case err == nil:
+		return w.last, w.verdictError()
+	case ctx.Err() != nil:
+		return nil, exit.WithNext(fmt.Errorf("stopped waiting for %s: %w", csr.Name, context.Canceled),
+			"The request is stored. To go on waiting:", "  "+r.again(csr.Name))
+	case limited.Err() != nil:
+		return nil, r.timeoutError(w)
+	default:
+		return nil, explain("waiting for "+csr.Name, err)
+	}
+}
+
+// waiter follows one request.
+type waiter struct {
+	server Requests
+	name   string
+	uid    types.UID
+	// last is the request as it was last seen.
+	last *certificatesv1.CertificateSigningRequest
+	// delay is how long a server in trouble is left alone.
+	delay time.Duration
+	// trouble is why the server could last not be asked.
+	trouble error
+}
+
+// errGone says that the watch has to begin anew with a list.
+var errGone = errors.New("resource version is too old to watch from")
+
+// follow returns nil when the request is at its end. It outlives restarts of
+// the server and losses of its history.
+func (w *waiter) follow(ctx context.Context) error {
+	for {
+		done, err := w.listThenWatch(ctx)
+		switch {
+		case done:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isFinal(err):
+			return err
+		case !errors.Is(err, errGone):
+			w.trouble = err
+		}
+		if err := pause(ctx, w.delay); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *waiter) listThenWatch(ctx context.Context) (done bool, err error) {
+	selector := fields.OneTermEqualSelector("metadata.name", w.name).String()
+	list, err := w.server.List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return false, err
+	}
+	w.trouble = nil
+	if len(list.Items) == 0 {
+		return false, deletedError(w.name)
+	}
+	if done, err := w.see(&list.Items[0]); done || err != nil {
+		return done, err
+	}
+	watcher := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = selector
+		return w.server.Watch(ctx, options)
+	}}
+	retrying, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, watcher)
+	if err != nil {
+		return false, err
+	}
+	_, err = watchtools.UntilWithoutRetry(ctx, retrying, w.onEvent)
+	return err == nil, err
+}
+
+func (w *waiter) onEvent(event watch.Event) (done bool, err error) {
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok {
+			return false, fmt.Errorf("watching %s: the server sent a %T", w.name, event.Object)
+		}
+		return w.see(csr)
+	case watch.Deleted:
+		return false, deletedError(w.name)
+	case watch.Error:
+		return false, watchError(event)
+	}
+	return false, nil
+}
+
+func (w *waiter) see(csr *certificatesv1.CertificateSigningRequest) (done bool, err error) {
+	if csr.UID != w.uid {
+		return false, &lostError{replacedError(w.name)}
+	}
+	w.last = csr
+	switch judge(csr).state {
+	case issued, denied, failed:
+		return true, nil
+	}
+	return false, nil
+}
+
+// lostError says that the request is no longer there to wait for.
+type lostError struct{ error }
+
+func deletedError(name string) error {
+	return &lostError{fmt.Errorf("the request %s was deleted before a certificate was issued", name)}
+}
+
+func watchError(event watch.Event) error {
+	err := apierrors.FromObject(event.Object)
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return errGone
+	}
+	return err
+}
+
+// isFinal tells errors that waiting cannot cure from those that it can.
+func isFinal(err error) bool {
+	var lost *lostError
+	if errors.As(err, &lost) {
+		return true
+	}
+	var refusal apierrors.APIStatus
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	code := refusal.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests
+}
+
+// pause returns early with an error when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

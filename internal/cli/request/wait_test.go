@@ -1,0 +1,204 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+type step = func(*server, *watch.RaceFreeFakeWatcher)
+
+func TestRefusals(t *testing.T) {
+	tests := []struct {
+		reason   string
+		steps    []step
+		listErr  []error
+		watchErr []error
+		wantCode int
+		wantText string
+		wantNext string
+	}{
+		{
+			reason:   "denied: the approver's words are passed on",
+			steps:    []step{condition(certificatesv1.CertificateDenied, "NotYou", "alice left the company")},
+			wantCode: exit.Denied, wantText: "was denied: alice left the company (NotYou)", wantNext: "another name",
+		},
+		{
+			reason:   "denied without a word",
+			steps:    []step{condition(certificatesv1.CertificateDenied, "", "")},
+			wantCode: exit.Denied, wantText: "no reason given",
+		},
+		{
+			reason:   "failed: the signer's words are passed on",
+			steps:    []step{condition(certificatesv1.CertificateFailed, "SignerValidationFailure", "missing required usage")},
+			wantCode: exit.Failed, wantText: "signer example.com/test could not issue alice: missing required usage (SignerValidationFailure)",
+		},
+		{
+			reason:   "approved and failed is failed",
+			steps:    []step{both(condition(certificatesv1.CertificateApproved, "", ""), condition(certificatesv1.CertificateFailed, "Broken", ""))},
+			wantCode: exit.Failed, wantText: "Broken",
+		},
+		{
+			reason:   "deleted under our eyes",
+			steps:    []step{deleted},
+			wantCode: exit.General, wantText: "was deleted before",
+		},
+		{
+			reason:   "another request took the name",
+			steps:    []step{replaced},
+			wantCode: exit.General, wantText: "another one has its name",
+		},
+		{
+			reason:   "no right to watch",
+			watchErr: []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot watch"))},
+			wantCode: exit.General, wantText: "user bob cannot watch", wantNext: "auth whoami",
+		},
+		{
+			reason:   "no right to list",
+			listErr:  []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot list"))},
+			wantCode: exit.General, wantText: "user bob cannot list", wantNext: "auth whoami",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			b := newBench(t)
+			b.Name = "alice"
+			b.server.onWatch, b.server.listErr, b.server.watchErr = tt.steps, tt.listErr, tt.watchErr
+			err := b.run()
+			wantEnd(t, err, tt.wantCode, tt.wantText)
+			if tt.wantNext != "" {
+				wantNext(t, err, tt.wantNext)
+			}
+			wantNone(t, b.path(chainName))
+			if _, err := loadKey(b.path(keyName)); err != nil {
+				t.Errorf("the key of a stored request is gone: %v", err)
+			}
+		})
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	tests := []struct {
+		reason   string
+		steps    []step
+		listErr  []error
+		wantText string
+		wantNext string
+	}{
+		{
+			reason:   "nobody decided: it says how to approve",
+			wantText: "nobody approved or denied alice within", wantNext: "certplane kubectl certificate approve alice",
+		},
+		{
+			reason:   "nobody signed: it says where to look",
+			steps:    []step{condition(certificatesv1.CertificateApproved, "", "")},
+			wantText: "is approved, but within", wantNext: "certplane kubectl describe csr alice",
+		},
+		{
+			reason:   "the server is away: it says why",
+			listErr:  []error{errors.New("connection refused")},
+			wantText: "connection refused",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			b := newBench(t)
+			b.Name, b.Wait = "alice", 50*time.Millisecond
+			b.server.onWatch, b.server.listErr = tt.steps, tt.listErr
+			err := b.run()
+			wantEnd(t, err, exit.TimedOut, tt.wantText)
+			wantNext(t, err, tt.wantNext)
+			wantNext(t, err, "again alice "+b.path(keyName))
+		})
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.server.onWatch = []step{func(*server, *watch.RaceFreeFakeWatcher) { cancel() }}
+	err := Run(ctx, b.Config)
+	wantEnd(t, err, exit.Interrupted, "stopped waiting")
+	wantNext(t, err, "again alice-x7k2p "+b.path(keyName))
+}
+
+// A server that restarts, loses its history or hides behind a broken proxy
+// for a moment is no reason to give up.
+func TestFollowOutlivesTrouble(t *testing.T) {
+	ca := newAuthority(t)
+	gone := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired}
+	tests := []struct {
+		reason  string
+		steps   []step
+		listErr []error
+	}{
+		{reason: "history lost, nothing happened meanwhile", steps: []step{watchFails(gone), signed(ca)}},
+		{reason: "history lost, issued meanwhile", steps: []step{quietly(signed(ca), gone)}},
+		{reason: "no connection for a moment", listErr: []error{errors.New("connection refused")}, steps: []step{signed(ca)}},
+		{reason: "an overloaded server", listErr: []error{apierrors.NewTooManyRequests("slow down", 1)}, steps: []step{signed(ca)}},
+		{reason: "a server in trouble", listErr: []error{apierrors.NewInternalError(errors.New("etcd"))}, steps: []step{signed(ca)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			stored := storedRequest(t)
+			s := &server{t: t, stored: stored, onWatch: tt.steps, listErr: tt.listErr}
+			w := &waiter{server: s, name: stored.Name, uid: stored.UID, last: stored.DeepCopy()}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := w.follow(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if judge(w.last).state != issued {
+				t.Errorf("last seen state is %v", judge(w.last))
+			}
+		})
+	}
+}
+
+func storedRequest(t *testing.T) *csrObject {
+	t.Helper()
+	b := newBench(t)
+	b.Name, b.Wait = "alice", 0
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	return b.server.stored
+}
+
+func both(steps ...step) step {
+	return func(s *server, w *watch.RaceFreeFakeWatcher) {
+		for _, step := range steps {
+			step(s, w)
+		}
+	}
+}
+
+// quietly does a step that the watch does not learn of before it fails.
+func quietly(do step, fails metav1.Status) step {
+	return func(s *server, w *watch.RaceFreeFakeWatcher) {
+		do(s, watch.NewRaceFreeFake())
+		w.Error(&fails)
+	}
+}
+
+func wantEnd(t *testing.T, err error, code int, text string) {
+	t.Helper()
+	var out strings.Builder
+	if got := exit.Report(&out, err); got != code {
+		t.Errorf("exit code = %d, want %d (%v)", got, code, err)
+	}
+	if !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("error = %v, want %q", err, text)
+	}
+}

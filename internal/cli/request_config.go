@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// minExpires is the shortest lifetime that the certificates API takes.
+const minExpires = 600 * time.Second
+
+// config checks the flags and turns them into what the request package runs on.
+func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
+	wish, err := f.wish(given)
+	if err != nil {
+		return request.Config{}, err
+	}
+	keyType, err := f.newKeyType(given)
+	if err != nil {
+		return request.Config{}, err
+	}
+	cfg := request.Config{
+		Wish: wish, Name: f.name, KeyFile: f.key, KeyType: keyType, Out: f.out,
+		Approve: f.approve, Wait: f.wait, DryRun: request.DryRun(f.dryRun), Output: f.output,
+	}
+	if cfg.DryRun == request.DryRunNone && cfg.Out == "" {
+		cfg.Out = "."
+	}
+	if cfg.DryRun != request.DryRunNone && cfg.Output == "" {
+		cfg.Output = "yaml"
+	}
+	return cfg, f.checkMode()
+}
+
+func (f *requestFlags) checkMode() error {
+	switch {
+	case !slices.Contains([]string{"none", "client", "server"}, f.dryRun):
+		return fmt.Errorf("--dry-run is %q, want none, client or server", f.dryRun)
+	case !slices.Contains([]string{"", "yaml", "json"}, f.output):
+		return fmt.Errorf("--output is %q, want yaml or json", f.output)
+	case f.approve && f.dryRun != "none":
+		return errors.New("--approve has nothing to approve in a --dry-run")
+	case f.wait < 0:
+		return fmt.Errorf("--wait is %s, want 0 or more", f.wait)
+	}
+	return nil
+}
+
+func (f *requestFlags) wish(given *pflag.FlagSet) (request.Wish, error) {
+	w := request.Wish{Signer: f.signer, Expires: f.expires}
+	w.CommonName, w.Organizations = f.cn, f.orgs
+	w.DNSNames, w.EmailAddresses = f.dns, f.emails
+	for _, usage := range f.usages {
+		w.Usages = append(w.Usages, certificatesv1.KeyUsage(usage))
+	}
+	var err error
+	if w.IPAddresses, err = parseIPs(f.ips); err != nil {
+		return w, err
+	}
+	if w.URIs, err = parseURIs(f.uris); err != nil {
+		return w, err
+	}
+	return w, cmp.Or(f.checkSigner(), f.checkNames(), f.checkExpires(given.Changed("expires")))
+}
+
+func (f *requestFlags) checkSigner() error {
+	if f.signer == "" {
+		return fmt.Errorf("--signer is required, like %s", certificatesv1.KubeAPIServerClientSignerName)
+	}
+	return nil
+}
+
+func (f *requestFlags) checkNames() error {
+	if f.cn == "" && len(f.dns)+len(f.ips)+len(f.uris)+len(f.emails) == 0 {
+		return errors.New("--cn is required, unless one of --dns, --ip, --uri and --email is given")
+	}
+	for _, name := range f.dns {
+		if net.ParseIP(name) != nil {
+			return fmt.Errorf("--dns %q is an IP address: give it with --ip", name)
+		}
+	}
+	return nil
+}
+
+func (f *requestFlags) checkExpires(given bool) error {
+	switch {
+	case !given:
+		return nil
+	case f.expires < minExpires:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no less than 10m (600 s)", f.expires)
+	case f.expires > math.MaxInt32*time.Second:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no more than %s", f.expires, math.MaxInt32*time.Second)
+	case f.expires%time.Second != 0:
+		return fmt.Errorf("--expires is %s, but the certificates API takes whole seconds only", f.expires)
+	}
+	return nil
+}
+
+func (f *requestFlags) newKeyType(given *pflag.FlagSet) (pki.KeyType, error) {
+	if f.key != "" && given.Changed("key-type") {
+		return "", errors.New("--key-type is for a new key, and --key names one that is there")
+	}
+	keyType, err := pki.ParseKeyType(f.keyType)
+	if err != nil {
+		return "", fmt.Errorf("--key-type: %w", err)
+	}
+	return keyType, nil
+}
+
+func parseIPs(values []string) ([]net.IP, error) {
+	var ips []net.IP
+	for _, value := range values {
+		ip := net.ParseIP(value)
+		if ip == nil {
+			return nil, fmt.Errorf("--ip %q is not an IP address", value)
+		}
+		ips = append(ips, ip)
+	}
+	return ips, nil
+}
+
+func parseURIs(values []string) ([]*url.URL, error) {
+	var uris []*url.URL
+	for _, value := range values {
+		uri, err := url.Parse(value)
+		if err != nil {
+			return nil, fmt.Errorf("--uri: %w", err)
+		}
+		// RFC 5280 section 4.2.1.6: a name of type URI must not be relative.
+		if !uri.IsAbs() {
+			return nil, fmt.Errorf("--uri %q is not absolute: it needs a scheme, like spiffe://example.org/web", value)
+		}
+		uris = append(uris, uri)
+	}
+	return uris, nil
+}
+
+func keyTypeList() []string {
+	var names []string
+	for _, t := range pki.KeyTypes() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+func keyTypeNames() string { return strings.Join(keyTypeList(), ", ") }
+
+func wellKnownSigners() []string {
+	return []string{
+		certificatesv1.KubeAPIServerClientSignerName,
+		certificatesv1.KubeAPIServerClientKubeletSignerName,
+		certificatesv1.KubeletServingSignerName,
+	}
+}

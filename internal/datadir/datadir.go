@@ -1,0 +1,68 @@
+// Package datadir names the places inside a server's data directory.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Env is the environment variable that names the data directory for commands
+// that get no --data-dir.
+const Env = "CERTPLANE_DATA_DIR"
+
+// Dir is the path of a data directory. Only the user who runs the server may
+// read it: it holds private keys.
+type Dir string
+
+// Host is what Resolve needs to know of the machine and the user.
+type Host struct {
+	Getenv func(string) string
+	UID    int
+}
+
+// Resolve returns the absolute path of the data directory: the flag's value,
+// else $CERTPLANE_DATA_DIR, else /var/lib/certplane for root, else certplane
+// in the user's data folder (XDG Base Directory Specification).
+func Resolve(flag string, host Host) (Dir, error) {
+	for _, dir := range []string{flag, host.Getenv(Env)} {
+		if dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return "", fmt.Errorf("resolving the data directory: %w", err)
+		}
+		return Dir(abs), nil
+	}
+	if host.UID == 0 {
+		return "/var/lib/certplane", nil
+	}
+	return userDir(host)
+}
+
+func userDir(host Host) (Dir, error) {
+	// The specification ignores relative paths.
+	if data := host.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) {
+		return Dir(filepath.Join(data, "certplane")), nil
+	}
+	if home := host.Getenv("HOME"); home != "" {
+		return Dir(filepath.Join(home, ".local", "share", "certplane")), nil
+	}
+	return "", errors.New("no data directory: set --data-dir or $" + Env)
+}
+
+// AdminKubeconfig is the kubeconfig file with all rights, written when the
+// server is ready.
+func (d Dir) AdminKubeconfig() string { return d.join("admin.kubeconfig") }
+
+// Lock is the file that the running server holds locked.
+func (d Dir) Lock() string { return d.join("lock") }
+
+// Etcd is the folder of the embedded etcd.
+func (d Dir) Etcd() string { return d.join("etcd") }
+
+// PKI is the folder of the certificates and private keys made on first start.
+func (d Dir) PKI() string { return d.join("pki") }
+
+func (d Dir) join(name string) string { return filepath.Join(string(d), name) }
