@@ -1,0 +1,45 @@
+// Command certplane is the Kubernetes certificate control plane as one
+// program.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+func main() {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if cli.InvokedAsKubectl(os.Args[0]) {
+		os.Exit(exit.Report(streams.ErrOut, cli.RunKubectl(streams, os.Args[1:])))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(cli.Execute(ctx, newCommand(streams), streams.ErrOut))
+}
+
+func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "certplane",
+		Short: "The Kubernetes certificate control plane as one program",
+		Long: `Serves Kubernetes' certificate APIs, approves and signs requests, and is a client
+for them, with no Kubernetes cluster.
+
+Start with "certplane serve", then in another terminal "certplane kubectl get csr".`,
+	}
+	root.AddCommand(
+		newServe(streams),
+		newConfig(streams),
+		cli.NewKubectl(streams),
+		cli.NewRequest(streams),
+		cli.NewVersion(streams),
+	)
+	return root
+}

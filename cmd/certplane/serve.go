@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// newServe returns the serve verb.
+func newServe(streams genericiooptions.IOStreams) *cobra.Command {
+	var configFile string
+	flags := server.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a certificate control plane: API server, store and controllers",
+		Long: `Runs a standalone certificate control plane until it gets SIGINT or SIGTERM.
+
+The first start on an empty data folder makes certificates and keys. When the
+server is ready, DIR/admin.kubeconfig grants all rights on it.`,
+		Example: `  certplane serve --data-dir ./data --listen 127.0.0.1:6443
+  certplane config print-defaults > server.yaml && certplane serve --config server.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(configFile, cmd.Flags(), flags)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context(), cfg, func(r server.Ready) { announce(streams.Out, r) })
+		},
+	}
+	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
+	addConfigFlags(cmd.Flags(), &flags)
+	return cmd
+}
+
+// addConfigFlags adds the flags that stand for fields of the configuration.
+func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
+	cli.AddDataDirFlag(flags, &cfg.DataDir)
+	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
+	flags.StringSliceVar(&cfg.Etcd.Servers, "etcd-servers", cfg.Etcd.Servers, "URLs of an external etcd. Runs its own etcd if not given.")
+	flags.StringVar(&cfg.Etcd.CAFile, "etcd-cafile", cfg.Etcd.CAFile, "CA bundle for the external etcd's certificates.")
+	flags.StringVar(&cfg.Etcd.CertFile, "etcd-certfile", cfg.Etcd.CertFile, "Client certificate for the external etcd.")
+	flags.StringVar(&cfg.Etcd.KeyFile, "etcd-keyfile", cfg.Etcd.KeyFile, "Private key of the client certificate for the external etcd.")
+	flags.StringVar(&cfg.Etcd.Prefix, "etcd-prefix", cfg.Etcd.Prefix, "Root of all keys in etcd.")
+}
+
+// loadConfig reads the file, if one is named, and puts the given flags on top.
+func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (server.Config, error) {
+	cfg := fromFlags
+	if file != "" {
+		var err error
+		if cfg, err = server.LoadConfig(file); err != nil {
+			return server.Config{}, err
+		}
+		if err := overrideWithFlags(&cfg, flags); err != nil {
+			return server.Config{}, err
+		}
+	}
+	dir, err := cli.DataDir(cfg.DataDir)
+	if err != nil {
+		return server.Config{}, err
+	}
+	cfg.DataDir = string(dir)
+	return cfg, cfg.Validate()
+}
+
+// overrideWithFlags sets the fields whose flags were given.
+func overrideWithFlags(cfg *server.Config, given *pflag.FlagSet) error {
+	target := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addConfigFlags(target, cfg)
+	var failed error
+	given.Visit(func(f *pflag.Flag) {
+		if target.Lookup(f.Name) == nil || failed != nil {
+			return
+		}
+		failed = setFlag(target.Lookup(f.Name), f.Value)
+	})
+	return failed
+}
+
+// setFlag copies a value. A list has to go as a list: its text form is not
+// one that can be set.
+func setFlag(to *pflag.Flag, value pflag.Value) error {
+	if list, ok := value.(pflag.SliceValue); ok {
+		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())
+	}
+	return to.Value.Set(value.String())
+}
+
+// announce tells where the server is and what to try.
+func announce(out io.Writer, r server.Ready) {
+	fmt.Fprintf(out, `certplane is ready: %s
+
+Try in another terminal:
+  export KUBECONFIG=%s
+  certplane kubectl get csr
+  certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --approve
+`, r.URL, r.Kubeconfig)
+}

@@ -1,0 +1,126 @@
+// Command configdoc prints the server's default configuration as a commented
+// YAML file. The comments are the doc comments of the Go fields.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/server"
+)
+
+const module = "github.com/certplane/certplane/"
+
+func main() {
+	p := printer{out: os.Stdout, docs: map[reflect.Type]fieldDocs{}}
+	fmt.Fprintln(p.out, "# The configuration of \"certplane serve\" with every default.")
+	if err := p.object(reflect.ValueOf(server.DefaultConfig()), ""); err != nil {
+		log.Fatalf("configdoc: %v", err)
+	}
+}
+
+// fieldDocs maps the names of a struct's Go fields to their doc comments.
+type fieldDocs map[string]string
+
+type printer struct {
+	out  io.Writer
+	docs map[reflect.Type]fieldDocs
+}
+
+// object prints the fields of a struct, each below its comment.
+func (p printer) object(v reflect.Value, indent string) error {
+	docs, err := p.docsOf(v.Type())
+	if err != nil {
+		return err
+	}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		doc := docs[field.Name]
+		if doc == "" {
+			return fmt.Errorf("field %s of %s has no doc comment", field.Name, v.Type())
+		}
+		fmt.Fprintln(p.out)
+		for line := range strings.Lines(doc) {
+			fmt.Fprintf(p.out, "%s# %s\n", indent, strings.TrimSpace(line))
+		}
+		if err := p.field(name, v.Field(i), indent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field prints one field. A field without a default is shown commented out.
+func (p printer) field(name string, v reflect.Value, indent string) error {
+	data, err := yaml.Marshal(v.Interface())
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	text := strings.TrimSpace(string(data))
+	switch {
+	case v.Kind() == reflect.Struct && strings.Contains(v.Type().PkgPath()+"/", module):
+		fmt.Fprintf(p.out, "%s%s:\n", indent, name)
+		return p.object(v, indent+"  ")
+	case v.Kind() == reflect.Slice && v.Len() == 0:
+		fmt.Fprintf(p.out, "%s# %s: []\n", indent, name)
+	case v.IsZero():
+		fmt.Fprintf(p.out, "%s# %s: %s\n", indent, name, text)
+	case v.Kind() == reflect.Map || v.Kind() == reflect.Slice:
+		text = strings.ReplaceAll(text, "\n", "\n"+indent+"  ")
+		fmt.Fprintf(p.out, "%s%s:\n%s  %s\n", indent, name, indent, text)
+	default:
+		fmt.Fprintf(p.out, "%s%s: %s\n", indent, name, text)
+	}
+	return nil
+}
+
+// docsOf reads the doc comments of a struct of this module from its source.
+func (p printer) docsOf(t reflect.Type) (fieldDocs, error) {
+	if docs, ok := p.docs[t]; ok {
+		return docs, nil
+	}
+	dir := filepath.FromSlash(strings.TrimPrefix(t.PkgPath(), module))
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	docs := fieldDocs{}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			return nil, fmt.Errorf("reading the comments of %s: %w", t, err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if ok && spec.Name.Name == t.Name() {
+				collect(docs, spec)
+			}
+			return !ok
+		})
+	}
+	p.docs[t] = docs
+	return docs, nil
+}
+
+func collect(docs fieldDocs, spec *ast.TypeSpec) {
+	body, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, field := range body.Fields.List {
+		for _, name := range field.Names {
+			docs[name.Name] = field.Doc.Text()
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Package apitest runs the real server for tests: in this process, with a
+// real etcd in a temporary folder, on a free loopback port.
+package apitest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/certplane/certplane/internal/server"
+)
+
+// startTimeout is how long a server may take to be ready on a busy machine.
+const startTimeout = time.Minute
+
+// Server is a running server. Tests talk to it as any client would.
+type Server struct {
+	// Config is what the server runs with; Config.DataDir is its folder.
+	Config server.Config
+	// URL is the address of the API.
+	URL string
+	// Kubeconfig is a file with all rights.
+	Kubeconfig string
+
+	stop func() error
+}
+
+// Start runs a server until the test ends. Each option changes the default
+// configuration.
+func Start(t testing.TB, options ...func(*server.Config)) *Server {
+	t.Helper()
+	cfg := server.DefaultConfig()
+	cfg.DataDir = t.TempDir()
+	cfg.Serving.Listen = "127.0.0.1:0"
+	for _, option := range options {
+		option(&cfg)
+	}
+	s := &Server{Config: cfg}
+	s.run(t)
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Errorf("stopping the server: %v", err)
+		}
+	})
+	return s
+}
+
+// Restart stops the server and starts it again on the same data, at a new
+// address.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.stop(); err != nil {
+		t.Fatalf("stopping the server: %v", err)
+	}
+	s.run(t)
+}
+
+// Admin returns a client configuration of the group system:masters, without
+// client-side rate limits.
+func (s *Server) Admin(t testing.TB) *rest.Config {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		t.Fatalf("reading the admin kubeconfig: %v", err)
+	}
+	cfg.QPS = -1
+	return cfg
+}
+
+// As returns a client configuration that impersonates a user. An authenticated
+// user is in group system:authenticated without it being named.
+func (s *Server) As(t testing.TB, user string, groups ...string) *rest.Config {
+	t.Helper()
+	cfg := s.Admin(t)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return cfg
+}
+
+// Client makes a typed client.
+func Client(t testing.TB, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatalf("making a client: %v", err)
+	}
+	return client
+}
+
+// run starts the server and waits until it is ready.
+func (s *Server) run(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready := make(chan server.Ready, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Run(ctx, s.Config, func(r server.Ready) { ready <- r })
+	}()
+	s.stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- nil // a second stop finds the server stopped
+		return err
+	}
+	select {
+	case r := <-ready:
+		s.URL, s.Kubeconfig = r.URL, r.Kubeconfig
+	case err := <-ended:
+		cancel()
+		t.Fatalf("the server ended before it was ready: %v", err)
+	case <-time.After(startTimeout):
+		cancel()
+		t.Fatalf("the server was not ready within %v", startTimeout)
+	}
+}

@@ -1,0 +1,191 @@
+// Package archtest holds the import rule of ARCHITECTURE.md.
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/certplane/certplane/"
+
+// rule says what the packages under a folder must not import.
+type rule struct {
+	from      string // a folder of this module
+	forbidden []string
+	// unless are folders that are allowed although a forbidden one holds them.
+	unless []string
+	reason string
+}
+
+var rules = []rule{
+	{
+		from:      "internal/pki",
+		forbidden: []string{"github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		unless:    []string{module + "internal/pki"},
+		reason:    "X.509 facts rest on the standard library alone",
+	},
+	{
+		from:      "internal/signer",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/signer", module + "internal/pki"},
+		reason:    "signing needs certificates, nothing around them",
+	},
+	{
+		from:      "internal/keystore",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/keystore", module + "internal/pki"},
+		reason:    "key custody knows keys, nobody who uses them",
+	},
+	{
+		from:      "internal/api",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/api", module + "internal/pki"},
+		reason:    "the shape of the API does not depend on who serves it",
+	},
+	{
+		from: "internal/registry",
+		forbidden: []string{
+			module + "internal/admission", module + "internal/apiserver", module + "internal/controller",
+			module + "internal/server", module + "internal/signer", module + "internal/keystore", module + "internal/cli",
+		},
+		reason: "resources are stored without knowing who acts on them",
+	},
+	{
+		from:      "internal/admission",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/admission", module + "internal/api", module + "internal/policy", module + "internal/pki"},
+		reason:    "the same checks must run in a webhook in somebody else's cluster",
+	},
+	{
+		from: "internal/apiserver",
+		forbidden: []string{
+			module + "internal/controller", module + "internal/signer", module + "internal/keystore",
+			module + "internal/server", module + "internal/cli", module + "internal/etcd",
+		},
+		reason: "the API server works without any controller and with any etcd",
+	},
+	{
+		from: "internal/controller",
+		forbidden: []string{
+			module + "internal/registry", module + "internal/apiserver", module + "internal/admission",
+			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
+		},
+		reason: "controllers reach objects through clients only, so each can run anywhere",
+	},
+	{
+		from: "internal/cli",
+		forbidden: []string{
+			module + "internal/server", module + "internal/apiserver", module + "internal/registry",
+			module + "internal/admission", module + "internal/authn", module + "internal/authz",
+			module + "internal/controller", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
+		},
+		reason: "a client is a client: what it can do, any client can do",
+	},
+	{
+		from:      "",
+		forbidden: []string{"k8s.io/kubernetes"},
+		reason:    "built on the ecosystem's libraries, not on Kubernetes itself",
+	},
+}
+
+func TestImports(t *testing.T) {
+	for _, pkg := range listPackages(t) {
+		for _, rule := range rules {
+			for _, imported := range rule.broken(pkg) {
+				t.Errorf("%s imports %s: %s", pkg.ImportPath, imported, rule.reason)
+			}
+		}
+	}
+}
+
+// Controllers are independent of each other: none imports another.
+func TestControllersDoNotImportEachOther(t *testing.T) {
+	const controllers = module + "internal/controller/"
+	for _, pkg := range listPackages(t) {
+		own, isController := strings.CutPrefix(pkg.ImportPath, controllers)
+		if !isController {
+			continue
+		}
+		own, _, _ = strings.Cut(own, "/")
+		for _, imported := range pkg.Imports {
+			if strings.HasPrefix(imported, controllers) && !under(imported, controllers+own) {
+				t.Errorf("%s imports %s: each controller can move to a process of its own", pkg.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// A rule about a folder that has moved away would hold nothing.
+func TestRulesNameExistingFolders(t *testing.T) {
+	packages := listPackages(t)
+	for _, rule := range rules {
+		found := false
+		for _, pkg := range packages {
+			found = found || under(pkg.ImportPath, strings.TrimSuffix(module+rule.from, "/"))
+		}
+		if !found {
+			t.Errorf("there is no package under %s", rule.from)
+		}
+	}
+}
+
+// broken returns the imports of pkg that r forbids.
+func (r rule) broken(pkg goPackage) []string {
+	if !under(pkg.ImportPath, strings.TrimSuffix(module+r.from, "/")) {
+		return nil
+	}
+	var broken []string
+	for _, imported := range pkg.Imports {
+		if underAny(imported, r.forbidden) && !underAny(imported, r.unless) {
+			broken = append(broken, imported)
+		}
+	}
+	return broken
+}
+
+func underAny(path string, folders []string) bool {
+	for _, folder := range folders {
+		if under(path, folder) {
+			return true
+		}
+	}
+	return false
+}
+
+func under(path, folder string) bool {
+	folder = strings.TrimSuffix(folder, "/")
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+// listPackages asks the go command for this module's packages. Imports of
+// test files are not among them: tests may use the whole server.
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v\n%s", err, stderr.String())
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg goPackage
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, pkg)
+	}
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// keyPair is a certificate chain and its private key, kept in two files.
+type keyPair struct {
+	certFile, keyFile string
+	certPEM, keyPEM   []byte
+	chain             []*x509.Certificate
+	key               crypto.Signer
+}
+
+func pairFiles(dir, name string) (certFile, keyFile string) {
+	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+}
+
+// readKeyPair reads what writeKeyPair wrote. Its error matches fs.ErrNotExist
+// if there is no certificate: then nothing was ever signed with the key.
+func readKeyPair(dir, name string) (keyPair, error) {
+	pair := keyPair{}
+	pair.certFile, pair.keyFile = pairFiles(dir, name)
+	var err error
+	if pair.certPEM, err = os.ReadFile(pair.certFile); err != nil {
+		return keyPair{}, fmt.Errorf("reading a certificate: %w", err)
+	}
+	if pair.keyPEM, err = os.ReadFile(pair.keyFile); errors.Is(err, fs.ErrNotExist) {
+		return keyPair{}, fmt.Errorf("%s is missing but its certificate %s exists: restore the key from a backup", pair.keyFile, pair.certFile)
+	} else if err != nil {
+		return keyPair{}, fmt.Errorf("reading a private key: %w", err)
+	}
+	if pair.chain, err = pki.ParseBundle(pair.certPEM); err != nil {
+		return keyPair{}, fmt.Errorf("reading %s: %w", pair.certFile, err)
+	}
+	if pair.key, err = pki.ParsePrivateKey(pair.keyPEM); err != nil {
+		return keyPair{}, fmt.Errorf("reading %s: %w", pair.keyFile, err)
+	}
+	return pair, nil
+}
+
+// matches tells whether key and certificate belong together. They do not after
+// a crash in the middle of replacing them.
+func (p keyPair) matches() bool {
+	public, ok := p.key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(p.chain[0].PublicKey)
+}
+
+// writeKeyPair writes the key before its certificate, so that a certificate
+// without a key is never what an interrupted start leaves behind.
+func writeKeyPair(dir, name string, chain []*x509.Certificate, key crypto.Signer) (keyPair, error) {
+	keyPEM, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		return keyPair{}, err
+	}
+	pair := keyPair{certPEM: pki.EncodeCertificates(chain...), keyPEM: keyPEM, chain: chain, key: key}
+	pair.certFile, pair.keyFile = pairFiles(dir, name)
+	if err := atomicfile.Write(pair.keyFile, pair.keyPEM, 0o600); err != nil {
+		return keyPair{}, fmt.Errorf("writing a private key: %w", err)
+	}
+	if err := atomicfile.Write(pair.certFile, pair.certPEM, 0o644); err != nil {
+		return keyPair{}, fmt.Errorf("writing a certificate: %w", err)
+	}
+	return pair, nil
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const (
+	// leafLifetime is how long the server's and the admin's certificates live.
+	leafLifetime = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a start replaces a certificate.
+	renewBefore = 30 * 24 * time.Hour
+)
+
+// credentials are the certificates and keys of a standalone server. They are
+// made on first start and kept.
+type credentials struct {
+	// servingCA signs serving: clients trust it.
+	servingCA, serving keyPair
+	// clientCA signs client certificates: the server trusts it. It is also
+	// the CA of the built-in signers.
+	clientCA, admin keyPair
+}
+
+// openPKI reads the credentials in dir and makes those that are not there,
+// are about to expire or do not fit the server's names any more.
+func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the PKI folder: %w", err)
+	}
+	servingCA, servingRoot, err := openRoot(dir, "serving-ca", "certplane serving CA", now)
+	if err != nil {
+		return nil, err
+	}
+	clientCA, clientRoot, err := openRoot(dir, "client-ca", "certplane client CA", now)
+	if err != nil {
+		return nil, err
+	}
+	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
+	serving, err := server.open(dir, servingRoot, now)
+	if err != nil {
+		return nil, err
+	}
+	administrator := leaf{name: "admin", subject: adminSubject(), usages: pki.ClientUsages()}
+	admin, err := administrator.open(dir, clientRoot, now)
+	if err != nil {
+		return nil, err
+	}
+	return &credentials{servingCA: servingCA, serving: serving, clientCA: clientCA, admin: admin}, nil
+}
+
+func adminSubject() pki.Subject {
+	return pki.Subject{CommonName: "certplane:admin", Organizations: []string{user.SystemPrivilegedGroup}}
+}
+
+func servingSubject(names []string) pki.Subject {
+	subject := pki.Subject{CommonName: "certplane"}
+	seen := map[string]bool{}
+	for _, name := range names {
+		ip := net.ParseIP(name)
+		if ip != nil {
+			name = ip.String()
+		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if ip != nil {
+			subject.IPAddresses = append(subject.IPAddresses, ip)
+		} else {
+			subject.DNSNames = append(subject.DNSNames, name)
+		}
+	}
+	return subject
+}
+
+// openRoot reads or makes a self-signed CA.
+func openRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
+	pair, err := readKeyPair(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeRoot(dir, name, commonName, now)
+	}
+	if err != nil {
+		return keyPair{}, nil, err
+	}
+	root, err := pki.NewAuthority(pair.chain, pair.key)
+	if err != nil {
+		return keyPair{}, nil, fmt.Errorf("reading %s: %w", pair.certFile, err)
+	}
+	return pair, root, nil
+}
+
+func makeRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return keyPair{}, nil, err
+	}
+	root, err := pki.NewRoot(commonName, key, pki.DefaultRootLifetime, now)
+	if err != nil {
+		return keyPair{}, nil, err
+	}
+	pair, err := writeKeyPair(dir, name, []*x509.Certificate{root.Certificate()}, key)
+	return pair, root, err
+}
+
+// leaf is an end-entity certificate that the server makes for itself.
+type leaf struct {
+	name    string
+	subject pki.Subject
+	usages  pki.Usages
+}
+
+// open reads the certificate or makes a new one if it is not there, about to
+// expire, made for other names or by another CA.
+func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error) {
+	pair, err := readKeyPair(dir, l.name)
+	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
+		return pair, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return keyPair{}, err
+	}
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return keyPair{}, err
+	}
+	chain, err := ca.Issue(l.subject, key.Public(), l.usages, leafLifetime, now)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("issuing the %s certificate: %w", l.name, err)
+	}
+	return writeKeyPair(dir, l.name, chain, key)
+}
+
+func (l leaf) fits(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
+	return now.Before(cert.NotAfter.Add(-renewBefore)) &&
+		cert.CheckSignatureFrom(ca.Certificate()) == nil &&
+		cert.Subject.CommonName == l.subject.CommonName &&
+		slices.Equal(cert.Subject.Organization, l.subject.Organizations) &&
+		slices.Equal(cert.DNSNames, l.subject.DNSNames) &&
+		slices.EqualFunc(cert.IPAddresses, l.subject.IPAddresses, net.IP.Equal)
+}

@@ -1,0 +1,138 @@
+// Package server is the composition root of "certplane serve": the one place
+// where the whole standalone server is visible.
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/datadir"
+)
+
+// startTimeout bounds the start of the store and of the API.
+const startTimeout = time.Minute
+
+// Ready tells the user of a server where it is.
+type Ready struct {
+	// URL is where programs on this host reach the API.
+	URL string
+	// Kubeconfig is a file with all rights.
+	Kubeconfig string
+}
+
+// Run runs a standalone server until ctx ends or a part of it fails. It calls
+// ready once, when requests are served and the controllers work. Whatever a
+// client saw acknowledged is on disk, however the process ends.
+func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	dir := datadir.Dir(cfg.DataDir)
+	lock, err := lockDataDir(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+
+	listener, err := listen(cfg.Serving)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+
+	credentials, err := openPKI(dir.PKI(), servingNames(cfg.Serving, listener), time.Now())
+	if err != nil {
+		return err
+	}
+	store, err := startStore(ctx, dir, cfg.Etcd)
+	if err != nil {
+		return err
+	}
+	defer store.stop()
+
+	parts, err := assemble(cfg, listener, credentials, store)
+	if err != nil {
+		return err
+	}
+	return parts.run(ctx, func() error {
+		if err := writeKubeconfig(dir.AdminKubeconfig(), parts.url, credentials); err != nil {
+			return err
+		}
+		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
+		return nil
+	})
+}
+
+// parts are what runs, each in its own goroutine, once the store is there.
+type parts struct {
+	url         string
+	store       *store
+	api         *apiserver.Server
+	reader      *rest.Config // who fills the controllers' read cache
+	controllers ctrl.Manager
+}
+
+// assemble builds the parts; none runs yet.
+func assemble(cfg Config, listener net.Listener, credentials *credentials, store *store) (*parts, error) {
+	servingCert, err := dynamiccertificates.NewStaticCertKeyContent("serving", credentials.serving.certPEM, credentials.serving.keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("using the serving certificate: %w", err)
+	}
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", credentials.clientCA.certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("using the client CA: %w", err)
+	}
+	url := localURL(listener)
+	ids := newIdentities(&rest.Config{
+		Host:            url,
+		TLSClientConfig: rest.TLSClientConfig{CAData: credentials.servingCA.certPEM},
+		QPS:             -1, // no client-side limit towards our own server
+	})
+	clients := newControllerClients(ids)
+	api, err := apiserver.New(apiserver.Config{
+		Listener:    listener,
+		ServingCert: servingCert,
+		ClientCA:    clientCA,
+		Loopback:    ids.asServer(),
+		Tokens:      ids.tokens,
+		Storage:     store.backend,
+		API:         cfg.API,
+		Admission:   cfg.Admission,
+	})
+	if err != nil {
+		return nil, err
+	}
+	controllers, err := newControllers(clients, credentials, cfg.Signing)
+	if err != nil {
+		return nil, err
+	}
+	return &parts{url: url, store: store, api: api, reader: clients.cache, controllers: controllers}, nil
+}
+
+// run runs the parts until ctx ends or one fails, and announces when all work.
+func (p *parts) run(ctx context.Context, announce func() error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.store.watch(ctx) })
+	group.Go(func() error { return p.api.Run(ctx) })
+	group.Go(func() error {
+		if err := waitReady(ctx, p.reader); err != nil {
+			return err
+		}
+		return p.controllers.Start(ctx)
+	})
+	group.Go(func() error {
+		if !p.controllers.GetCache().WaitForCacheSync(ctx) {
+			return ctx.Err()
+		}
+		return announce()
+	})
+	return group.Wait()
+}
