@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Checks that the tree is formatted, its modules tidy and its generated files
+# fresh. Changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { echo "verify: $*" >&2; exit 1; }
+
+unformatted=$(gofmt -l $(git ls-files -co --exclude-standard '*.go'))
+[ -z "$unformatted" ] || fail "not formatted, run gofmt -w on:"$'\n'"$unformatted"
+
+for module in . hack/tools; do
+  (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
+done
+
+# Generate in a copy, so that a failed check leaves the tree as it was.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git ls-files -co --exclude-standard -z | tar --null --files-from=- -cf - | tar -xf - -C "$copy"
+(cd "$copy" && hack/generate.sh)
+for file in $(git ls-files -co --exclude-standard '*zz_generated*'); do
+  cmp -s "$file" "$copy/$file" || fail "$file is stale: run 'make generate' and commit the result"
+done
