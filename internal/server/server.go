@@ -46,7 +46,12 @@ func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	served := false
+	defer func() {
+		if !served { // else the API server closes it
+			listener.Close()
+		}
+	}()
 
 	credentials, err := openPKI(dir.PKI(), servingNames(cfg.Serving, listener), time.Now())
 	if err != nil {
@@ -62,6 +67,7 @@ func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err != nil {
 		return err
 	}
+	served = true
 	return parts.run(ctx, func() error {
 		if err := writeKubeconfig(dir.AdminKubeconfig(), parts.url, credentials); err != nil {
 			return err
@@ -119,8 +125,9 @@ func assemble(cfg Config, listener net.Listener, credentials *credentials, store
 
 // run runs the parts until ctx ends or one fails, and announces when all work.
 func (p *parts) run(ctx context.Context, announce func() error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.store.watch(ctx) })
 	group.Go(func() error { return p.api.Run(ctx) })
 	group.Go(func() error {
 		if err := waitReady(ctx, p.reader); err != nil {
@@ -134,5 +141,13 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 		}
 		return announce()
 	})
-	return group.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-p.store.failed():
+		// No request can be finished without the store: don't wait for any.
+		return storeError(err)
+	}
 }
