@@ -34,7 +34,7 @@ func TestToleratedFor(t *testing.T) {
 		{"a stored empty type may stay", certificatesv1.SchemeGroupVersion, conditions(""), settingCertificate, tolerances{emptyConditionTypes: true}},
 		{"stored unknown usages may stay", certificatesv1.SchemeGroupVersion, usages("unknown"), settingCertificate, tolerances{unknownUsages: true}},
 		{"stored duplicate usages may stay", certificatesv1.SchemeGroupVersion, usages("any", "any"), settingCertificate, tolerances{duplicateUsages: true}},
-		{"a certificate that does not change may be anything", certificatesv1.SchemeGroupVersion, certificate([]byte("text")), nil, tolerances{arbitraryCertificate: true}},
+		{"a certificate that does not change may be anything", certificatesv1.SchemeGroupVersion, certificate(chain(t)), nil, tolerances{arbitraryCertificate: true}},
 		{"nor does one that was never good become worse", certificatesv1.SchemeGroupVersion, certificate([]byte("text")), settingCertificate, tolerances{arbitraryCertificate: true}},
 		{"a good one must stay good", certificatesv1.SchemeGroupVersion, certificate(chain(t)), settingCertificate, tolerances{}},
 		{"v1beta1 never had most rules", certificatesv1beta1.SchemeGroupVersion, nil, nil, v1beta1},

@@ -64,12 +64,26 @@ func summaries(errs field.ErrorList) []string {
 	return slices.Compact(out)
 }
 
-func TestValidate(t *testing.T) {
-	tests := []struct {
-		reason string
-		obj    runtime.Object
-		want   []string
-	}{
+// validateTest is an object and what is wrong with it.
+type validateTest struct {
+	reason string
+	obj    runtime.Object
+	want   []string
+}
+
+func runValidateTests(t *testing.T, tests []validateTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, summaries(Validate(tt.obj))); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidateRoles(t *testing.T) {
+	runValidateTests(t, []validateTest{
 		{"role", role(podReader), nil},
 		{"role without rules", role(), nil},
 		{"role without namespace", &rbacv1.Role{ObjectMeta: clusterMeta()}, []string{"metadata.namespace: Required value: "}},
@@ -97,7 +111,11 @@ func TestValidate(t *testing.T) {
 			"aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: Invalid value: not a valid selector operator",
 			"aggregationRule.clusterRoleSelectors[0]: Invalid value: invalid label selector.",
 		}},
+	})
+}
 
+func TestValidateBindings(t *testing.T) {
+	runValidateTests(t, []validateTest{
 		{"role binding to a role", roleBinding(toRole, ann), nil},
 		{"role binding to a cluster role", roleBinding(toCluster, ann), nil},
 		{"binding without subjects", clusterRoleBinding(toCluster), nil},
@@ -120,14 +138,7 @@ func TestValidate(t *testing.T) {
 		{"account without namespace in a cluster role binding", clusterRoleBinding(toCluster, rbacv1.Subject{Kind: "ServiceAccount", Name: "robot"}), []string{"subjects[0].namespace: Required value: "}},
 		{"account with a group", roleBinding(toCluster, rbacv1.Subject{Kind: "ServiceAccount", APIGroup: rbacv1.GroupName, Name: "robot"}), []string{`subjects[0].apiGroup: Unsupported value: supported values: ""`}},
 		{"not one of the kinds", &rbacv1.RoleList{}, []string{"<nil>: Internal error: unexpected type *v1.RoleList"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.reason, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, summaries(Validate(tt.obj))); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestValidateAccountName(t *testing.T) {

@@ -132,19 +132,25 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-func TestAuthorize(t *testing.T) {
-	policy := policyOf(t,
+func authorizeTestPolicy(t *testing.T) Policy {
+	t.Helper()
+	return policyOf(t,
 		clusterRole("reader", allow("get", "", "secrets")),
 		role("blue", "writer", allow("update", "", "secrets")),
 		clusterRoleBinding("by-name", "reader", subject("User", "ann")),
 		clusterRoleBinding("by-group", "reader", subject("User", "nobody"), subject("Group", "staff")),
 		clusterRoleBinding("by-account", "reader", account("blue", "robot")),
 		clusterRoleBinding("dangling", "nosuch", subject("User", "dora")),
+		clusterRoleBinding("nowhere", "reader", account("", "robot")),
 		roleBinding("blue", "writers", "Role", "writer", subject("User", "ben"), account("", "robot"), account("red", "robot")),
 		roleBinding("blue", "readers", "ClusterRole", "reader", subject("User", "cleo")),
 		roleBinding("red", "dangling", "Role", "writer", subject("User", "ben")),
 		roleBinding("red", "odd", "Widget", "writer", subject("User", "oz")),
 	)
+}
+
+func TestAuthorize(t *testing.T) {
+	policy := authorizeTestPolicy(t)
 	tests := []struct {
 		reason          string
 		user            user.Info
@@ -161,6 +167,7 @@ func TestAuthorize(t *testing.T) {
 		{"service account", &user.DefaultInfo{Name: "system:serviceaccount:blue:robot"}, "get", "", authorizer.DecisionAllow,
 			`RBAC: allowed by ClusterRoleBinding "by-account" of ClusterRole "reader" to ServiceAccount "robot/blue"`},
 		{"service account of the same name elsewhere", &user.DefaultInfo{Name: "system:serviceaccount:red:robot"}, "get", "", authorizer.DecisionNoOpinion, ""},
+		{"service account of no namespace is nobody", &user.DefaultInfo{Name: "system:serviceaccount::robot"}, "get", "", authorizer.DecisionNoOpinion, ""},
 		{"role in its namespace", &user.DefaultInfo{Name: "ben"}, "update", "blue", authorizer.DecisionAllow,
 			`RBAC: allowed by RoleBinding "writers/blue" of Role "writer" to User "ben"`},
 		{"role in another namespace", &user.DefaultInfo{Name: "ben"}, "update", "green", authorizer.DecisionNoOpinion, ""},

@@ -78,15 +78,19 @@ func TestAttributesOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			got := attributesOf(ann, tt.resource, tt.url)
-			if diff := cmp.Diff(tt.wantError, evaluationError(nil, got)); diff != "" {
-				t.Errorf("evaluation error (-want +got):\n%s", diff)
-			}
-			got.FieldSelectorParsingErr, got.LabelSelectorParsingErr = nil, nil
-			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b labels.Requirement) bool { return a.Equal(b) })); diff != "" {
-				t.Errorf("attributes (-want +got):\n%s", diff)
-			}
+			checkAttributes(t, attributesOf(ann, tt.resource, tt.url), tt.want, tt.wantError)
 		})
+	}
+}
+
+func checkAttributes(t *testing.T, got, want authorizer.AttributesRecord, wantError string) {
+	t.Helper()
+	if diff := cmp.Diff(wantError, evaluationError(nil, got)); diff != "" {
+		t.Errorf("evaluation error (-want +got):\n%s", diff)
+	}
+	got.FieldSelectorParsingErr, got.LabelSelectorParsingErr = nil, nil
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b labels.Requirement) bool { return a.Equal(b) })); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
 }
 

@@ -57,84 +57,93 @@ func podsIn(namespace, verb string) *authorizationv1.ResourceAttributes {
 
 const because = `RBAC: allowed by RoleBinding "reader/blue" of Role "reader" to User "ann"`
 
+// users are clients of a server that lets ann read pods in namespace blue.
+type users struct {
+	admin, ann kubernetes.Interface
+}
+
 func TestServer(t *testing.T) {
 	s := apitest.Start(t)
-	admin, ann := apitest.Client(t, s.Admin(t)), apitest.Client(t, s.As(t, "ann"))
-	allowAnn(t, admin)
+	u := users{admin: apitest.Client(t, s.Admin(t)), ann: apitest.Client(t, s.As(t, "ann"))}
+	allowAnn(t, u.admin)
+	t.Run("SelfSubjectAccessReview", u.testSelfSubjectAccessReview)
+	t.Run("SubjectAccessReview", u.testSubjectAccessReview)
+	t.Run("LocalSubjectAccessReview", u.testLocalSubjectAccessReview)
+	t.Run("SelfSubjectRulesReview", u.testSelfSubjectRulesReview)
+}
 
-	t.Run("SelfSubjectAccessReview", func(t *testing.T) {
-		for _, tt := range []struct {
-			reason string
-			spec   authorizationv1.SelfSubjectAccessReviewSpec
-			want   authorizationv1.SubjectAccessReviewStatus
-		}{
-			{"allowed", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("blue", "get")},
-				authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: because}},
-			{"other verb", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("blue", "delete")},
-				authorizationv1.SubjectAccessReviewStatus{}},
-			{"other namespace", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("red", "get")},
-				authorizationv1.SubjectAccessReviewStatus{}},
-			{"URL", authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/openapi/v3"}},
-				authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: `RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"`}},
-		} {
-			got, err := ann.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: tt.spec}, metav1.CreateOptions{})
-			if err != nil {
-				t.Errorf("%s: %v", tt.reason, err)
-				continue
-			}
-			if diff := cmp.Diff(tt.want, got.Status); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
-			}
-		}
-	})
-
-	t.Run("SubjectAccessReview", func(t *testing.T) {
-		question := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "ann", ResourceAttributes: podsIn("blue", "get")}}
-		got, err := admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{})
+func (u users) testSelfSubjectAccessReview(t *testing.T) {
+	for _, tt := range []struct {
+		reason string
+		spec   authorizationv1.SelfSubjectAccessReviewSpec
+		want   authorizationv1.SubjectAccessReviewStatus
+	}{
+		{"allowed", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("blue", "get")},
+			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: because}},
+		{"other verb", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("blue", "delete")},
+			authorizationv1.SubjectAccessReviewStatus{}},
+		{"other namespace", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: podsIn("red", "get")},
+			authorizationv1.SubjectAccessReviewStatus{}},
+		{"URL", authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/openapi/v3"}},
+			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: `RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"`}},
+	} {
+		got, err := u.ann.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: tt.spec}, metav1.CreateOptions{})
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", tt.reason, err)
+			continue
 		}
-		want := authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: because}
-		if diff := cmp.Diff(want, got.Status); diff != "" {
-			t.Errorf("status (-want +got):\n%s", diff)
+		if diff := cmp.Diff(tt.want, got.Status); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 		}
-		if _, err := ann.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("asking about others without the right to: %v", err)
-		}
-		question.Spec = authorizationv1.SubjectAccessReviewSpec{}
-		_, err = admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{})
-		if !apierrors.IsInvalid(err) {
-			t.Errorf("asking nothing: %v", err)
-		}
-	})
+	}
+}
 
-	t.Run("LocalSubjectAccessReview", func(t *testing.T) {
-		if _, err := admin.AuthorizationV1().LocalSubjectAccessReviews("blue").Create(t.Context(), localReview("red", "get"), metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
-			t.Errorf("asking about another namespace: %v", err)
-		}
-		question := localReview("blue", "get")
-		question.Spec.ResourceAttributes.Namespace = "red"
-		if _, err := admin.AuthorizationV1().LocalSubjectAccessReviews("blue").Create(t.Context(), question, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-			t.Errorf("asking about another namespace inside: %v", err)
-		}
-	})
+func (u users) testSubjectAccessReview(t *testing.T) {
+	question := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "ann", ResourceAttributes: podsIn("blue", "get")}}
+	got, err := u.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: because}
+	if diff := cmp.Diff(want, got.Status); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if _, err := u.ann.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("asking about others without the right to: %v", err)
+	}
+	question.Spec = authorizationv1.SubjectAccessReviewSpec{}
+	_, err = u.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), question, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("asking nothing: %v", err)
+	}
+}
 
-	t.Run("SelfSubjectRulesReview", func(t *testing.T) {
-		got, err := ann.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
-			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "blue"},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := false
-		for _, rule := range got.Status.ResourceRules {
-			found = found || cmp.Equal(rule, authorizationv1.ResourceRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}})
-		}
-		if !found {
-			t.Errorf("the right to read pods is not in %+v", got.Status.ResourceRules)
-		}
-		if len(got.Status.NonResourceRules) == 0 || got.Status.Incomplete || got.Status.EvaluationError != "" {
-			t.Errorf("status = %+v", got.Status)
-		}
-	})
+func (u users) testLocalSubjectAccessReview(t *testing.T) {
+	if _, err := u.admin.AuthorizationV1().LocalSubjectAccessReviews("blue").Create(t.Context(), localReview("red", "get"), metav1.CreateOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("asking about another namespace: %v", err)
+	}
+	question := localReview("blue", "get")
+	question.Spec.ResourceAttributes.Namespace = "red"
+	if _, err := u.admin.AuthorizationV1().LocalSubjectAccessReviews("blue").Create(t.Context(), question, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("asking about another namespace inside: %v", err)
+	}
+}
+
+func (u users) testSelfSubjectRulesReview(t *testing.T) {
+	got, err := u.ann.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "blue"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, rule := range got.Status.ResourceRules {
+		found = found || cmp.Equal(rule, authorizationv1.ResourceRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}})
+	}
+	if !found {
+		t.Errorf("the right to read pods is not in %+v", got.Status.ResourceRules)
+	}
+	if len(got.Status.NonResourceRules) == 0 || got.Status.Incomplete || got.Status.EvaluationError != "" {
+		t.Errorf("status = %+v", got.Status)
+	}
 }

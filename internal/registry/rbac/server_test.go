@@ -12,9 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -98,109 +96,6 @@ func TestServer(t *testing.T) {
 	t.Run("validation", w.testValidation)
 	t.Run("tables", w.testTables)
 	t.Run("discovery", w.testDiscovery)
-}
-
-func (w world) testEscalation(t *testing.T) {
-	w.grant(t, "dev",
-		rule("create update patch", rbacv1.GroupName, "clusterroles roles"),
-		rule("get list", "", "pods"))
-	w.grant(t, "escalator",
-		rule("create update patch escalate", rbacv1.GroupName, "clusterroles"))
-	dev, escalator := w.as(t, "dev").RbacV1().ClusterRoles(), w.as(t, "escalator").RbacV1().ClusterRoles()
-	pods, secrets := rule("get", "", "pods"), rule("get watch", "", "secrets")
-	apply := func(name string, force bool) error {
-		config := rbacapply.ClusterRole(name).WithRules(rbacapply.PolicyRule().WithVerbs("get").WithAPIGroups("").WithResources("secrets"))
-		_, err := dev.Apply(t.Context(), config, metav1.ApplyOptions{FieldManager: "test", Force: force})
-		return err
-	}
-
-	if _, err := dev.Create(t.Context(), clusterRole("held", pods), metav1.CreateOptions{}); err != nil {
-		t.Errorf("creating a role with rules that the user holds: %v", err)
-	}
-	_, err := dev.Create(t.Context(), clusterRole("more", pods, secrets), metav1.CreateOptions{})
-	want := `clusterroles.rbac.authorization.k8s.io "more" is forbidden: user "dev" (groups=["system:authenticated"])` +
-		" is attempting to grant RBAC permissions not currently held:\n" +
-		`{APIGroups:[""], Resources:["secrets"], Verbs:["get" "watch"]}`
-	if !apierrors.IsForbidden(err) || err.Error() != want {
-		t.Errorf("creating a role with more rules:\n got %v\nwant %s", err, want)
-	}
-
-	refused := map[string]error{"apply that would create": apply("applied", false), "apply": apply("held", true)}
-	_, refused["dry run"] = dev.Create(t.Context(), clusterRole("dry", secrets), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	_, refused["PUT that would create"] = dev.Update(t.Context(), clusterRole("put", secrets), metav1.UpdateOptions{})
-	_, refused["PUT"] = dev.Update(t.Context(), clusterRole("held", secrets), metav1.UpdateOptions{})
-	_, refused["patch"] = dev.Patch(t.Context(), "held", types.JSONPatchType,
-		[]byte(`[{"op":"add","path":"/rules/-","value":{"verbs":["get"],"apiGroups":[""],"resources":["secrets"]}}]`), metav1.PatchOptions{})
-	_, refused["role"] = w.as(t, "dev").RbacV1().Roles("blue").Create(t.Context(),
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{secrets}}, metav1.CreateOptions{})
-	_, refused["aggregation"] = dev.Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta:      metav1.ObjectMeta{Name: "agg"},
-		AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{}}},
-	}, metav1.CreateOptions{})
-	for how, err := range refused {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: error = %v, want forbidden", how, err)
-		}
-	}
-	list, err := w.admin.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, role := range list.Items {
-		switch role.Name {
-		case "more", "applied", "dry", "put", "agg":
-			t.Errorf("ClusterRole %s was stored", role.Name)
-		case "held":
-			if diff := cmp.Diff([]rbacv1.PolicyRule{pods}, role.Rules); diff != "" {
-				t.Errorf("ClusterRole held was changed (-want +got):\n%s", diff)
-			}
-		}
-	}
-
-	if _, err := escalator.Create(t.Context(), clusterRole("more", secrets), metav1.CreateOptions{}); err != nil {
-		t.Errorf("creating a role with the verb escalate: %v", err)
-	}
-}
-
-func (w world) testBind(t *testing.T) {
-	w.grant(t, "binder",
-		rule("create update patch", rbacv1.GroupName, "clusterrolebindings rolebindings"),
-		rule("bind", rbacv1.GroupName, "clusterroles", "view"),
-		rule("get", "", "pods"))
-	binder := w.as(t, "binder").RbacV1()
-	roles := w.admin.RbacV1().ClusterRoles()
-	for _, role := range []*rbacv1.ClusterRole{clusterRole("bind-pods", rule("get", "", "pods")), clusterRole("bind-secrets", rule("get", "", "secrets"))} {
-		if _, err := roles.Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tests := []struct {
-		reason string
-		role   string
-		want   metav1.StatusReason
-	}{
-		{"a role whose rules are held, made a moment ago", "bind-pods", ""},
-		{"a role that the verb bind names", "view", ""},
-		{"another role", "bind-secrets", metav1.StatusReasonForbidden},
-		{"the highest role", "cluster-admin", metav1.StatusReasonForbidden},
-		{"a role that does not exist", "bind-nothing", metav1.StatusReasonNotFound},
-	}
-	for _, tt := range tests {
-		t.Run(tt.reason, func(t *testing.T) {
-			_, err := binder.ClusterRoleBindings().Create(t.Context(), bindTo(tt.role, "eve"), metav1.CreateOptions{})
-			if got := apierrors.ReasonForError(err); got != tt.want && !(err == nil && tt.want == "") {
-				t.Errorf("cluster role binding: %v, want reason %q", err, tt.want)
-			}
-			binding := &rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: "b-" + tt.role},
-				RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: tt.role},
-			}
-			_, err = binder.RoleBindings("blue").Create(t.Context(), binding, metav1.CreateOptions{})
-			if got := apierrors.ReasonForError(err); got != tt.want && !(err == nil && tt.want == "") {
-				t.Errorf("role binding: %v, want reason %q", err, tt.want)
-			}
-		})
-	}
 }
 
 func (w world) testAggregation(t *testing.T) {
