@@ -10,6 +10,7 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -237,5 +238,18 @@ func TestValidateCSRLeniencyOfV1beta1(t *testing.T) {
 				t.Error("v1: want an error")
 			}
 		})
+	}
+}
+
+// A body of three megabytes holds 700,000 wrong usages. Telling them all
+// would take an answer a hundred times as large.
+func TestUsageErrorsAreBounded(t *testing.T) {
+	unknown := slices.Repeat([]certificatesv1.KeyUsage{"x"}, 10*maxUsageErrors)
+	known := slices.Repeat([]certificatesv1.KeyUsage{certificatesv1.UsageAny}, 10*maxUsageErrors)
+	for _, usages := range [][]certificatesv1.KeyUsage{unknown, known} {
+		errs := validateUsages(usages, tolerances{}, field.NewPath("spec", "usages"))
+		if len(errs) != maxUsageErrors {
+			t.Errorf("%d usages %q made %d errors, want %d", len(usages), usages[0], len(errs), maxUsageErrors)
+		}
 	}
 }

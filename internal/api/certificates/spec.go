@@ -57,19 +57,31 @@ func validateRequest(request []byte, fldPath *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateUsages reports every unknown usage before any duplicate one.
+// maxUsageErrors bounds what a body full of wrong usages can make the server
+// say: each error repeats the list of known ones. No request that can become
+// right has more.
+const maxUsageErrors = 100
+
+// validateUsages reports every unknown usage before any duplicate one, up to
+// maxUsageErrors.
 func validateUsages(usages []certificatesv1.KeyUsage, tolerated tolerances, fldPath *field.Path) field.ErrorList {
 	if len(usages) == 0 {
 		return field.ErrorList{field.Required(fldPath, "")}
 	}
 	var errs field.ErrorList
 	for i, usage := range usages {
+		if len(errs) == maxUsageErrors {
+			return errs
+		}
 		if !tolerated.unknownUsages && !slices.Contains(knownUsages, usage) {
 			errs = append(errs, field.NotSupported(fldPath.Index(i), usage, knownUsages))
 		}
 	}
 	seen := make(map[certificatesv1.KeyUsage]bool, len(knownUsages))
 	for i, usage := range usages {
+		if len(errs) == maxUsageErrors {
+			return errs
+		}
 		if !tolerated.duplicateUsages && seen[usage] {
 			errs = append(errs, field.Duplicate(fldPath.Index(i), usage))
 		}
