@@ -34,7 +34,7 @@ func local(profile signer.Profile, ca *pki.Authority) func(context.Context, sign
 	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
 }
 
-func lookup(t *testing.T) signer.Profile {
+func lookup(t testing.TB) signer.Profile {
 	t.Helper()
 	profile, err := signer.Lookup(apiServerClient)
 	if err != nil {
@@ -43,12 +43,12 @@ func lookup(t *testing.T) signer.Profile {
 	return profile
 }
 
-func newRoot(t *testing.T) *pki.Authority { return rootFrom(t, now) }
+func newRoot(t testing.TB) *pki.Authority { return rootFrom(t, now) }
 
 // oldRoot is older than any backdated certificate.
-func oldRoot(t *testing.T) *pki.Authority { return rootFrom(t, now.Add(-24*time.Hour)) }
+func oldRoot(t testing.TB) *pki.Authority { return rootFrom(t, now.Add(-24*time.Hour)) }
 
-func rootFrom(t *testing.T, at time.Time) *pki.Authority {
+func rootFrom(t testing.TB, at time.Time) *pki.Authority {
 	t.Helper()
 	root, err := pki.NewRoot("test root", ecKey(t), pki.DefaultRootLifetime, at)
 	if err != nil {
@@ -57,7 +57,7 @@ func rootFrom(t *testing.T, at time.Time) *pki.Authority {
 	return root
 }
 
-func ecKey(t *testing.T) crypto.Signer {
+func ecKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -66,7 +66,7 @@ func ecKey(t *testing.T) crypto.Signer {
 	return key
 }
 
-func request(t *testing.T) []byte {
+func request(t testing.TB) []byte {
 	t.Helper()
 	return requestOf(t, ecKey(t), attribute(oidCommonName, "alice"))
 }
@@ -81,7 +81,7 @@ func attribute(id asn1.ObjectIdentifier, value string) pkix.AttributeTypeAndValu
 }
 
 // requestOf makes a request with exactly these attributes in its subject.
-func requestOf(t *testing.T, key crypto.Signer, attributes ...pkix.AttributeTypeAndValue) []byte {
+func requestOf(t testing.TB, key crypto.Signer, attributes ...pkix.AttributeTypeAndValue) []byte {
 	t.Helper()
 	names := pkix.RDNSequence{}
 	for _, a := range attributes {

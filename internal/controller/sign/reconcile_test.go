@@ -168,8 +168,9 @@ func assertIssuedAsLogged(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(f.log.String(), pki.Fingerprint(certs[0])) {
-		t.Errorf("stored certificate is not the logged one:\n%s", &f.log)
+	log := f.log.String()
+	if !strings.Contains(log, pki.Fingerprint(certs[0])) || !strings.Contains(log, "Issued certificate") || strings.Contains(log, "Discarded") {
+		t.Errorf("stored certificate is not the one that is logged as issued:\n%s", log)
 	}
 }
 

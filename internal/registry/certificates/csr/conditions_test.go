@@ -53,6 +53,13 @@ func TestStatusUpdateKeepsDecisions(t *testing.T) {
 			wantBeta1: []condition{decided("Approved", "a"), decided("Denied", "d")},
 		},
 		{
+			reason:    "one decision more does not open the other one",
+			stored:    []condition{decided("Denied", "d")},
+			sent:      []condition{bare("Approved"), bare("Denied")},
+			wantV1:    []condition{times(bare("Approved"), stamped, stamped), decided("Denied", "d")},
+			wantBeta1: []condition{decided("Denied", "d")},
+		},
+		{
 			reason: "a decision stored without times gets them",
 			stored: []condition{bare("Approved")},
 			sent:   []condition{bare("Approved")},
