@@ -2,12 +2,14 @@
 
 GO ?= go
 export CGO_ENABLED = 0
+# The same flags everywhere, so that build, tests and checks share what is compiled.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 TOOLS = -modfile=hack/tools/go.mod
 
 .PHONY: build
 build: ## Build bin/certplane
-	$(GO) build -trimpath -o bin/certplane ./cmd/certplane
+	$(GO) build -o bin/certplane ./cmd/certplane
 
 .PHONY: run
 run: build ## Run a server that stays, with its data in .data

@@ -47,7 +47,7 @@ func place(path string, data []byte, perm fs.FileMode, move func(from, to string
 	if err := move(tmp.Name(), path); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // fill closes f in any case.
@@ -56,8 +56,8 @@ func fill(f *os.File, data []byte, perm fs.FileMode) error {
 	return errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
 }
 
-// syncDir makes the new name itself durable.
-func syncDir(dir string) error {
+// SyncDir makes changes to the names in dir durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("syncing folder: %w", err)

@@ -16,14 +16,14 @@ func TestPlacesWholeFile(t *testing.T) {
 	for name, write := range map[string]writer{"Write": Write, "Create": Create} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tls.key")
-			if err := write(path, []byte("secret"), 0o600); err != nil {
+			if err := write(path, []byte("secret"), 0o640); err != nil {
 				t.Fatal(err)
 			}
 			if got := read(t, path); got != "secret" {
 				t.Errorf("content = %q", got)
 			}
-			if got := stat(t, path).Mode().Perm(); got != 0o600 {
-				t.Errorf("mode = %o, want 600", got)
+			if got := stat(t, path).Mode().Perm(); got != 0o640 {
+				t.Errorf("mode = %o, want 640", got)
 			}
 			wantOnly(t, filepath.Dir(path), "tls.key")
 		})

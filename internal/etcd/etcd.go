@@ -52,7 +52,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		logLevel: zap.NewAtomicLevelAt(zap.ErrorLevel),
 		fatal:    newFatalHook(),
 	}
-	if err := s.start(ctx, s.embedConfig(cfg.Dir, endpoint)); err != nil {
+	first := firstStart{dir: cfg.Dir}
+	err = first.begin()
+	if err == nil {
+		err = s.start(ctx, s.embedConfig(cfg.Dir, endpoint))
+	}
+	if err == nil {
+		err = first.done()
+	}
+	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("starting etcd on the data in %s: %w", cfg.Dir, err)
 	}
@@ -72,6 +80,9 @@ func (s *Server) Stop() {
 		// etcd logs the end of each listener as an error.
 		s.logLevel.SetLevel(zap.FatalLevel)
 		if s.member != nil && !s.fatal.fired() {
+			if !s.isReady() {
+				s.member.Server.HardStop() // Close waits for it to be ready
+			}
 			s.member.Close()
 		}
 		if s.tempDir != "" {
@@ -92,7 +103,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config) error {
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				started <- result{err: fmt.Errorf("the data is damaged: %v", p)}
+				started <- result{err: fmt.Errorf("the data is damaged, restore a backup: %v", p)}
 			}
 		}()
 		member, err := embed.StartEtcd(cfg)
@@ -118,13 +129,22 @@ func (s *Server) waitReady(ctx context.Context) error {
 	case <-s.member.Server.ReadyNotify():
 		return nil
 	case <-s.member.Server.StopNotify():
-		return errors.New("etcd stopped while starting")
+		return errors.New("it stopped while starting")
 	case err := <-s.member.Err():
 		return err
 	case err := <-s.fatal.errs:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+func (s *Server) isReady() bool {
+	select {
+	case <-s.member.Server.ReadyNotify():
+		return true
+	default:
+		return false
 	}
 }
 

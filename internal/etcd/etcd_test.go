@@ -80,6 +80,32 @@ func TestDamagedDataIsAnError(t *testing.T) {
 	}
 }
 
+// A first start that was cut short leaves a log without the member's own
+// entry, on which etcd waits for ever.
+func TestInterruptedFirstStartIsMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	keep := start(t, dir)
+	if _, err := connect(t, keep).Put(t.Context(), "/k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	keep.Stop()
+
+	if err := os.WriteFile(firstStart{dir}.marker(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	anew := start(t, dir)
+	got, err := connect(t, anew).Get(t.Context(), "/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Kvs) != 0 {
+		t.Errorf("the interrupted start's data was used: %v", got.Kvs)
+	}
+	if _, err := os.Stat(firstStart{dir}.marker()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the marker of a first start stays after it: %v", err)
+	}
+}
+
 // etcd reports an error it cannot survive by logging it as fatal. It must
 // reach the owner of the process instead of ending it.
 func TestFatalEntriesBecomeErrors(t *testing.T) {
