@@ -28,7 +28,9 @@ func certplane(t *testing.T, args ...string) result {
 	t.Setenv(datadir.Env, t.TempDir())
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	root := &cobra.Command{Use: "certplane"}
-	root.AddCommand(NewKubectl(streams), NewRequest(streams), NewVersion(streams))
+	group := &cobra.Command{Use: "group", Short: "Stands for config and the like"}
+	group.AddCommand(&cobra.Command{Use: "verb", Run: func(*cobra.Command, []string) {}})
+	root.AddCommand(NewKubectl(streams), NewRequest(streams), NewVersion(streams), group)
 	root.SetArgs(args)
 	root.SetOut(out)
 	code := Execute(context.Background(), root, errOut)
@@ -126,9 +128,26 @@ func TestRequestWithoutServer(t *testing.T) {
 }
 
 func TestUnknownVerb(t *testing.T) {
-	got := certplane(t, "requst")
-	if got.code != 2 || !strings.Contains(got.stderr, "request") || !strings.Contains(got.stderr, "See 'certplane --help'.") {
-		t.Errorf("exit code %d, stderr = %q, want 2, a suggestion and a pointer to the help", got.code, got.stderr)
+	tests := []struct {
+		reason     string
+		args       []string
+		suggestion string
+		help       string
+	}{
+		{"of the program", []string{"requst"}, "\trequest\n", "See 'certplane --help'."},
+		{"of a group", []string{"group", "verp"}, "\tverb\n", "See 'certplane group --help'."},
+		{"of a group, like nothing", []string{"group", "x"}, "", "See 'certplane group --help'."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			got := certplane(t, tt.args...)
+			if got.code != 2 || !strings.Contains(got.stderr, tt.suggestion) || !strings.Contains(got.stderr, tt.help) {
+				t.Errorf("exit code %d, stderr = %q, want 2, %q and %q", got.code, got.stderr, tt.suggestion, tt.help)
+			}
+		})
+	}
+	if got := certplane(t, "group"); got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
+		t.Errorf("a group alone: exit code %d, stdout = %q, want 0 and its help", got.code, got.stdout)
 	}
 }
 
@@ -257,6 +276,27 @@ func TestKubectlTree(t *testing.T) {
 				t.Errorf("output = %s\nwant %q", out, tt.want)
 			}
 		})
+	}
+}
+
+func TestKubectlVersionByAlias(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("KUBECONFIG", "")
+	kuberc := filepath.Join(home, "kuberc")
+	alias := "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\naliases:\n- name: ver\n  command: version\n"
+	if err := os.WriteFile(kuberc, []byte(alias), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	argv := []string{"kubectl", "ver", "--client", "--kuberc", kuberc}
+	root := newKubectlTree(streams, "kubectl", argv)
+	root.SetArgs(argv[1:])
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Client Version: v1.37.") {
+		t.Errorf("output = %s", out)
 	}
 }
 

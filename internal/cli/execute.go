@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -19,11 +21,38 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.UsageError(cmd.CommandPath(), err)
 	})
+	refuseUnknownVerbs(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if isUnknownCommand(err) {
 		err = exit.UsageError(cmd.CommandPath(), err)
 	}
 	return exit.Report(stderr, err)
+}
+
+// refuseUnknownVerbs has every group of verbs treat a mistyped one like the
+// root does. Without this cobra shows the group's help and reports success.
+func refuseUnknownVerbs(group *cobra.Command) {
+	for _, cmd := range group.Commands() {
+		if !cmd.HasSubCommands() {
+			continue
+		}
+		if !cmd.Runnable() {
+			cmd.RunE = helpOrUnknown
+			cmd.SuggestionsMinimumDistance = 2 // as the root has it
+		}
+		refuseUnknownVerbs(cmd)
+	}
+}
+
+func helpOrUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		text += "\n\nDid you mean this?\n\t" + strings.Join(similar, "\n\t") + "\n"
+	}
+	return errors.New(text)
 }
 
 // isUnknownCommand goes by the text: cobra has no error value for it.

@@ -32,12 +32,17 @@ func fixVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, strea
 	if !strings.HasPrefix(componentversion.Get().GitVersion, unstamped) {
 		return
 	}
-	cmd, _, err := root.Find([]string{"version"})
-	if err != nil || cmd == root {
+	found, _, err := root.Find([]string{"version"})
+	if err != nil || found == root {
 		return
 	}
-	cmd.Run = func(cmd *cobra.Command, args []string) {
-		kubectlutil.CheckErr(printKubectlVersion(cmd, args, flags, streams))
+	for _, cmd := range root.Commands() {
+		// Aliases in a user's kuberc are copies of the command by other names.
+		if cmd.Short == found.Short {
+			cmd.Run = func(cmd *cobra.Command, args []string) {
+				kubectlutil.CheckErr(printKubectlVersion(cmd, args, flags, streams))
+			}
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ const requestExample = `  # A client certificate for the server itself, approved
 
 // NewRequest returns the request verb.
 func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
-	f := requestFlags{keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
+	f := defaultRequestFlags()
 	cmd := &cobra.Command{
 		Use:               "request --signer NAME --cn CN",
 		Short:             "Obtain a certificate: key, request, approval, certificate",
@@ -82,6 +82,10 @@ type requestFlags struct {
 	wait                    time.Duration
 	dryRun, output          string
 	connection              connection
+}
+
+func defaultRequestFlags() requestFlags {
+	return requestFlags{keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
 }
 
 func (f *requestFlags) addTo(flags *pflag.FlagSet) {

@@ -39,6 +39,9 @@ type server struct {
 	// each watch. Later watches see nothing happen.
 	onWatch []func(s *server, w *watch.RaceFreeFakeWatcher)
 
+	// onConflict is what somebody else does when approveErr is a conflict.
+	onConflict func()
+
 	approvals []certificatesv1.CertificateSigningRequestCondition
 	lists     int
 }
@@ -113,6 +116,9 @@ func (s *server) UpdateApproval(_ context.Context, name string, csr *csrObject, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := take(&s.approveErr); err != nil {
+		if s.onConflict != nil {
+			s.onConflict()
+		}
 		return nil, err
 	}
 	if csr.ResourceVersion != s.stored.ResourceVersion {

@@ -30,12 +30,22 @@ func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigning
 		return created, nil
 	case apierrors.IsAlreadyExists(err) && r.Name != "":
 		return r.resume(ctx, csr)
-	case mayBeStored(err) && r.DryRun == DryRunNone && r.key.path != "" && r.Name != "":
-		return nil, exit.WithNext(explain("submitting the request", err),
-			"It is not certain that the server stored the request. To find out and go on:", "  "+r.again(r.Name))
+	case mayBeStored(err) && r.DryRun == DryRunNone:
+		return nil, exit.WithNext(explain("submitting the request", err), r.howToFindOut()...)
 	default:
 		return nil, explain("submitting the request", err)
 	}
+}
+
+// howToFindOut is for those who cannot know whether their request arrived.
+func (r *run) howToFindOut() []string {
+	if r.Name == "" {
+		return []string{
+			"It is not certain that the server stored the request. To see if it did: certplane kubectl get csr",
+			"Its private key is " + r.key.path + ". To submit it once more, add: --key " + r.key.path,
+		}
+	}
+	return []string{"It is not certain that the server stored the request. To find out and go on:", "  " + r.again(r.Name)}
 }
 
 // resume takes up a stored request if it is the very one that is wanted.

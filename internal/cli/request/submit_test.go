@@ -85,7 +85,7 @@ func TestResume(t *testing.T) {
 		{reason: "another subject", change: func(b *bench) { b.Wish.CommonName = "bob" }, want: "another subject, CN=alice,O=dev"},
 		{reason: "another name", change: func(b *bench) { b.Wish.EmailAddresses = []string{"a@example.com"} }, want: "other alternative names"},
 		{reason: "other usages", change: func(b *bench) { b.Wish.Usages = []certificatesv1.KeyUsage{"server auth"} }, want: "other usages"},
-		{reason: "another duration", change: func(b *bench) { b.Wish.Expires = time.Hour }, want: "another duration"},
+		{reason: "a duration", change: func(b *bench) { b.Wish.Expires = time.Hour }, want: "another duration"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -114,6 +114,32 @@ func TestResume(t *testing.T) {
 	}
 }
 
+func TestResumeComparesDurations(t *testing.T) {
+	b := newBench(t)
+	b.Name, b.Wait, b.Wish.Expires = "alice", 0, time.Hour
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	b.KeyFile = b.path(keyName)
+	if err := b.run(); err != nil {
+		t.Errorf("the same duration: %v", err)
+	}
+	b.Wish.Expires = 2 * time.Hour
+	wantEnd(t, b.run(), exit.General, "another duration")
+}
+
+// Approving by name alone would approve whatever has the name by now.
+func TestApproveOnlyItsOwn(t *testing.T) {
+	b := newBench(t)
+	b.Approve = true
+	b.server.approveErr = []error{apierrors.NewConflict(resource, "alice-x7k2p", errors.New("modified"))}
+	b.server.onConflict = func() { replaced(b.server, watch.NewRaceFreeFake()) }
+	wantEnd(t, b.run(), exit.General, "another one has its name")
+	if len(b.server.approvals) != 0 {
+		t.Errorf("somebody else's request was approved: %v", b.server.approvals)
+	}
+}
+
 // The answer to the submission was lost, the request was not.
 func TestLostAnswerIsFoundAgain(t *testing.T) {
 	b := newBench(t)
@@ -127,6 +153,15 @@ func TestLostAnswerIsFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, b.path(chainName))
+}
+
+func TestLostAnswerOfUnnamed(t *testing.T) {
+	b := newBench(t)
+	b.server.createErr = []error{errors.New("connection reset by peer")}
+	wantNext(t, b.run(), "add: --key "+b.path(keyName))
+	if _, err := loadKey(b.path(keyName)); err != nil {
+		t.Errorf("the request may have been stored, but its key is gone: %v", err)
+	}
 }
 
 func TestSurprisesAreWarnedOf(t *testing.T) {

@@ -37,8 +37,11 @@ func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRe
 	case err == nil:
 		return w.last, w.verdictError()
 	case ctx.Err() != nil:
-		return nil, exit.WithNext(fmt.Errorf("stopped waiting for %s: %w", csr.Name, context.Canceled),
-			"The request is stored. To go on waiting:", "  "+r.again(csr.Name))
+		return nil, &exit.Error{
+			Err:  fmt.Errorf("interrupted while waiting for %s", csr.Name),
+			Code: exit.Interrupted,
+			Next: []string{"The request is stored. To go on waiting:", "  " + r.again(csr.Name)},
+		}
 	case limited.Err() != nil:
 		return nil, r.timeoutError(w)
 	default:

@@ -19,58 +19,60 @@ import (
 
 type step = func(*server, *watch.RaceFreeFakeWatcher)
 
+// refusals are the ends without a certificate.
+var refusals = []struct {
+	reason   string
+	steps    []step
+	listErr  []error
+	watchErr []error
+	wantCode int
+	wantText string
+	wantNext string
+}{
+	{
+		reason:   "denied: the approver's words are passed on",
+		steps:    []step{condition(certificatesv1.CertificateDenied, "NotYou", "alice left the company")},
+		wantCode: exit.Denied, wantText: "was denied: alice left the company (NotYou)", wantNext: "another name",
+	},
+	{
+		reason:   "denied without a word",
+		steps:    []step{condition(certificatesv1.CertificateDenied, "", "")},
+		wantCode: exit.Denied, wantText: "no reason given",
+	},
+	{
+		reason:   "failed: the signer's words are passed on",
+		steps:    []step{condition(certificatesv1.CertificateFailed, "SignerValidationFailure", "missing required usage")},
+		wantCode: exit.Failed, wantText: "signer example.com/test could not issue alice: missing required usage (SignerValidationFailure)",
+	},
+	{
+		reason:   "approved and failed is failed",
+		steps:    []step{both(condition(certificatesv1.CertificateApproved, "", ""), condition(certificatesv1.CertificateFailed, "Broken", ""))},
+		wantCode: exit.Failed, wantText: "Broken",
+	},
+	{
+		reason:   "deleted under our eyes",
+		steps:    []step{deleted},
+		wantCode: exit.General, wantText: "was deleted before",
+	},
+	{
+		reason:   "another request took the name",
+		steps:    []step{replaced},
+		wantCode: exit.General, wantText: "another one has its name",
+	},
+	{
+		reason:   "no right to watch",
+		watchErr: []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot watch"))},
+		wantCode: exit.General, wantText: "user bob cannot watch", wantNext: "auth whoami",
+	},
+	{
+		reason:   "no right to list",
+		listErr:  []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot list"))},
+		wantCode: exit.General, wantText: "user bob cannot list", wantNext: "auth whoami",
+	},
+}
+
 func TestRefusals(t *testing.T) {
-	tests := []struct {
-		reason   string
-		steps    []step
-		listErr  []error
-		watchErr []error
-		wantCode int
-		wantText string
-		wantNext string
-	}{
-		{
-			reason:   "denied: the approver's words are passed on",
-			steps:    []step{condition(certificatesv1.CertificateDenied, "NotYou", "alice left the company")},
-			wantCode: exit.Denied, wantText: "was denied: alice left the company (NotYou)", wantNext: "another name",
-		},
-		{
-			reason:   "denied without a word",
-			steps:    []step{condition(certificatesv1.CertificateDenied, "", "")},
-			wantCode: exit.Denied, wantText: "no reason given",
-		},
-		{
-			reason:   "failed: the signer's words are passed on",
-			steps:    []step{condition(certificatesv1.CertificateFailed, "SignerValidationFailure", "missing required usage")},
-			wantCode: exit.Failed, wantText: "signer example.com/test could not issue alice: missing required usage (SignerValidationFailure)",
-		},
-		{
-			reason:   "approved and failed is failed",
-			steps:    []step{both(condition(certificatesv1.CertificateApproved, "", ""), condition(certificatesv1.CertificateFailed, "Broken", ""))},
-			wantCode: exit.Failed, wantText: "Broken",
-		},
-		{
-			reason:   "deleted under our eyes",
-			steps:    []step{deleted},
-			wantCode: exit.General, wantText: "was deleted before",
-		},
-		{
-			reason:   "another request took the name",
-			steps:    []step{replaced},
-			wantCode: exit.General, wantText: "another one has its name",
-		},
-		{
-			reason:   "no right to watch",
-			watchErr: []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot watch"))},
-			wantCode: exit.General, wantText: "user bob cannot watch", wantNext: "auth whoami",
-		},
-		{
-			reason:   "no right to list",
-			listErr:  []error{apierrors.NewForbidden(resource, "", errors.New("user bob cannot list"))},
-			wantCode: exit.General, wantText: "user bob cannot list", wantNext: "auth whoami",
-		},
-	}
-	for _, tt := range tests {
+	for _, tt := range refusals {
 		t.Run(tt.reason, func(t *testing.T) {
 			b := newBench(t)
 			b.Name = "alice"
@@ -124,12 +126,38 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// The API lets a signer act too early; client-go waits for the approval, too.
+func TestCertificateCountsOnceApproved(t *testing.T) {
+	b := newBench(t)
+	b.Wait = 50 * time.Millisecond
+	ca := newAuthority(t)
+	b.server.onWatch = []step{func(s *server, w *watch.RaceFreeFakeWatcher) {
+		s.stored.Status.Certificate = ca.issue(t, s.stored)
+		s.stored.ResourceVersion = s.next()
+		w.Modify(s.stored.DeepCopy())
+	}}
+	wantEnd(t, b.run(), exit.TimedOut, "nobody approved or denied")
+	wantNone(t, b.path(chainName))
+}
+
+// Trouble that is over is no explanation.
+func TestTimeoutAfterTrouble(t *testing.T) {
+	stored := storedRequest(t)
+	s := &server{t: t, stored: stored, listErr: []error{errors.New("connection refused")}}
+	w := &waiter{server: s, name: stored.Name, uid: stored.UID, last: stored.DeepCopy()}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.onWatch = []step{func(*server, *watch.RaceFreeFakeWatcher) { cancel() }}
+	if err := w.follow(ctx); err == nil || w.trouble != nil {
+		t.Errorf("follow = %v with trouble %v, want the end of the context and no trouble", err, w.trouble)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.server.onWatch = []step{func(*server, *watch.RaceFreeFakeWatcher) { cancel() }}
 	err := Run(ctx, b.Config)
-	wantEnd(t, err, exit.Interrupted, "stopped waiting")
+	wantEnd(t, err, exit.Interrupted, "interrupted while waiting for alice-x7k2p")
 	wantNext(t, err, "again alice-x7k2p "+b.path(keyName))
 }
 
@@ -147,6 +175,7 @@ func TestFollowOutlivesTrouble(t *testing.T) {
 		{reason: "history lost, issued meanwhile", steps: []step{quietly(signed(ca), gone)}},
 		{reason: "no connection for a moment", listErr: []error{errors.New("connection refused")}, steps: []step{signed(ca)}},
 		{reason: "an overloaded server", listErr: []error{apierrors.NewTooManyRequests("slow down", 1)}, steps: []step{signed(ca)}},
+		{reason: "a watch that breaks off", steps: []step{breaksOff, signed(ca)}},
 		{reason: "a server in trouble", listErr: []error{apierrors.NewInternalError(errors.New("etcd"))}, steps: []step{signed(ca)}},
 	}
 	for _, tt := range tests {
@@ -163,6 +192,15 @@ func TestFollowOutlivesTrouble(t *testing.T) {
 				t.Errorf("last seen state is %v", judge(w.last))
 			}
 		})
+	}
+}
+
+func TestFollowSeesThatItIsGone(t *testing.T) {
+	w := &waiter{server: &server{t: t}, name: "alice", uid: "1"}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := w.follow(ctx); err == nil || !strings.Contains(err.Error(), "alice was deleted") {
+		t.Errorf("following a request that is not there = %v", err)
 	}
 }
 
@@ -183,6 +221,9 @@ func both(steps ...step) step {
 		}
 	}
 }
+
+// breaksOff ends the watch as a server does that stops.
+func breaksOff(_ *server, w *watch.RaceFreeFakeWatcher) { w.Stop() }
 
 // quietly does a step that the watch does not learn of before it fails.
 func quietly(do step, fails metav1.Status) step {
