@@ -1,7 +1,8 @@
 package pki_test
 
 import (
-	"crypto/dsa" //nolint:staticcheck // an unsupported key is wanted
+	//lint:ignore SA1019 a key that is not supported is wanted
+	"crypto/dsa"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"

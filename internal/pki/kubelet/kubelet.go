@@ -73,6 +73,7 @@ func checkOrganization(req *x509.CertificateRequest) error {
 
 func checkCommonName(req *x509.CertificateRequest) error {
 	if !strings.HasPrefix(req.Subject.CommonName, userPrefix) {
+		//lint:ignore ST1005 the text is Kubernetes' own, and the colon is part of the prefix
 		return errors.New("subject common name does not begin with system:node:")
 	}
 	return nil
