@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/logs"
 
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/server"
@@ -15,6 +17,7 @@ import (
 // newServe returns the serve verb.
 func newServe(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
+	var verbosity int
 	flags := server.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -31,10 +34,14 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			if err != nil {
 				return err
 			}
+			if _, err := logs.GlogSetter(strconv.Itoa(verbosity)); err != nil {
+				return fmt.Errorf("setting the log level: %w", err)
+			}
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) { announce(streams.Out, r) })
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
+	cmd.Flags().IntVarP(&verbosity, "v", "v", 0, "How much to log, from 0 to 10, as in Kubernetes' components.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
 }

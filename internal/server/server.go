@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,6 +74,8 @@ func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			return err
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
+		// The start leaves garbage that an idle server would hold for long.
+		debug.FreeOSMemory()
 		return nil
 	})
 }
