@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/apiserver/extension"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
@@ -53,7 +55,9 @@ type Config struct {
 
 // Server is an API server that is ready to run.
 type Server struct {
-	generic *genericapiserver.GenericAPIServer
+	generic    *genericapiserver.GenericAPIServer
+	config     *genericapiserver.Config
+	extensions *extension.Server
 }
 
 // New builds the server. It does not touch the store yet.
@@ -82,12 +86,26 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 
-	server, err := generic.Complete(shared).New("certplane", genericapiserver.NewEmptyDelegate())
+	extensions, err := extension.New(extension.Config{
+		Generic:     generic,
+		Informers:   shared,
+		Backend:     newBackend(cfg.Storage),
+		Shared:      cfg.Storage.Shared,
+		Services:    noServices{},
+		Credentials: webhookCredentials(generic.TracerProvider),
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := generic.Complete(shared).New("certplane", extensions.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
 	if err := installGroups(server, generic, cfg.API); err != nil {
+		return nil, err
+	}
+	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
 	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
@@ -96,12 +114,14 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
 	}
-	return &Server{generic: server}, nil
+	return &Server{generic: server, config: generic, extensions: extensions}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+	prepared := s.generic.PrepareRun()
+	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
@@ -121,7 +141,8 @@ func allowCBOR(wanted bool) error {
 }
 
 func newGenericConfig(cfg Config) *genericapiserver.Config {
-	namer := openapinamer.NewDefinitionNamer(api.Scheme)
+	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
+	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
 	generic.EffectiveVersion = newServedVersion()
 	generic.FeatureGate = utilfeature.DefaultFeatureGate
@@ -132,10 +153,12 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
 	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout

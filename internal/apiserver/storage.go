@@ -21,10 +21,11 @@ type Storage struct {
 	Prefix string
 	// CAFile, CertFile and KeyFile are for TLS to an external etcd.
 	CAFile, CertFile, KeyFile string
+	// Shared says that other servers may use the same store.
+	Shared bool
 }
 
-// useStorage makes generic keep objects in the etcd of storage.
-func useStorage(generic *genericapiserver.Config, storage Storage) error {
+func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)
 	backend.Transport = storagebackend.TransportConfig{
 		ServerList:    storage.Servers,
@@ -32,6 +33,12 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 		CertFile:      storage.CertFile,
 		KeyFile:       storage.KeyFile,
 	}
+	return backend
+}
+
+// useStorage makes generic keep objects in the etcd of storage.
+func useStorage(generic *genericapiserver.Config, storage Storage) error {
+	backend := newBackend(storage)
 	backend.StorageObjectCountTracker = generic.StorageObjectCountTracker
 
 	etcd := options.NewEtcdOptions(backend)
