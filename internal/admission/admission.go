@@ -5,6 +5,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // Config is the stanza "admission" of the server's configuration.
 type Config struct {
 	// disabledPlugins switches admission plugins off by name. All are on by
-	// default. Known, in the order in which they run:
+	// default. Known, in the order in which they run (those that change objects
+	// run before those that check them):
 	//
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
@@ -31,6 +33,15 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
+	//     kind say. Without it and its siblings below, the objects that
+	//     configure them can be stored and mean nothing.
+	//   - MutatingAdmissionWebhook: objects are changed as the webhooks of
+	//     MutatingWebhookConfigurations say.
+	//   - ValidatingAdmissionPolicy: requests are refused as the policies of
+	//     this kind say.
+	//   - ValidatingAdmissionWebhook: requests are refused as the webhooks of
+	//     ValidatingWebhookConfigurations say.
 	//
 	// Any other name is an error. Default: none.
 	DisabledPlugins []string `json:"disabledPlugins,omitempty"`
@@ -48,6 +59,10 @@ func plugins() []plugin {
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"MutatingAdmissionPolicy", newMutatingPolicy},
+		{"MutatingAdmissionWebhook", newMutatingWebhook},
+		{"ValidatingAdmissionPolicy", newValidatingPolicy},
+		{"ValidatingAdmissionWebhook", newValidatingWebhook},
 	}
 }
 
@@ -66,19 +81,32 @@ func (c Config) Validate() error {
 }
 
 // New returns the plugins that cfg leaves on as one. They ask authz what a
-// user may do with a signer.
-func New(cfg Config, authz authorizer.UnconditionalAuthorizer) (admission.Interface, error) {
+// user may do with a signer, and get what else they want from init.
+func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission.PluginInitializer) (admission.Interface, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if authz == nil {
 		return nil, errors.New("admission needs an authorizer")
 	}
-	var chain []admission.Interface
+	var names []string
+	registered := admission.NewPlugins()
 	for _, p := range plugins() {
-		if !slices.Contains(cfg.DisabledPlugins, p.name) {
-			chain = append(chain, metrics.WithControllerMetrics(p.make(authz), p.name))
+		if slices.Contains(cfg.DisabledPlugins, p.name) {
+			continue
 		}
+		names = append(names, p.name)
+		registered.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.make(authz), nil })
 	}
-	return metrics.WithStepMetrics(admission.NewChainHandler(chain...)), nil
+	// The library's chain runs again what asks for it after a later change.
+	chain, err := registered.NewFromPlugins(names, noFiles{}, admission.PluginInitializers(init), admission.DecoratorFunc(metrics.WithControllerMetrics))
+	if err != nil {
+		return nil, fmt.Errorf("making the admission plugins: %w", err)
+	}
+	return metrics.WithStepMetrics(chain), nil
 }
+
+// noFiles says that no plugin has a configuration file of its own.
+type noFiles struct{}
+
+func (noFiles) ConfigFor(string) (io.Reader, error) { return nil, nil }

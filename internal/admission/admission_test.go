@@ -24,7 +24,9 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
-		chain, err := New(Config{DisabledPlugins: disabled}, &rules{})
+		// Those of the library need a server around them.
+		extensions := []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
+		chain, err := New(Config{DisabledPlugins: append(extensions, disabled...)}, &rules{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +49,10 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
-	want := []string{"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
+	want := []string{
+		"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+	}
 	var got []string
 	for _, p := range plugins() {
 		got = append(got, p.name)
@@ -59,7 +64,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -73,15 +73,14 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	plugins, err := admission.New(cfg.Admission, authorizer)
-	if err != nil {
-		return nil, err
-	}
-
 	generic := newGenericConfig(cfg)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
-	generic.AdmissionControl = plugins
+	withoutNamespaces(shared)
+	mapper, err := useAdmission(generic, cfg, client, shared)
+	if err != nil {
+		return nil, err
+	}
 	if err := useStorage(generic, cfg.Storage); err != nil {
 		return nil, err
 	}
@@ -102,7 +101,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API); err != nil {
+	if err := installGroups(server, generic, cfg.API, mapper); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {

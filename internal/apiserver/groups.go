@@ -3,9 +3,12 @@ package apiserver
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
@@ -13,7 +16,7 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig) error {
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, mapper meta.RESTMapper) error {
 	codecs := api.NewCodecs(cfg.cbor())
 	storage := config.RESTOptionsGetter
 	authz := config.Authorization.Authorizer
@@ -39,9 +42,25 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
-	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
+	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
+		RESTOptions: storage, Codecs: codecs, Authorizer: authz, ResourceOf: resourceOf(mapper),
+	})
+	if err != nil {
+		return err
+	}
+	err = server.InstallAPIGroups(&admissionGroup, &authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
 	if err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
 	return nil
+}
+
+func resourceOf(mapper meta.RESTMapper) admissionregistration.ResourceOf {
+	return func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return schema.GroupVersionResource{}, fmt.Errorf("finding the resource of %s: %w", kind, err)
+		}
+		return mapping.Resource, nil
+	}
 }
