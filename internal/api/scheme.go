@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/core"
 	"github.com/certplane/certplane/internal/api/rbac"
 	"github.com/certplane/certplane/internal/api/reviews"
 )
@@ -36,6 +37,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		certificates.AddToScheme,
+		core.AddToScheme,
 		rbac.AddToScheme,
 		reviews.AddToScheme,
 		addMeta,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -69,7 +70,8 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	plugins, err := admission.New(cfg.Admission, authorizer)
+	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
+	plugins, err := admission.New(cfg.Admission, authorizer, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +97,12 @@ func New(cfg Config) (*Server, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	}
+	err = server.AddPostStartHook("bootstrap-namespaces", func(hook genericapiserver.PostStartHookContext) error {
+		return makeNamespaces(hook, client)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("adding the bootstrap namespaces: %w", err)
 	}
 	return &Server{generic: server}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
+	"github.com/certplane/certplane/internal/registry/core"
 	"github.com/certplane/certplane/internal/registry/rbac"
 )
 
@@ -38,6 +39,13 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs})
 	if err != nil {
 		return err
+	}
+	coreGroup, err := core.NewAPIGroup(core.Options{RESTOptions: storage, Codecs: codecs})
+	if err != nil {
+		return err
+	}
+	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &coreGroup); err != nil {
+		return fmt.Errorf("installing the core API group: %w", err)
 	}
 	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
 	if err != nil {

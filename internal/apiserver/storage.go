@@ -46,5 +46,6 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the etcd client: %w", err)
 	}
+	generic.RESTOptionsGetter = sizeErrors{generic.RESTOptionsGetter}
 	return nil
 }
