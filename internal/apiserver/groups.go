@@ -9,7 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
+	"github.com/certplane/certplane/internal/registry/coordination"
 	"github.com/certplane/certplane/internal/registry/core"
+	"github.com/certplane/certplane/internal/registry/events"
 	"github.com/certplane/certplane/internal/registry/rbac"
 )
 
@@ -40,14 +42,24 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
-	coreGroup, err := core.NewAPIGroup(core.Options{RESTOptions: storage, Codecs: codecs})
+	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage, Codecs: codecs})
+	if err != nil {
+		return err
+	}
+	eventStorage, err := events.NewStorage(storage)
+	if err != nil {
+		return err
+	}
+	eventsGroup := events.NewAPIGroup(eventStorage, codecs)
+	coreGroup, err := core.NewAPIGroup(core.Options{RESTOptions: storage, Codecs: codecs, Events: eventStorage})
 	if err != nil {
 		return err
 	}
 	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &coreGroup); err != nil {
 		return fmt.Errorf("installing the core API group: %w", err)
 	}
-	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
+	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup,
+		&coordinationGroup, &eventsGroup, &rbacGroup)
 	if err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
