@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -19,22 +19,17 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
 // shutdownTimeout bounds how long a stopping server waits for requests that
 // are under way.
 const shutdownTimeout = 10 * time.Second
-
-// retryPause is the time between two attempts at what a start needs.
-const retryPause = time.Second
 
 // Config is what an API server is made of.
 type Config struct {
@@ -74,7 +69,8 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	plugins, err := admission.New(cfg.Admission, authorizer)
+	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
+	plugins, err := admission.New(cfg.Admission, authorizer, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +91,8 @@ func New(cfg Config) (*Server, error) {
 	if err := installGroups(server, generic, cfg.API); err != nil {
 		return nil, err
 	}
-	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		addBootstrapRoles(hook, client)
-		return nil // the library ends the process when a hook fails
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	if err := addBootstrap(server, client); err != nil {
+		return nil, err
 	}
 	return &Server{generic: server}, nil
 }
@@ -111,18 +103,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
-}
-
-// addBootstrapRoles tries until it succeeds or the server stops. The server is
-// not ready before.
-func addBootstrapRoles(ctx context.Context, client kubernetes.Interface) {
-	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
-		err := bootstrap.Reconcile(ctx, client)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot add the bootstrap roles, will try again")
-		}
-		return err == nil, nil
-	})
 }
 
 // allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
@@ -154,6 +134,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
+	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
