@@ -20,6 +20,10 @@ type Config struct {
 	// default. Known, in the order in which they run (those that change objects
 	// run before those that check them):
 	//
+	//   - NamespaceLifecycle: nothing can be created in a namespace that does
+	//     not exist or is being deleted, and the namespaces default, kube-system
+	//     and kube-public cannot be deleted. Without it, objects get lost in
+	//     namespaces that nobody sees.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
@@ -56,6 +60,7 @@ type plugin struct {
 // plugins are all checks in the order in which they run.
 func plugins() []plugin {
 	return []plugin{
+		{"NamespaceLifecycle", newNamespaceLifecycle},
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
 		{"CertificateSubjectRestriction", newSubjectRestriction},

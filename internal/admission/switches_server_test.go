@@ -63,7 +63,7 @@ func TestUnknownPlugin(t *testing.T) {
 	cfg.DataDir = t.TempDir()
 	cfg.Admission.DisabledPlugins = []string{"CertificateSigning", "certificateapproval"}
 	err := server.Run(ctx, cfg, func(server.Ready) { t.Error("the server started"); cancel() })
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

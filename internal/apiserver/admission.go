@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/certplane/certplane/internal/admission"
+	"github.com/certplane/certplane/internal/registry/admissionregistration"
 )
 
 // useAdmission puts the admission plugins before what generic stores. It
@@ -62,6 +64,17 @@ func followDiscovery(generic *genericapiserver.Config, mapper *restmapper.Deferr
 			}
 		}()
 		return nil
+	}
+}
+
+// resourceOf asks mapper.
+func resourceOf(mapper meta.RESTMapper) admissionregistration.ResourceOf {
+	return func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return schema.GroupVersionResource{}, fmt.Errorf("finding the resource of %s: %w", kind, err)
+		}
+		return mapping.Resource, nil
 	}
 }
 

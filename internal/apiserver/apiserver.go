@@ -25,7 +25,6 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/extension"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
@@ -76,7 +75,6 @@ func New(cfg Config) (*Server, error) {
 	generic := newGenericConfig(cfg)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
-	withoutNamespaces(shared)
 	mapper, err := useAdmission(generic, cfg, client, shared)
 	if err != nil {
 		return nil, err
@@ -89,6 +87,7 @@ func New(cfg Config) (*Server, error) {
 		Generic:     generic,
 		Informers:   shared,
 		Backend:     newBackend(cfg.Storage),
+		Wrap:        explainSizes,
 		Shared:      cfg.Storage.Shared,
 		Services:    noServices{},
 		Credentials: webhookCredentials(generic.TracerProvider),
@@ -101,17 +100,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API, mapper); err != nil {
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper)); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
-	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		return bootstrap.Reconcile(hook, client)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	if err := addBootstrap(server, client); err != nil {
+		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions}, nil
 }
@@ -156,6 +152,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
+	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
 	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)

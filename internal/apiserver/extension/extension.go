@@ -7,6 +7,7 @@ import (
 
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
@@ -23,6 +24,8 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Backend is where objects are stored.
 	Backend *storagebackend.Config
+	// Wrap changes how stores are opened.
+	Wrap func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
 	// Shared says that other servers may use the same store. A definition is
 	// then served only after every server can know of it.
 	Shared bool
@@ -39,18 +42,18 @@ type Server struct {
 
 // New builds the server. Requests reach it as the delegate of another one.
 func New(cfg Config) (*Server, error) {
-	generic := *cfg.Generic
-	generic.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
-	generic.MergedResourceConfig = crdserver.DefaultAPIResourceConfigSource()
-	generic.SkipOpenAPIInstallation = true // PublishOpenAPI does it
-	generic.RESTOptionsGetter = storedDefinitions(cfg)
+	front := *cfg.Generic
+	front.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	front.MergedResourceConfig = crdserver.DefaultAPIResourceConfigSource()
+	front.SkipOpenAPIInstallation = true // PublishOpenAPI does it
+	front.RESTOptionsGetter = storedDefinitions(cfg)
 
 	masters := 1
 	if cfg.Shared {
 		masters = 2 // all that matters is that there can be more than one
 	}
 	config := crdserver.Config{
-		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: cfg.Informers},
+		GenericConfig: &genericapiserver.RecommendedConfig{Config: front, SharedInformerFactory: cfg.Informers},
 		ExtraConfig: crdserver.ExtraConfig{
 			CRDRESTOptionsGetter: storedResources(cfg),
 			MasterCount:          masters,
@@ -59,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 		},
 	}
 	// Until all definitions are known, "not found" would be a lie.
-	notFound := notfoundhandler.New(generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	notFound := notfoundhandler.New(front.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	crds, err := config.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, fmt.Errorf("making the API server of custom resources: %w", err)

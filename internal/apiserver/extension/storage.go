@@ -21,7 +21,7 @@ func restOptions(cfg Config, codec runtime.Codec, version runtime.GroupVersioner
 	backend.StorageObjectCountTracker = cfg.Generic.StorageObjectCountTracker
 	etcd := options.NewEtcdOptions(&backend)
 	factory := &options.SimpleStorageFactory{StorageConfig: etcd.StorageConfig}
-	return etcd.CreateRESTOptionsGetter(factory, cfg.Generic.ResourceTransformers)
+	return cfg.Wrap(etcd.CreateRESTOptionsGetter(factory, cfg.Generic.ResourceTransformers))
 }
 
 // storedDefinitions keeps definitions as kube-apiserver does: in v1beta1,

@@ -28,15 +28,6 @@ type paramReaders struct {
 	mutating, validating *genericregistry.Store
 }
 
-func (p *paramReaders) add(plural string, store *genericregistry.Store) {
-	switch plural {
-	case "mutatingadmissionpolicies":
-		p.mutating = store
-	case "validatingadmissionpolicies":
-		p.validating = store
-	}
-}
-
 // mayRead checks the parameters that obj names, unless old names the same.
 func (p *paramReaders) mayRead(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	now, before := paramsOf(obj), paramsOf(old)
