@@ -31,6 +31,8 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 		TrustedCAFile: storage.CAFile,
 		CertFile:      storage.CertFile,
 		KeyFile:       storage.KeyFile,
+		// The time that etcd takes is part of the trace of a request.
+		TracerProvider: generic.TracerProvider,
 	}
 	backend.StorageObjectCountTracker = generic.StorageObjectCountTracker
 

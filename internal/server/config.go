@@ -9,6 +9,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
 
@@ -39,6 +40,10 @@ type Config struct {
 	API apiserver.APIConfig `json:"api"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
+	// audit records who asked the API for what.
+	Audit audit.Config `json:"audit"`
+	// tracing tells where the time of requests goes.
+	Tracing apiserver.TracingConfig `json:"tracing"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
@@ -52,6 +57,8 @@ type ServingConfig struct {
 	// server besides the listen address, localhost and this host's name. They
 	// go into the serving certificate. Default: none.
 	ExtraNames []string `json:"extraNames,omitempty"`
+	// tls rules the connections.
+	TLS apiserver.TLSConfig `json:"tls"`
 }
 
 // EtcdConfig is the stanza "etcd".
@@ -77,10 +84,11 @@ func DefaultConfig() Config {
 	return Config{
 		APIVersion: configAPIVersion,
 		Kind:       configKind,
-		Serving:    ServingConfig{Listen: "127.0.0.1:6443"},
+		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:       EtcdConfig{Prefix: "/registry"},
 		API:        apiserver.DefaultAPIConfig(),
 		Admission:  admission.Config{},
+		Audit:      audit.DefaultConfig(),
 		Signing:    sign.DefaultSettings(),
 	}
 }
@@ -128,7 +136,13 @@ func (c Config) Validate() error {
 	if err := c.Serving.validate(); err != nil {
 		return err
 	}
+	if err := c.Serving.TLS.Validate(); err != nil {
+		return err
+	}
 	if err := c.API.Validate(); err != nil {
+		return err
+	}
+	if err := c.Audit.Validate(); err != nil {
 		return err
 	}
 	if err := c.Admission.Validate(); err != nil {
