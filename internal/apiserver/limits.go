@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,4 +46,23 @@ func (c LimitsConfig) applyTo(generic *genericapiserver.Config) {
 	generic.MaxRequestsInFlight = c.MaxReading
 	generic.MaxMutatingRequestsInFlight = c.MaxWriting
 	generic.RequestTimeout = c.RequestTimeout.Duration
+	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(withBodyDeadline(handler), config)
+	}
+}
+
+// bodyGrace lets the answer to a request that took too long come first.
+const bodyGrace = time.Second
+
+// withBodyDeadline stops waiting for the body of a request when the request
+// has to end. The library stops waiting for the answer only, so that a body
+// without an end would take up one of the places for requests for ever.
+func withBodyDeadline(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if deadline, limited := r.Context().Deadline(); limited && r.Body != nil {
+			// Not every connection can; then it is as without.
+			_ = http.NewResponseController(w).SetReadDeadline(deadline.Add(bodyGrace))
+		}
+		handler.ServeHTTP(w, r)
+	})
 }

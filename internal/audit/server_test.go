@@ -57,7 +57,9 @@ func TestBuiltinPolicyLeavesOut(t *testing.T) {
 	if _, err := admin.RbacV1().ClusterRoles().Get(t.Context(), "cluster-admin", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	recorded(t, path, func(e auditv1.Event) bool { return e.Verb == "get" && e.ObjectRef != nil && e.ObjectRef.Name == "cluster-admin" })
+	recorded(t, path, func(e auditv1.Event) bool {
+		return e.Verb == "get" && e.ObjectRef != nil && e.ObjectRef.Name == "cluster-admin"
+	})
 	for _, event := range events(t, path) {
 		if event.RequestURI == "/readyz" {
 			t.Errorf("a health check is on record: %+v", event)
