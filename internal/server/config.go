@@ -36,6 +36,8 @@ type Config struct {
 	Serving ServingConfig `json:"serving"`
 	// etcd says where objects are stored.
 	Etcd EtcdConfig `json:"etcd"`
+	// encryption says how what is stored is encrypted.
+	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
 	// admission switches admission plugins.

@@ -65,6 +65,9 @@ func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	defer store.stop()
+	if store.backend.EncryptionFile, err = openEncryption(ctx, dir, cfg, store.backend); err != nil {
+		return err
+	}
 
 	serving := newServingCert(credentials.serving)
 	parts, err := assemble(cfg, listener, serving, credentials, store)
