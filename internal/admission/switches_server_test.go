@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestUnknownPlugin(t *testing.T) {
 	cfg.DataDir = t.TempDir()
 	cfg.Admission.DisabledPlugins = []string{"CertificateSigning", "certificateapproval"}
 	err := server.Run(ctx, cfg, func(server.Ready) { t.Error("the server started"); cancel() })
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

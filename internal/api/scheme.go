@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/coordination"
+	"github.com/certplane/certplane/internal/api/core"
+	"github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/api/rbac"
 	"github.com/certplane/certplane/internal/api/reviews"
 )
@@ -24,18 +27,26 @@ var Scheme = newScheme()
 var ParameterCodec = runtime.NewParameterCodec(Scheme)
 
 // NewCodecs returns the wire formats of the server: JSON, YAML and protobuf
-// and, with withCBOR, CBOR (KEP-4222).
+// and, with withCBOR, CBOR (KEP-4222). Lists are written item by item, without
+// a copy of the whole in memory (KEP-5116).
 func NewCodecs(withCBOR bool) serializer.CodecFactory {
-	if withCBOR {
-		return serializer.NewCodecFactory(Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	options := []serializer.CodecFactoryOptionsMutator{
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf(),
 	}
-	return serializer.NewCodecFactory(Scheme)
+	if withCBOR {
+		options = append(options, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	return serializer.NewCodecFactory(Scheme, options...)
 }
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		certificates.AddToScheme,
+		coordination.AddToScheme,
+		core.AddToScheme,
+		events.AddToScheme,
 		rbac.AddToScheme,
 		reviews.AddToScheme,
 		addMeta,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -24,7 +25,6 @@ import (
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
@@ -76,7 +76,8 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	plugins, err := admission.New(cfg.Admission, authorizer)
+	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
+	plugins, err := admission.New(cfg.Admission, authorizer, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +101,8 @@ func New(cfg Config) (*Server, error) {
 	if err := installGroups(server, generic, cfg.API); err != nil {
 		return nil, err
 	}
-	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		return bootstrap.Reconcile(hook, client)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	if err := addBootstrap(server, client); err != nil {
+		return nil, err
 	}
 	return &Server{generic: server}, nil
 }
@@ -146,6 +144,8 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
+	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
