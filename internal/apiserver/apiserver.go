@@ -22,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/generated/openapi"
@@ -45,8 +46,14 @@ type Config struct {
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
 	Storage Storage
+	// TLS rules the connections.
+	TLS TLSConfig
 	// API switches versions and features.
 	API APIConfig
+	// Audit says what is recorded of which request.
+	Audit audit.Config
+	// Tracing says where traces go.
+	Tracing TracingConfig
 	// Admission switches admission plugins.
 	Admission admission.Config
 }
@@ -75,7 +82,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 
-	generic := newGenericConfig(cfg)
+	generic, err := newGenericConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
 	generic.AdmissionControl = plugins
@@ -118,7 +128,7 @@ func allowCBOR(wanted bool) error {
 	return nil
 }
 
-func newGenericConfig(cfg Config) *genericapiserver.Config {
+func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	namer := openapinamer.NewDefinitionNamer(api.Scheme)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
 	generic.EffectiveVersion = newServedVersion()
@@ -139,5 +149,13 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	return generic
+	cfg.API.Limits.applyTo(generic)
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
+		if err := apply(generic); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	generic.AuditPolicyRuleEvaluator, generic.AuditBackend, err = audit.New(cfg.Audit)
+	return generic, err
 }

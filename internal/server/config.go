@@ -14,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
 
@@ -40,10 +41,16 @@ type Config struct {
 	Serving ServingConfig `json:"serving"`
 	// etcd says where objects are stored.
 	Etcd EtcdConfig `json:"etcd"`
+	// encryption says how what is stored is encrypted.
+	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
+	// audit records who asked the API for what.
+	Audit audit.Config `json:"audit"`
+	// tracing tells where the time of requests goes.
+	Tracing apiserver.TracingConfig `json:"tracing"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
@@ -57,6 +64,8 @@ type ServingConfig struct {
 	// server besides the listen address, localhost and this host's name. They
 	// go into the serving certificate. Default: none.
 	ExtraNames []string `json:"extraNames,omitempty"`
+	// tls rules the connections.
+	TLS apiserver.TLSConfig `json:"tls"`
 }
 
 // EtcdConfig is the stanza "etcd".
@@ -82,10 +91,11 @@ func DefaultConfig() Config {
 	return Config{
 		APIVersion: configAPIVersion,
 		Kind:       configKind,
-		Serving:    ServingConfig{Listen: "127.0.0.1:6443"},
+		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:       EtcdConfig{Prefix: "/registry"},
 		API:        apiserver.DefaultAPIConfig(),
 		Admission:  admission.Config{},
+		Audit:      audit.DefaultConfig(),
 		Signing:    sign.DefaultSettings(),
 	}
 }
@@ -157,7 +167,13 @@ func (c Config) Validate() error {
 	if err := c.Serving.validate(); err != nil {
 		return err
 	}
+	if err := c.Serving.TLS.Validate(); err != nil {
+		return err
+	}
 	if err := c.API.Validate(); err != nil {
+		return err
+	}
+	if err := c.Audit.Validate(); err != nil {
 		return err
 	}
 	if err := c.Admission.Validate(); err != nil {
