@@ -24,7 +24,6 @@ import (
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
@@ -92,17 +91,8 @@ func New(cfg Config) (*Server, error) {
 	if err := installGroups(server, generic, cfg.API); err != nil {
 		return nil, err
 	}
-	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		return bootstrap.Reconcile(hook, client)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
-	}
-	err = server.AddPostStartHook("bootstrap-namespaces", func(hook genericapiserver.PostStartHookContext) error {
-		return makeNamespaces(hook, client)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap namespaces: %w", err)
+	if err := addBootstrap(server, client); err != nil {
+		return nil, err
 	}
 	return &Server{generic: server}, nil
 }
@@ -144,6 +134,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
+	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/discovery"
@@ -44,8 +45,13 @@ func newControllerClients(ids identities) controllerClients {
 	}
 }
 
+// setLogger gives controller-runtime, which keeps one logger for the process,
+// that of everything else.
+var setLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
+
 // newControllers builds all controllers; the returned manager runs them.
 func newControllers(clients controllerClients, credentials *credentials, settings sign.Settings) (ctrl.Manager, error) {
+	setLogger()
 	manager, err := ctrl.NewManager(clients.cache, ctrl.Options{
 		Scheme:                 scheme.Scheme,
 		Logger:                 klog.Background(),
