@@ -1,23 +1,19 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/controller/aggregate"
@@ -159,28 +155,6 @@ func newCacheOf(name string, cfg *rest.Config, manager ctrl.Manager) (cache.Cach
 		return nil, fmt.Errorf("adding the cache of objects named %s: %w", name, err)
 	}
 	return objects, nil
-}
-
-// newRecorder returns what writes events as the controller that they are of.
-// The manager's own recorder would write them as the shared cache.
-func newRecorder(cfg *rest.Config, manager ctrl.Manager, reporter string) (events.EventRecorder, error) {
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("making the client for events: %w", err)
-	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	err = manager.Add(ctrlmanager.RunnableFunc(func(ctx context.Context) error {
-		defer broadcaster.Shutdown()
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			return fmt.Errorf("recording events: %w", err)
-		}
-		<-ctx.Done()
-		return nil
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("adding the recorder of events: %w", err)
-	}
-	return broadcaster.NewRecorder(manager.GetScheme(), reporter), nil
 }
 
 // newClient returns a client that reads and writes as itself, past the cache.
