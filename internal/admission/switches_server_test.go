@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
