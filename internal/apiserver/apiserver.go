@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/apiserver/extension"
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
@@ -60,7 +61,9 @@ type Config struct {
 
 // Server is an API server that is ready to run.
 type Server struct {
-	generic *genericapiserver.GenericAPIServer
+	generic    *genericapiserver.GenericAPIServer
+	config     *genericapiserver.Config
+	extensions *extension.Server
 }
 
 // New builds the server. It does not touch the store yet.
@@ -76,40 +79,54 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
-	plugins, err := admission.New(cfg.Admission, authorizer, wants)
-	if err != nil {
-		return nil, err
-	}
-
 	generic, err := newGenericConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
-	generic.AdmissionControl = plugins
+	mapper, err := useAdmission(generic, cfg, client, shared)
+	if err != nil {
+		return nil, err
+	}
 	if err := useStorage(generic, cfg.Storage); err != nil {
 		return nil, err
 	}
 
-	server, err := generic.Complete(shared).New("certplane", genericapiserver.NewEmptyDelegate())
+	extensions, err := extension.New(extension.Config{
+		Generic:     generic,
+		Informers:   shared,
+		Backend:     newBackend(cfg.Storage),
+		Wrap:        explainSizes,
+		Shared:      cfg.Storage.Shared,
+		Services:    noServices{},
+		Credentials: webhookCredentials(generic.TracerProvider),
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := generic.Complete(shared).New("certplane", extensions.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API); err != nil {
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper)); err != nil {
+		return nil, err
+	}
+	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
 	if err := addBootstrap(server, client); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server}, nil
+	return &Server{generic: server, config: generic, extensions: extensions}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+	prepared := s.generic.PrepareRun()
+	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
@@ -129,7 +146,8 @@ func allowCBOR(wanted bool) error {
 }
 
 func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
-	namer := openapinamer.NewDefinitionNamer(api.Scheme)
+	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
+	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
 	generic.EffectiveVersion = newServedVersion()
 	generic.FeatureGate = utilfeature.DefaultFeatureGate
@@ -140,12 +158,14 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
 	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
 	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
 	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
+	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout

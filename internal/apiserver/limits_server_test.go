@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-const csrPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 // While all places for writes are taken, a write is told to come again;
 // watches go on and administrators get through.
@@ -33,7 +33,7 @@ func TestTooManyRequests(t *testing.T) {
 	first, second := watchRequests(t, alice), watchRequests(t, alice)
 
 	release := holdWrite(t, client, s.URL)
-	response, err := client.Post(s.URL+csrPath, "application/json", bytes.NewReader([]byte("{}")))
+	response, err := client.Post(s.URL+requestsPath, "application/json", bytes.NewReader([]byte("{}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestTooManyRequests(t *testing.T) {
 
 	release()
 	apitest.Eventually(t, "the place is free again", func() bool {
-		response, err := client.Post(s.URL+csrPath, "application/json", bytes.NewReader([]byte("{}")))
+		response, err := client.Post(s.URL+requestsPath, "application/json", bytes.NewReader([]byte("{}")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestRequestTimeout(t *testing.T) {
 			cfg.NextProtos = []string{protocol}
 			body, hold := io.Pipe()
 			defer hold.Close()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+csrPath, body)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+requestsPath, body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func holdWrite(t *testing.T, client *http.Client, url string) (release func()) {
 	working := make(chan struct{})
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(working) }})
 	body, hold := io.Pipe()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+csrPath, body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+requestsPath, body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Storage struct {
 	// EncryptionFile is a file of kind EncryptionConfiguration that says what
 	// is encrypted and how. It is read again when it changes.
 	EncryptionFile string
+	// Shared says that other servers may use the same store.
+	Shared bool
 }
 
 // encryptionPoll is how soon a change of the EncryptionFile is seen.
@@ -36,17 +38,22 @@ const encryptionPoll = 2 * time.Second
 // file each time.
 var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFileChangePollDuration = encryptionPoll })
 
-// useStorage makes generic keep objects in the etcd of storage.
-func useStorage(generic *genericapiserver.Config, storage Storage) error {
+func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)
 	backend.Transport = storagebackend.TransportConfig{
 		ServerList:    storage.Servers,
 		TrustedCAFile: storage.CAFile,
 		CertFile:      storage.CertFile,
 		KeyFile:       storage.KeyFile,
-		// The time that etcd takes is part of the trace of a request.
-		TracerProvider: generic.TracerProvider,
 	}
+	return backend
+}
+
+// useStorage makes generic keep objects in the etcd of storage.
+func useStorage(generic *genericapiserver.Config, storage Storage) error {
+	backend := newBackend(storage)
+	// The time that etcd takes is part of the trace of a request.
+	backend.Transport.TracerProvider = generic.TracerProvider
 	backend.StorageObjectCountTracker = generic.StorageObjectCountTracker
 
 	pollEncryption()
@@ -66,6 +73,6 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = sizeErrors{generic.RESTOptionsGetter}
+	generic.RESTOptionsGetter = explainSizes(generic.RESTOptionsGetter)
 	return nil
 }

@@ -29,7 +29,7 @@ func TestTracing(t *testing.T) {
 	if _, err := apitest.Client(t, s.Admin(t)).CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, span := range []string{"GET " + csrPath, "etcdserverpb.KV/Range"} {
+	for _, span := range []string{"GET " + requestsPath, "etcdserverpb.KV/Range"} {
 		apitest.Eventually(t, "the collector has a span "+span, func() bool { return spans.have(span) })
 	}
 }

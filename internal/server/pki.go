@@ -139,7 +139,8 @@ func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error
 	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
 		return pair, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A lost key of a leaf costs nothing: its CA issues another.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
 	key, err := pki.GenerateKey(pki.ECDSAP256)
