@@ -130,7 +130,7 @@ func (k *Keys) Encode() ([]byte, error) {
 }
 
 // Covered lists the resources that are stored encrypted, such as "secrets",
-// "secrets.v1", "*.example.com" or "*.*".
+// "*.example.com" or "*.*".
 func (k *Keys) Covered() []string {
 	var covered []string
 	for _, r := range k.Resources {

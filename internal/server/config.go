@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/logging"
 )
 
 // The type of the configuration file.
@@ -49,6 +50,8 @@ type Config struct {
 	Admission admission.Config `json:"admission"`
 	// audit records who asked the API for what.
 	Audit audit.Config `json:"audit"`
+	// logging says what the server tells about itself.
+	Logging logging.Config `json:"logging"`
 	// tracing tells where the time of requests goes.
 	Tracing apiserver.TracingConfig `json:"tracing"`
 	// signing rules what the built-in signers issue.
@@ -96,6 +99,7 @@ func DefaultConfig() Config {
 		API:        apiserver.DefaultAPIConfig(),
 		Admission:  admission.Config{},
 		Audit:      audit.DefaultConfig(),
+		Logging:    logging.DefaultConfig(),
 		Signing:    sign.DefaultSettings(),
 	}
 }
@@ -174,6 +178,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.Audit.Validate(); err != nil {
+		return err
+	}
+	if err := c.Logging.Validate(); err != nil {
 		return err
 	}
 	if err := c.Admission.Validate(); err != nil {

@@ -1,14 +1,18 @@
 package server_test
 
 import (
+	"context"
 	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kms/pkg/service"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/datadir"
@@ -86,6 +90,49 @@ func TestEncryptionConfigFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A key management service keeps the key, and the server never sees it.
+func TestEncryptionByKMS(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kms.sock")
+	plugin := service.NewGRPCService(socket, time.Second, xor{})
+	go plugin.ListenAndServe()
+	t.Cleanup(plugin.Close)
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	writeFile(t, file, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n"+
+		"- resources: [secrets]\n  providers:\n  - kms: {apiVersion: v2, name: test, endpoint: 'unix://"+socket+"'}\n"))
+	s := apitest.Start(t, func(c *server.Config) { c.Encryption.ConfigFile = file })
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"password": "hunter2"}}
+	if _, err := apitest.Client(t, s.Admin(t)).CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stored := s.Stored(t, "/registry/secrets/default/hidden")
+	if !strings.HasPrefix(stored, "k8s:enc:kms:v2:test:") || strings.Contains(stored, "hunter2") {
+		t.Errorf("stored is %q", stored)
+	}
+}
+
+// xor is a key management service for tests.
+type xor struct{}
+
+func (xor) Status(context.Context) (*service.StatusResponse, error) {
+	return &service.StatusResponse{Version: "v2", Healthz: "ok", KeyID: "1"}, nil
+}
+
+func (xor) Encrypt(_ context.Context, _ string, plain []byte) (*service.EncryptResponse, error) {
+	return &service.EncryptResponse{Ciphertext: flip(plain), KeyID: "1"}, nil
+}
+
+func (xor) Decrypt(_ context.Context, _ string, request *service.DecryptRequest) ([]byte, error) {
+	return flip(request.Ciphertext), nil
+}
+
+func flip(data []byte) []byte {
+	flipped := make([]byte, len(data))
+	for i, b := range data {
+		flipped[i] = ^b
+	}
+	return flipped
 }
 
 func readKeys(t *testing.T, file string) *encryption.Keys {
