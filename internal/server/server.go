@@ -23,6 +23,9 @@ import (
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
 
+// settled is how long after a start the last of its work is done.
+const settled = 5 * time.Second
+
 // Ready tells the user of a server where it is.
 type Ready struct {
 	// URL is where programs on this host reach the API.
@@ -94,7 +97,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
 		// The start leaves garbage that an idle server would hold for long.
-		debug.FreeOSMemory()
+		time.AfterFunc(settled, debug.FreeOSMemory)
 		return nil
 	})
 }
