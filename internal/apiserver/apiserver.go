@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"net"
 	"time"
@@ -41,6 +42,10 @@ type Config struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// Tokens are the bearer tokens of the parts inside this process.
 	Tokens map[string]*user.DefaultInfo
+	// Authentication says which other credentials are honoured.
+	Authentication authn.Settings
+	// ServiceAccountKey signs the tokens of service accounts.
+	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
@@ -74,7 +79,19 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 
+	who, err := authn.New(authn.Config{
+		Settings:          cfg.Authentication,
+		ClientCA:          cfg.ClientCA,
+		Tokens:            cfg.Tokens,
+		ServiceAccountKey: cfg.ServiceAccountKey,
+		Loopback:          cfg.Loopback,
+	})
+	if err != nil {
+		return nil, err
+	}
+
 	generic := newGenericConfig(cfg)
+	useAuthentication(generic, who)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
 	generic.AdmissionControl = plugins
@@ -87,11 +104,17 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API); err != nil {
+	if err := installGroups(server, generic, cfg.API, who); err != nil {
+		return nil, err
+	}
+	if err := installAuthentication(server, cfg, who); err != nil {
 		return nil, err
 	}
 	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		return bootstrap.Reconcile(hook, client)
+		if err := bootstrap.Reconcile(hook, client); err != nil {
+			return err
+		}
+		return bootstrap.ReconcileNodes(hook, client, cfg.Authentication.Bootstrap.Nodes)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
@@ -128,10 +151,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: cfg.Listener,
 		Cert:     cfg.ServingCert,
-		ClientCA: cfg.ClientCA,
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
-	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
 	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)

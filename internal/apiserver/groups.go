@@ -6,6 +6,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
@@ -13,7 +14,7 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig) error {
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, who *authn.Authentication) error {
 	codecs := api.NewCodecs(cfg.cbor())
 	storage := config.RESTOptionsGetter
 	authz := config.Authorization.Authorizer
@@ -35,7 +36,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
-	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs})
+	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs, Tokens: who.Tokens, Audiences: who.Audiences})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	Etcd EtcdConfig `json:"etcd"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
+	// authentication says which credentials are honoured.
+	Authentication authn.Settings `json:"authentication"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
 	// signing rules what the built-in signers issue.
@@ -75,13 +78,14 @@ type EtcdConfig struct {
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
 	return Config{
-		APIVersion: configAPIVersion,
-		Kind:       configKind,
-		Serving:    ServingConfig{Listen: "127.0.0.1:6443"},
-		Etcd:       EtcdConfig{Prefix: "/registry"},
-		API:        apiserver.DefaultAPIConfig(),
-		Admission:  admission.Config{},
-		Signing:    sign.DefaultSettings(),
+		APIVersion:     configAPIVersion,
+		Kind:           configKind,
+		Serving:        ServingConfig{Listen: "127.0.0.1:6443"},
+		Etcd:           EtcdConfig{Prefix: "/registry"},
+		API:            apiserver.DefaultAPIConfig(),
+		Authentication: authn.DefaultSettings(),
+		Admission:      admission.Config{},
+		Signing:        sign.DefaultSettings(),
 	}
 }
 
@@ -129,6 +133,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.API.Validate(); err != nil {
+		return err
+	}
+	if err := c.Authentication.Validate(); err != nil {
 		return err
 	}
 	if err := c.Admission.Validate(); err != nil {

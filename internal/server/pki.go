@@ -1,12 +1,14 @@
 package server
 
 import (
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,6 +32,8 @@ type credentials struct {
 	// clientCA signs client certificates: the server trusts it. It is also
 	// the CA of the built-in signers.
 	clientCA, admin keyPair
+	// serviceAccountKey signs the tokens of service accounts.
+	serviceAccountKey crypto.Signer
 }
 
 // openPKI reads the credentials in dir and makes those that are not there,
@@ -56,7 +60,14 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &credentials{servingCA: servingCA, serving: serving, clientCA: clientCA, admin: admin}, nil
+	serviceAccountKey, err := openKey(filepath.Join(dir, "service-account.key"))
+	if err != nil {
+		return nil, err
+	}
+	return &credentials{
+		servingCA: servingCA, serving: serving, clientCA: clientCA, admin: admin,
+		serviceAccountKey: serviceAccountKey,
+	}, nil
 }
 
 func adminSubject() pki.Subject {

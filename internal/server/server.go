@@ -95,7 +95,7 @@ func assemble(cfg Config, listener net.Listener, credentials *credentials, store
 	if err != nil {
 		return nil, fmt.Errorf("using the serving certificate: %w", err)
 	}
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", credentials.clientCA.certPEM)
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
@@ -107,14 +107,16 @@ func assemble(cfg Config, listener net.Listener, credentials *credentials, store
 	})
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{
-		Listener:    listener,
-		ServingCert: servingCert,
-		ClientCA:    clientCA,
-		Loopback:    ids.asServer(),
-		Tokens:      ids.tokens,
-		Storage:     store.backend,
-		API:         cfg.API,
-		Admission:   cfg.Admission,
+		Listener:          listener,
+		ServingCert:       servingCert,
+		ClientCA:          clientCA,
+		Loopback:          ids.asServer(),
+		Tokens:            ids.tokens,
+		Storage:           store.backend,
+		API:               cfg.API,
+		Authentication:    cfg.Authentication,
+		ServiceAccountKey: credentials.serviceAccountKey,
+		Admission:         cfg.Admission,
 	})
 	if err != nil {
 		return nil, err
