@@ -17,13 +17,13 @@ func parse(data []byte, ownIssuers []string) (*apiserver.AuthenticationConfigura
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
-	decoded, err := runtime.Decode(codecs.UniversalDecoder(), data)
+	decoded, kind, err := codecs.UniversalDecoder().Decode(data, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	config, ok := decoded.(*apiserver.AuthenticationConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("kind is %s, must be AuthenticationConfiguration", decoded.GetObjectKind().GroupVersionKind().Kind)
+		return nil, fmt.Errorf("kind is %s, must be AuthenticationConfiguration", kind.Kind)
 	}
 	errs := validation.ValidateAuthenticationConfiguration(cel.NewDefaultCompiler(), config, ownIssuers)
 	return config, append(errs, validateEgress(config)...).ToAggregate()
