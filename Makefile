@@ -27,6 +27,20 @@ test: ## Run all tests
 test-race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
+# Where the real Kubernetes components are: the ecosystem's convention.
+KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
+KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+
+.PHONY: interop
+interop: bin/peers test-interop ## Test against real Kubernetes components, which it builds
+
+.PHONY: test-interop
+test-interop: build ## Test against real Kubernetes components, where they are found
+	cd test/interop && CERTPLANE=$(CURDIR)/bin/certplane KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -v ./...
+
+bin/peers:
+	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
 	hack/fuzz.sh
@@ -38,6 +52,7 @@ generate: ## Make the generated files anew
 .PHONY: lint
 lint: ## Look for mistakes
 	$(GO) vet ./...
+	cd test/interop && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck ./...
 
 .PHONY: verify

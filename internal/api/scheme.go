@@ -24,12 +24,17 @@ var Scheme = newScheme()
 var ParameterCodec = runtime.NewParameterCodec(Scheme)
 
 // NewCodecs returns the wire formats of the server: JSON, YAML and protobuf
-// and, with withCBOR, CBOR (KEP-4222).
+// and, with withCBOR, CBOR (KEP-4222). Lists are written item by item, without
+// a copy of the whole in memory (KEP-5116).
 func NewCodecs(withCBOR bool) serializer.CodecFactory {
-	if withCBOR {
-		return serializer.NewCodecFactory(Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	options := []serializer.CodecFactoryOptionsMutator{
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf(),
 	}
-	return serializer.NewCodecFactory(Scheme)
+	if withCBOR {
+		options = append(options, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	return serializer.NewCodecFactory(Scheme, options...)
 }
 
 func newScheme() *runtime.Scheme {

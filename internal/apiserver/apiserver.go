@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
@@ -31,6 +34,9 @@ import (
 // shutdownTimeout bounds how long a stopping server waits for requests that
 // are under way.
 const shutdownTimeout = 10 * time.Second
+
+// retryPause is the time between two attempts at what a start needs.
+const retryPause = time.Second
 
 // Config is what an API server is made of.
 type Config struct {
@@ -111,10 +117,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		if err := bootstrap.Reconcile(hook, client); err != nil {
-			return err
-		}
-		return bootstrap.ReconcileNodes(hook, client, cfg.Authentication.Bootstrap.Nodes)
+		addBootstrapRoles(hook, client, cfg.Authentication.Bootstrap.Nodes)
+		return nil // the library ends the process when a hook fails
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
@@ -128,6 +132,18 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
+}
+
+// addBootstrapRoles tries until it succeeds or the server stops. The server is
+// not ready before.
+func addBootstrapRoles(ctx context.Context, client kubernetes.Interface, nodes bool) {
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		err := cmp.Or(bootstrap.Reconcile(ctx, client), bootstrap.ReconcileNodes(ctx, client, nodes))
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot add the bootstrap roles, will try again")
+		}
+		return err == nil, nil
+	})
 }
 
 // allowCBOR lifts the library's process-wide lock on CBOR. Whether a server

@@ -32,7 +32,8 @@ func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config
 		server.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
 	err = server.AddPostStartHook("start-authentication", func(hook genericapiserver.PostStartHookContext) error {
-		return who.Start(hook)
+		who.Start(hook)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("starting the authentication with the server: %w", err)

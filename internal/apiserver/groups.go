@@ -40,8 +40,12 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
-	err = server.InstallAPIGroups(&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup)
-	if err != nil {
+	groups := []*genericapiserver.APIGroupInfo{&authenticationGroup, &authorizationGroup, &certificatesGroup, &rbacGroup}
+	for _, group := range groups {
+		// The library chooses by a feature gate of the whole process.
+		group.NegotiatedSerializer = codecs
+	}
+	if err := server.InstallAPIGroups(groups...); err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
 	return nil

@@ -60,7 +60,7 @@ type Authentication struct {
 	// Issuer makes the tokens of service accounts.
 	Issuer serviceaccount.Issuer
 
-	starts []func(context.Context) error
+	starts []func(context.Context)
 }
 
 // anonymousPaths are open to requests without credentials, so that load
@@ -89,13 +89,10 @@ func New(cfg Config) (*Authentication, error) {
 }
 
 // Start begins to watch what credentials depend on; ctx ends it.
-func (a *Authentication) Start(ctx context.Context) error {
+func (a *Authentication) Start(ctx context.Context) {
 	for _, start := range a.starts {
-		if err := start(ctx); err != nil && ctx.Err() == nil {
-			return err
-		}
+		start(ctx)
 	}
-	return nil
 }
 
 // tokens returns who honours bearer tokens, those that need no network first,

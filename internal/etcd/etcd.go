@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -18,6 +19,10 @@ import (
 // maxSocketPath is the longest path that Linux accepts for a Unix socket:
 // sun_path has 108 bytes, the last one a NUL (unix(7)).
 const maxSocketPath = 107
+
+// lateStart is how long Start waits for the rest of a start that is not wanted
+// any more.
+const lateStart = 5 * time.Second
 
 // Config says where the store lives.
 type Config struct {
@@ -119,6 +124,14 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config) error {
 	case err := <-s.fatal.errs:
 		return err
 	case <-ctx.Done():
+		// etcd's start cannot be called back. It is short; nothing shall write
+		// to the folder after it.
+		select {
+		case r := <-started:
+			s.member = r.member
+		case <-s.fatal.errs:
+		case <-time.After(lateStart):
+		}
 		return ctx.Err()
 	}
 	return s.waitReady(ctx)

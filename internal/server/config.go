@@ -1,9 +1,14 @@
 package server
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -104,6 +109,9 @@ func LoadConfig(path string) (Config, error) {
 }
 
 func parseConfig(data []byte) (Config, error) {
+	if err := checkOneDocument(data); err != nil {
+		return Config{}, err
+	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return Config{}, err
@@ -122,6 +130,27 @@ func parseConfig(data []byte) (Config, error) {
 			cfg.APIVersion, cfg.Kind, configAPIVersion, configKind)
 	}
 	return cfg, cfg.Validate()
+}
+
+// checkOneDocument refuses a second YAML document, which the parser would
+// leave out without a word. Documents of comments alone do not count.
+func checkOneDocument(data []byte) error {
+	documents, reader := 0, utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if asJSON, err := yaml.YAMLToJSON(document); err == nil && string(asJSON) != "null" {
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("there is more than one YAML document")
+		}
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -30,12 +31,17 @@ func newControllerClients(ids identities) controllerClients {
 	}
 }
 
+// setLogger gives controller-runtime, which keeps one logger for the process,
+// that of everything else.
+var setLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
+
 // newControllers builds all controllers; the returned manager runs them.
 func newControllers(clients controllerClients, credentials *credentials, settings sign.Settings) (ctrl.Manager, error) {
 	ca, err := keystore.OpenFiles(credentials.clientCA.certFile, credentials.clientCA.keyFile)
 	if err != nil {
 		return nil, err
 	}
+	setLogger()
 	manager, err := ctrl.NewManager(clients.cache, ctrl.Options{
 		Scheme:                 scheme.Scheme,
 		Logger:                 klog.Background(),

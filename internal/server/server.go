@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -31,8 +32,17 @@ type Ready struct {
 
 // Run runs a standalone server until ctx ends or a part of it fails. It calls
 // ready once, when requests are served and the controllers work. Whatever a
-// client saw acknowledged is on disk, however the process ends.
+// client saw acknowledged is on disk, however the process ends. It is no error
+// that ctx ends, not even before the server is ready.
 func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
+	err := run(ctx, cfg, ready)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}

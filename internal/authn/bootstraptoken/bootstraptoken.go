@@ -101,7 +101,4 @@ func NewSecrets(client kubernetes.Interface) *Secrets {
 }
 
 // Start begins to watch; ctx ends it.
-func (s *Secrets) Start(ctx context.Context) error {
-	s.informers.StartWithContext(ctx)
-	return nil
-}
+func (s *Secrets) Start(ctx context.Context) { s.informers.StartWithContext(ctx) }

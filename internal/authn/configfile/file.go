@@ -45,6 +45,7 @@ type Config struct {
 // File is the configuration that is in force.
 type File struct {
 	cfg     Config
+	opened  []byte
 	current atomic.Pointer[state]
 
 	// What follows is held by whoever applies the file.
@@ -68,7 +69,7 @@ func Open(cfg Config) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", cfg.Path, err)
 	}
-	f := &File{cfg: cfg}
+	f := &File{cfg: cfg, opened: content}
 	// No issuer is known before Start.
 	f.current.Store(&state{anonymous: f.anonymous(parsed)})
 	return f, nil
@@ -76,18 +77,13 @@ func Open(cfg Config) (*File, error) {
 
 // Start gets to know the issuers and looks for changes of the file until ctx
 // ends. Issuers that do not answer are asked again and again meanwhile.
-func (f *File) Start(ctx context.Context) error {
-	content, err := os.ReadFile(f.cfg.Path)
-	if err != nil {
-		return err
+func (f *File) Start(ctx context.Context) {
+	if next, err := f.build(ctx, f.opened); err == nil {
+		f.swap(next, f.opened)
+	} else {
+		f.report(ctx, err)
 	}
-	next, err := f.build(ctx, content)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", f.cfg.Path, err)
-	}
-	f.swap(next, content)
 	go wait.UntilWithContext(ctx, f.reload, pollInterval)
-	return nil
 }
 
 // AuthenticateToken honours the tokens of the issuers in the file.

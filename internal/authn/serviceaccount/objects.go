@@ -48,10 +48,7 @@ func newObjects(client metadata.Interface) (*Objects, error) {
 
 // Start begins to watch; ctx ends it. Until the first lists have arrived every
 // lookup asks the server.
-func (o *Objects) Start(ctx context.Context) error {
-	o.informers.Start(ctx.Done())
-	return nil
-}
+func (o *Objects) Start(ctx context.Context) { o.informers.Start(ctx.Done()) }
 
 // Find is a Lookup. What is not in the cache as the token has it may be newer
 // than the cache, so the server is asked.

@@ -57,7 +57,7 @@ func (g grants) checkClusterRole(ctx context.Context, obj, old runtime.Object) e
 	}
 	if err := g.confirmHeld(ctx, allRights); err != nil {
 		return apierrors.NewForbidden(rbacv1.Resource("clusterroles"), role.Name,
-			errors.New("must have cluster-admin privileges to use an aggregationRule"))
+			errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }

@@ -1,0 +1,189 @@
+package interop
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// servers are certplane and the kube-apiserver it is compared with.
+type servers struct {
+	ours, peer *apiServer
+}
+
+// startServers runs both on one etcd, under different prefixes, with one
+// client CA.
+func startServers(t *testing.T) servers {
+	t.Helper()
+	program, kubeAPIServer := certplane(t), peer(t, "kube-apiserver")
+	dir := shortTempDir(t)
+	address := freeAddress(t)
+	run(t, dir, program, "serve", "--data-dir", "data", "--listen", address)
+	data := filepath.Join(dir, "data")
+	eventually(t, "certplane is ready", func() bool { return exists(filepath.Join(data, "admin.kubeconfig")) })
+	ours := newAPIServer(t, "https://"+address, data)
+	eventually(t, "certplane is ready", ours.ready)
+
+	peerAddress := freeAddress(t)
+	_, port, _ := net.SplitHostPort(peerAddress)
+	key := serviceAccountKey(t, dir)
+	run(t, dir, kubeAPIServer,
+		"--etcd-servers=unix://"+filepath.Join(data, "etcd/client.sock"),
+		"--etcd-prefix=/peer",
+		"--client-ca-file="+filepath.Join(data, "pki/client-ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+key,
+		"--service-account-signing-key-file="+key,
+		"--cert-dir="+filepath.Join(dir, "peer"),
+		"--bind-address=127.0.0.1", "--secure-port="+port,
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=RBAC",
+	)
+	peer := newAPIServer(t, "https://"+peerAddress, data)
+	eventually(t, "kube-apiserver is ready", peer.ready)
+	return servers{ours: ours, peer: peer}
+}
+
+// serviceAccountKey makes a key in the one form that kube-apiserver takes both
+// for signing and for verifying.
+func serviceAccountKey(t *testing.T, dir string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "service-account.key")
+	block := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	if err := os.WriteFile(path, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// same sends one call to both and compares what a client sees.
+func (s servers) same(t *testing.T, c call) {
+	t.Helper()
+	compare(t, s.ours.do(t, c), s.peer.do(t, c))
+}
+
+// sameUpdate reads an object from each, edits it, and sends it back.
+func (s servers) sameUpdate(t *testing.T, path, subresource string, edit func(object map[string]any), user string) {
+	t.Helper()
+	update := func(server *apiServer) answer {
+		object := server.do(t, call{method: http.MethodGet, path: path}).object(t)
+		edit(object)
+		return server.do(t, call{method: http.MethodPut, path: path + subresource, body: object, user: user})
+	}
+	compare(t, update(s.ours), update(s.peer))
+}
+
+func compare(t *testing.T, ours, peer answer) {
+	t.Helper()
+	ours, peer = normalize(t, ours), normalize(t, peer)
+	if !reflect.DeepEqual(ours, peer) {
+		t.Errorf("certplane and kube-apiserver differ\nours: %+v\npeer: %+v", ours, peer)
+	}
+}
+
+// changing are fields whose values are never the same twice.
+var changing = map[string]bool{
+	"uid": true, "resourceVersion": true, "creationTimestamp": true, "managedFields": true,
+	"lastUpdateTime": true, "lastTransitionTime": true, "deletionTimestamp": true,
+}
+
+// texts are parts of messages that are never the same twice, or that tell
+// Kubernetes 1.36 from the 1.37 whose libraries certplane is built with.
+var texts = strings.NewReplacer(
+	", application/cbor", "",
+	"/registry/", "/prefix/", "/peer/", "/prefix/",
+)
+
+var uidPattern = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+func normalize(t *testing.T, a answer) answer {
+	t.Helper()
+	clean(a.Body)
+	data, err := json.Marshal(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := uidPattern.ReplaceAllString(texts.Replace(string(data)), "UID")
+	a.Body = nil
+	if err := json.Unmarshal([]byte(text), &a.Body); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func clean(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name := range value {
+			if changing[name] {
+				value[name] = "changing"
+			} else {
+				clean(value[name])
+			}
+		}
+	case []any:
+		for _, item := range value {
+			clean(item)
+		}
+	}
+}
+
+// shortTempDir is t.TempDir with a path in which a Unix socket fits.
+func shortTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "interop-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// manifest makes a request with the program under test, as a person would.
+func manifest(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), certplane(t), append([]string{"request", "--dry-run=client", "-o", "json"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("making a request: %v", err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(out, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}

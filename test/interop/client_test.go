@@ -1,0 +1,125 @@
+package interop
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"testing"
+)
+
+// apiServer is an API server that is spoken to as its administrator.
+type apiServer struct {
+	url    string
+	client *http.Client
+}
+
+// newAPIServer uses the administrator's certificate in certplane's data
+// directory: the peer trusts the same client CA.
+func newAPIServer(t *testing.T, url, dataDir string) *apiServer {
+	t.Helper()
+	pki := filepath.Join(dataDir, "pki")
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	if err != nil {
+		t.Fatalf("reading the administrator's certificate: %v", err)
+	}
+	return &apiServer{url: url, client: &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{
+			Certificates: []tls.Certificate{certificate},
+			// The peer makes a certificate of its own; it is on loopback.
+			InsecureSkipVerify: true,
+		}},
+	}}
+}
+
+// call is one request of a test.
+type call struct {
+	method, path string
+	body         any // an object, or a string that is sent as it is
+	contentType  string
+	accept       string
+	user         string // impersonated
+}
+
+// answer is what a client sees.
+type answer struct {
+	Code     int
+	Type     string
+	Warnings []string
+	Body     any
+}
+
+func (s *apiServer) do(t *testing.T, c call) answer {
+	t.Helper()
+	response, err := s.client.Do(s.request(t, c))
+	if err != nil {
+		t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	a := answer{Code: response.StatusCode, Type: response.Header.Get("Content-Type"), Warnings: response.Header.Values("Warning")}
+	if json.Unmarshal(data, &a.Body) != nil {
+		a.Body = string(data)
+	}
+	return a
+}
+
+func (s *apiServer) request(t *testing.T, c call) *http.Request {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, body(t, c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user,
+	} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	if c.body != nil && c.contentType == "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return request
+}
+
+func body(t *testing.T, content any) io.Reader {
+	t.Helper()
+	switch content := content.(type) {
+	case nil:
+		return http.NoBody
+	case string:
+		return bytes.NewReader([]byte(content))
+	}
+	data, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(data)
+}
+
+func (s *apiServer) ready() bool {
+	response, err := s.client.Get(s.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// object is the body of an answer that must be an object.
+func (a answer) object(t *testing.T) map[string]any {
+	t.Helper()
+	object, ok := a.Body.(map[string]any)
+	if !ok {
+		t.Fatalf("the answer is no object: %s", fmt.Sprint(a))
+	}
+	return object
+}
