@@ -9,9 +9,14 @@ packages=(
   k8s.io/api/authorization/v1
   k8s.io/api/certificates/v1
   k8s.io/api/certificates/v1beta1
+  k8s.io/api/coordination/v1
+  k8s.io/api/core/v1
+  k8s.io/api/events/v1
   k8s.io/api/rbac/v1
+  k8s.io/apimachinery/pkg/api/resource
   k8s.io/apimachinery/pkg/apis/meta/v1
   k8s.io/apimachinery/pkg/runtime
+  k8s.io/apimachinery/pkg/util/intstr
   k8s.io/apimachinery/pkg/version
 )
 

@@ -18,6 +18,10 @@ type Config struct {
 	// disabledPlugins switches admission plugins off by name. All are on by
 	// default. Known, in the order in which they run:
 	//
+	//   - NamespaceLifecycle: nothing can be created in a namespace that does
+	//     not exist or is being deleted, and the namespaces default, kube-system
+	//     and kube-public cannot be deleted. Without it, objects get lost in
+	//     namespaces that nobody sees.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
@@ -45,6 +49,7 @@ type plugin struct {
 // plugins are all checks in the order in which they run.
 func plugins() []plugin {
 	return []plugin{
+		{"NamespaceLifecycle", newNamespaceLifecycle},
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
@@ -66,8 +71,8 @@ func (c Config) Validate() error {
 }
 
 // New returns the plugins that cfg leaves on as one. They ask authz what a
-// user may do with a signer.
-func New(cfg Config, authz authorizer.UnconditionalAuthorizer) (admission.Interface, error) {
+// user may do with a signer, and get what else they want from init.
+func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission.PluginInitializer) (admission.Interface, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,9 +81,15 @@ func New(cfg Config, authz authorizer.UnconditionalAuthorizer) (admission.Interf
 	}
 	var chain []admission.Interface
 	for _, p := range plugins() {
-		if !slices.Contains(cfg.DisabledPlugins, p.name) {
-			chain = append(chain, metrics.WithControllerMetrics(p.make(authz), p.name))
+		if slices.Contains(cfg.DisabledPlugins, p.name) {
+			continue
 		}
+		check := p.make(authz)
+		admission.PluginInitializers(init).Initialize(check)
+		if err := admission.ValidateInitialization(check); err != nil {
+			return nil, fmt.Errorf("making the admission plugin %s: %w", p.name, err)
+		}
+		chain = append(chain, metrics.WithControllerMetrics(check, p.name))
 	}
 	return metrics.WithStepMetrics(admission.NewChainHandler(chain...)), nil
 }

@@ -1,10 +1,16 @@
 package admission
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -18,13 +24,15 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	masters.Spec.Request = newRequest(t, pki.Subject{Organizations: []string{"system:masters"}})
 
 	refusals := map[string]admission.Attributes{
+		"NamespaceLifecycle": admission.NewAttributesRecord(nil, nil, corev1.SchemeGroupVersion.WithKind("Namespace"), "", "default",
+			corev1.SchemeGroupVersion.WithResource("namespaces"), "", admission.Delete, &metav1.DeleteOptions{}, false, alice),
 		"CertificateApproval":           update("approval", signedBy("abc.com/xyz"), signedBy("abc.com/xyz")),
 		"CertificateSigning":            update("status", issued, signedBy("abc.com/xyz")),
 		"CertificateSubjectRestriction": attributes(admission.Create, "", masters, nil, false),
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
-		chain, err := New(Config{DisabledPlugins: disabled}, &rules{})
+		chain, err := New(Config{DisabledPlugins: disabled}, &rules{}, fromFake())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +50,25 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction")
+	check(t, "NamespaceLifecycle", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction")
+}
+
+// fromFake gives plugins what they want, of a server that has nothing.
+func fromFake() admission.PluginInitializer {
+	client := fake.NewClientset()
+	return initializer.New(client, nil, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
+}
+
+// A plugin that misses something would panic at the first request.
+func TestPluginsThatMissSomething(t *testing.T) {
+	if _, err := New(Config{}, &rules{}); err == nil || !strings.Contains(err.Error(), "NamespaceLifecycle") {
+		t.Errorf("error = %v, want one that names the plugin", err)
+	}
 }
 
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
-	want := []string{"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
+	want := []string{"NamespaceLifecycle", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
 	var got []string
 	for _, p := range plugins() {
 		got = append(got, p.name)
@@ -59,7 +80,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

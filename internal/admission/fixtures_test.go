@@ -79,6 +79,11 @@ func validate(t testing.TB, plugin admission.Interface, a admission.Attributes) 
 	if !plugin.Handles(a.GetOperation()) {
 		return nil
 	}
+	if mutating, ok := plugin.(admission.MutationInterface); ok {
+		if err := mutating.Admit(context.Background(), a, nil); err != nil {
+			return err
+		}
+	}
 	return plugin.(admission.ValidationInterface).Validate(context.Background(), a, nil)
 }
 

@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
@@ -120,6 +122,31 @@ func TestServer(t *testing.T) {
 	t.Run("signing", w.testSigning)
 	t.Run("subject", w.testSubject)
 	t.Run("subject, beside the point", w.testSubjectBesides)
+	t.Run("v1beta1", w.testOldVersion)
+}
+
+// testOldVersion: there is no way around a check in another version.
+func (w world) testOldVersion(t *testing.T) {
+	w.Grant(t, "old", apitest.Allow("create", "certificatesigningrequests"),
+		apitest.Allow("update", "certificatesigningrequests/approval certificatesigningrequests/status"))
+	stored := w.create(t, "old")
+	requests := w.as(t, "old").CertificatesV1beta1().CertificateSigningRequests()
+	old, err := requests.Create(t.Context(), &certificatesv1beta1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "masters"},
+		Spec: certificatesv1beta1.CertificateSigningRequestSpec{
+			Request:    apitest.NewCSR(t, "", "", pki.Subject{Organizations: []string{"system:masters"}}, apitest.NewKey(t)).Spec.Request,
+			SignerName: ptr.To(certificatesv1.KubeAPIServerClientSignerName),
+		},
+	}, metav1.CreateOptions{})
+	wantForbidden(t, err, "masters", "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
+
+	old.ObjectMeta = stored.ObjectMeta
+	old.Status.Conditions = []certificatesv1beta1.CertificateSigningRequestCondition{{Type: "Approved"}}
+	_, err = requests.UpdateApproval(t.Context(), old, noUpdate)
+	wantForbidden(t, err, "old", `user not permitted to approve requests with signerName "example.com/signer"`)
+	old.Status.Certificate = chain(t)
+	_, err = requests.UpdateStatus(t.Context(), old, noUpdate)
+	wantForbidden(t, err, "old", notPermittedToSign)
 }
 
 func (w world) testApproval(t *testing.T) {

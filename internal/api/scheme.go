@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/coordination"
+	"github.com/certplane/certplane/internal/api/core"
+	"github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/api/rbac"
 	"github.com/certplane/certplane/internal/api/reviews"
 )
@@ -41,6 +44,9 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		certificates.AddToScheme,
+		coordination.AddToScheme,
+		core.AddToScheme,
+		events.AddToScheme,
 		rbac.AddToScheme,
 		reviews.AddToScheme,
 		addMeta,

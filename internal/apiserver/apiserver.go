@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -21,22 +20,17 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
 // shutdownTimeout bounds how long a stopping server waits for requests that
 // are under way.
 const shutdownTimeout = 10 * time.Second
-
-// retryPause is the time between two attempts at what a start needs.
-const retryPause = time.Second
 
 // Config is what an API server is made of.
 type Config struct {
@@ -80,7 +74,8 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	plugins, err := admission.New(cfg.Admission, authorizer)
+	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
+	plugins, err := admission.New(cfg.Admission, authorizer, wants)
 	if err != nil {
 		return nil, err
 	}
@@ -110,18 +105,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API, who); err != nil {
+	if err := installGroups(server, generic, cfg.API, newIdentities(cfg.Authentication, who, client)); err != nil {
 		return nil, err
 	}
 	if err := installAuthentication(server, cfg, who); err != nil {
 		return nil, err
 	}
-	err = server.AddPostStartHook("rbac/bootstrap-roles", func(hook genericapiserver.PostStartHookContext) error {
-		addBootstrapRoles(hook, client, cfg.Authentication.Bootstrap.Nodes)
-		return nil // the library ends the process when a hook fails
-	})
-	if err != nil {
-		return nil, fmt.Errorf("adding the bootstrap roles: %w", err)
+	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
+		return nil, err
 	}
 	return &Server{generic: server}, nil
 }
@@ -132,18 +123,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
-}
-
-// addBootstrapRoles tries until it succeeds or the server stops. The server is
-// not ready before.
-func addBootstrapRoles(ctx context.Context, client kubernetes.Interface, nodes bool) {
-	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
-		err := cmp.Or(bootstrap.Reconcile(ctx, client), bootstrap.ReconcileNodes(ctx, client, nodes))
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot add the bootstrap roles, will try again")
-		}
-		return err == nil, nil
-	})
 }
 
 // allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
@@ -173,6 +152,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
+	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
+	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout

@@ -3,11 +3,16 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
+	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/registry/authentication/tokenrequest"
 )
 
 // useAuthentication has generic honour the credentials that who knows.
@@ -17,6 +22,29 @@ func useAuthentication(generic *genericapiserver.Config, who *authn.Authenticati
 		APIAudiences:        who.Audiences,
 		Authenticator:       who.Requests,
 		RequestHeaderConfig: who.RequestHeader,
+	}
+}
+
+// identities are what the API needs to make tokens and to tell others whose
+// they are.
+type identities struct {
+	tokens        authenticator.Token
+	audiences     authenticator.Audiences
+	tokenRequests rest.Storage
+}
+
+func newIdentities(settings authn.Settings, who *authn.Authentication, client kubernetes.Interface) identities {
+	return identities{
+		tokens:    who.Tokens,
+		audiences: who.Audiences,
+		tokenRequests: tokenrequest.New(tokenrequest.Options{
+			Issuer:           who.Issuer,
+			Objects:          client.CoreV1(),
+			Audiences:        who.Audiences,
+			MaxExpiration:    settings.ServiceAccounts.MaxTokenExpiration.Duration,
+			ExtendExpiration: settings.ServiceAccounts.ExtendTokenExpiration,
+			Now:              time.Now,
+		}),
 	}
 }
 
@@ -33,7 +61,7 @@ func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config
 	}
 	err = server.AddPostStartHook("start-authentication", func(hook genericapiserver.PostStartHookContext) error {
 		who.Start(hook)
-		return nil
+		return nil // the library ends the process when a hook fails
 	})
 	if err != nil {
 		return fmt.Errorf("starting the authentication with the server: %w", err)

@@ -43,8 +43,11 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 		serverstorage.NewResourceConfig(),
 		nil,
 	)
+	// Events are written far more often than they are read.
+	etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, "events#0")
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the etcd client: %w", err)
 	}
+	generic.RESTOptionsGetter = sizeErrors{generic.RESTOptionsGetter}
 	return nil
 }

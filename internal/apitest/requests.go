@@ -81,3 +81,12 @@ func Issued(t testing.TB, client kubernetes.Interface, csr *certificatesv1.Certi
 	}
 	return certificate
 }
+
+// NewNamespace makes a namespace.
+func NewNamespace(t testing.TB, client kubernetes.Interface, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("making namespace %s: %v", name, err)
+	}
+}

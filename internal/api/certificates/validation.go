@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/internal/api/metadata"
 )
 
 // endpoint says what of a status may change through an endpoint.
@@ -50,7 +52,7 @@ func ValidateCSRApprovalUpdate(csr, old *certificatesv1.CertificateSigningReques
 
 // validateCSR checks an object as it is, whether new or changed.
 func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances) field.ErrorList {
-	errs := validateMetadata(&csr.ObjectMeta, field.NewPath("metadata"))
+	errs := metadata.Validate(&csr.ObjectMeta, false, metadata.AnyName, field.NewPath("metadata"))
 	errs = append(errs, validateSpec(&csr.Spec, tolerated, field.NewPath("spec"))...)
 	errs = append(errs, validateConditions(csr.Status.Conditions, tolerated, field.NewPath("status", "conditions"))...)
 	if !tolerated.arbitraryCertificate {

@@ -65,6 +65,7 @@ type users struct {
 func TestServer(t *testing.T) {
 	s := apitest.Start(t)
 	u := users{admin: apitest.Client(t, s.Admin(t)), ann: apitest.Client(t, s.As(t, "ann"))}
+	apitest.NewNamespace(t, u.admin, "blue")
 	allowAnn(t, u.admin)
 	t.Run("SelfSubjectAccessReview", u.testSelfSubjectAccessReview)
 	t.Run("SubjectAccessReview", u.testSubjectAccessReview)

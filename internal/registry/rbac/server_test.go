@@ -89,6 +89,8 @@ func eventually(t *testing.T, what string, holds wait.ConditionWithContextFunc) 
 
 func TestServer(t *testing.T) {
 	w := start(t)
+	apitest.NewNamespace(t, w.admin, "blue")
+	apitest.NewNamespace(t, w.admin, "any-namespace")
 	t.Run("escalation", w.testEscalation)
 	t.Run("bind", w.testBind)
 	t.Run("aggregation", w.testAggregation)

@@ -31,8 +31,8 @@ func TestServerCreate(t *testing.T) {
 // Who asks is who was authenticated, or is impersonated, whatever the object
 // says.
 func (w world) testRequester(t *testing.T) {
-	w.grant(t, "alice", rule("create", "certificatesigningrequests"))
-	w.grant(t, "system:anonymous", rule("create", "certificatesigningrequests"))
+	w.Grant(t, "alice", apitest.Allow("create", "certificatesigningrequests"))
+	w.Grant(t, "system:anonymous", apitest.Allow("create", "certificatesigningrequests"))
 	forged := func(c *csr) {
 		c.Spec.Username, c.Spec.UID, c.Spec.Groups = "root", "0", []string{"system:masters"}
 		c.Spec.Extra = map[string]certificatesv1.ExtraValue{"scopes": {"all"}}
@@ -132,7 +132,8 @@ func (w world) testCreateMetadata(t *testing.T) {
 	})
 	want := sent.ObjectMeta
 	forged := metav1.Unix(1, 0)
-	sent.UID, sent.CreationTimestamp, sent.SelfLink = "forged", forged, "forged"
+	sent.UID, sent.CreationTimestamp = "forged", forged
+	sent.SelfLink = "forged" //lint:ignore SA1019 old clients still send it
 	sent.DeletionTimestamp, sent.DeletionGracePeriodSeconds = &forged, new(int64)
 	sent.Namespace = "somewhere"
 
@@ -163,7 +164,7 @@ func (w world) testNames(t *testing.T) {
 			t.Errorf("%q was not found again", name)
 		}
 		for _, via := range endpoints() {
-			obj = w.mustPut(t, via, changed(obj, labels("via", "x"+string(via))))
+			obj = w.mustPut(t, via, changed(obj, labels("via", via.String())))
 		}
 		if err := w.csrs().Delete(bounded(t), name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting %q: %v", name, err)
@@ -193,6 +194,8 @@ func (w world) testBadMetadata(t *testing.T) {
 			invalid("test", `metadata.finalizers[1]: Invalid value: "hold": `+notQualified)},
 		{"label", labels("a b", "c"),
 			invalid("test", `metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)},
+		{"half an owner", func(c *csr) { c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", UID: "u"}} },
+			invalid("test", `metadata.ownerReferences[0].name: Required value: must not be empty`)},
 		{"annotations that are too large", func(c *csr) { c.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10)} },
 			invalid("test", `metadata.annotations: Too long: may not be more than 262144 bytes`)},
 	} {
@@ -245,7 +248,7 @@ func (w world) testPutDoesNotCreate(t *testing.T) {
 		_, err := put(t, w.admin, via, newCSR(t, "absent"))
 		checkError(t, err, `certificatesigningrequests.certificates.k8s.io "absent" not found`)
 		if got := statusOf(t, err).Code; got != http.StatusNotFound {
-			t.Errorf("PUT %s: code %d", via, got)
+			t.Errorf("PUT via %s: code %d", via, got)
 		}
 	}
 }

@@ -11,19 +11,15 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
@@ -94,47 +90,6 @@ func (w world) as(t testing.TB, user string) kubernetes.Interface {
 	return apitest.Client(t, w.As(t, user))
 }
 
-// rule is about resources of the group; verbs, resources and names are
-// separated by spaces.
-func rule(verbs, resources string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{certificatesv1.GroupName},
-		Resources: strings.Fields(resources), ResourceNames: names}
-}
-
-// grant gives rights to a user and waits until the authorizer knows.
-func (w world) grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
-	t.Helper()
-	ctx := bounded(t)
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "of-" + user},
-		Rules:      append(rules, rule("get", "granted", user)), // what grant waits for
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "of-" + user},
-		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "User", Name: user}},
-	}
-	if _, err := w.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	known := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "get", Group: certificatesv1.GroupName, Resource: "granted", Name: user,
-		},
-	}}
-	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		review, err := w.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, known, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
-	})
-	if err != nil {
-		t.Fatalf("waiting until the authorizer knows the rights of %s: %v", user, err)
-	}
-}
-
 // endpoint is one of the ways to a request.
 type endpoint string
 
@@ -146,7 +101,13 @@ const (
 
 func endpoints() []endpoint { return []endpoint{mainEndpoint, statusEndpoint, approvalEndpoint} }
 
-func (e endpoint) String() string { return "/" + string(e) }
+// String is for the names of objects and for messages.
+func (e endpoint) String() string {
+	if e == mainEndpoint {
+		return "main"
+	}
+	return string(e)
+}
 
 // path is the URL path of a request through the endpoint, in v1.
 func (e endpoint) path(name string) string {
@@ -156,24 +117,33 @@ func (e endpoint) path(name string) string {
 	return v1Path + "/" + name + "/" + string(e)
 }
 
+// option changes how a request is sent.
+type option func(*rest.Request)
+
+// dryRun asks the server to only try.
+func dryRun(r *rest.Request) { r.Param("dryRun", metav1.DryRunAll) }
+
 // put updates a request through an endpoint.
-func put(t testing.TB, client kubernetes.Interface, via endpoint, obj *csr) (*csr, error) {
+func put(t testing.TB, client kubernetes.Interface, via endpoint, obj *csr, options ...option) (*csr, error) {
 	t.Helper()
-	return into(t, client.CertificatesV1().RESTClient().Put().Body(obj), via, obj.Name)
+	return send(t, client.CertificatesV1().RESTClient().Put().Body(obj), via, obj.Name, options)
 }
 
 // patch patches a request through an endpoint.
-func patch(t testing.TB, client kubernetes.Interface, via endpoint, name string, kind types.PatchType, body string) (*csr, error) {
+func patch(t testing.TB, client kubernetes.Interface, via endpoint, name string, kind types.PatchType, body string, options ...option) (*csr, error) {
 	t.Helper()
-	return into(t, client.CertificatesV1().RESTClient().Patch(kind).Body([]byte(body)), via, name)
+	return send(t, client.CertificatesV1().RESTClient().Patch(kind).Body([]byte(body)), via, name, options)
 }
 
-func into(t testing.TB, request *rest.Request, via endpoint, name string) (*csr, error) {
+func send(t testing.TB, request *rest.Request, via endpoint, name string, options []option) (*csr, error) {
 	t.Helper()
 	obj := &csr{}
 	request = request.Resource("certificatesigningrequests").Name(name)
 	if via != mainEndpoint {
 		request = request.SubResource(string(via))
+	}
+	for _, option := range options {
+		option(request)
 	}
 	return obj, request.Do(bounded(t)).Into(obj)
 }
@@ -183,7 +153,7 @@ func (w world) mustPut(t testing.TB, via endpoint, obj *csr) *csr {
 	t.Helper()
 	got, err := put(t, w.admin, via, obj)
 	if err != nil {
-		t.Fatalf("PUT %s: %v", via, err)
+		t.Fatalf("PUT via %s: %v", via, err)
 	}
 	return got
 }
@@ -205,16 +175,38 @@ type answer struct {
 // call sends c as the administrator.
 func (w world) call(t testing.TB, c call) answer {
 	t.Helper()
-	return callAs(t, w.Admin(t), w.URL, c)
+	return w.callAs(t, w.Admin(t), c)
 }
 
-func callAs(t testing.TB, cfg *rest.Config, url string, c call) answer {
+func (w world) callAs(t testing.TB, cfg *rest.Config, c call) answer {
+	t.Helper()
+	response := w.respond(t, cfg, c)
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, body}
+}
+
+// firstEvent is what a watch begins with.
+func (w world) firstEvent(t testing.TB, path, accept string) answer {
+	t.Helper()
+	response := w.respond(t, w.Admin(t), call{path: path, accept: accept})
+	body := make([]byte, 1<<16)
+	n, err := response.Body.Read(body) // events are sent one at a time
+	if n == 0 {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, body[:n]}
+}
+
+func (w world) respond(t testing.TB, cfg *rest.Config, c call) *http.Response {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(bounded(t), c.method, url+c.path, bytes.NewReader(c.body))
+	request, err := http.NewRequestWithContext(bounded(t), c.method, w.URL+c.path, bytes.NewReader(c.body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,12 +219,8 @@ func callAs(t testing.TB, cfg *rest.Config, url string, c call) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{response.StatusCode, response.Header, body}
+	t.Cleanup(func() { response.Body.Close() })
+	return response
 }
 
 // statusOf is the Status that a call failed with; it is empty if it succeeded.
@@ -291,11 +279,7 @@ func changed(obj *csr, edits ...edit) *csr {
 
 func newRequest(t testing.TB, subject pki.Subject) []byte {
 	t.Helper()
-	key, err := pki.GenerateKey("ecdsa-p256")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := pki.NewRequest(subject, key)
+	data, err := pki.NewRequest(subject, apitest.NewKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,10 +289,7 @@ func newRequest(t testing.TB, subject pki.Subject) []byte {
 // newCertificate is the DER of a certificate that is valid for d.
 func newCertificate(t testing.TB, d time.Duration) []byte {
 	t.Helper()
-	key, err := pki.GenerateKey("ecdsa-p256")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := apitest.NewKey(t)
 	from := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.Add(d)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -12,9 +12,11 @@ import (
 	"go.uber.org/zap"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -182,5 +184,12 @@ func (w world) testRestart(t *testing.T) {
 	}
 	if diff := cmp.Diff(before.Items, after.Items); diff != "" {
 		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+
+	// What happened before is forgotten, and the server says so.
+	events := w.watch(t, metav1.ListOptions{ResourceVersion: "1"})
+	event := <-events.ResultChan()
+	if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from the beginning: %s %v", event.Type, event.Object)
 	}
 }

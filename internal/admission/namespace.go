@@ -1,0 +1,19 @@
+package admission
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// newNamespaceLifecycle is the library's: it looks at its informer first, and
+// at the store before it refuses.
+func newNamespaceLifecycle(authorizer.UnconditionalAuthorizer) admission.Interface {
+	immortal := sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic)
+	plugin, err := lifecycle.NewLifecycle(immortal)
+	utilruntime.Must(err) // it cannot fail
+	return plugin
+}

@@ -1,0 +1,56 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/internal/api/metadata"
+)
+
+// ValidateConfigMap reports what is wrong with a new config map.
+func ValidateConfigMap(config *corev1.ConfigMap) field.ErrorList {
+	errs := metadata.Validate(&config.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
+	binaryPath := field.NewPath("binaryData")
+	size := 0
+	for key, value := range config.Data {
+		errs = append(errs, validateDataKey(key, dataPath)...)
+		if _, twice := config.BinaryData[key]; twice {
+			errs = append(errs, field.Invalid(dataPath.Key(key), key, "duplicate of key present in binaryData"))
+		}
+		size += len(value)
+	}
+	for key, value := range config.BinaryData {
+		errs = append(errs, validateDataKey(key, binaryPath)...)
+		if _, twice := config.Data[key]; twice {
+			errs = append(errs, field.Invalid(binaryPath.Key(key), key, "duplicate of key present in data"))
+		}
+		size += len(value)
+	}
+	// A config map is as big as a secret may be.
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
+	}
+	return errs
+}
+
+// ValidateConfigMapUpdate reports what is wrong with replacing old by config.
+func ValidateConfigMapUpdate(config, old *corev1.ConfigMap) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&config.ObjectMeta, &old.ObjectMeta, metadataPath)
+	if isSet(old.Immutable) {
+		errs = append(errs, stillImmutable(config.Immutable)...)
+		errs = append(errs, unchanged(config.Data, old.Data, dataPath)...)
+		errs = append(errs, unchanged(config.BinaryData, old.BinaryData, field.NewPath("binaryData"))...)
+	}
+	return append(errs, ValidateConfigMap(config)...)
+}
+
+// validateDataKey: keys become file names.
+func validateDataKey(key string, fldPath *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range utilvalidation.IsConfigMapKey(key) {
+		errs = append(errs, field.Invalid(fldPath.Key(key), key, problem))
+	}
+	return errs
+}

@@ -1,0 +1,67 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func addDefaults(scheme *runtime.Scheme) {
+	scheme.AddTypeDefaultingFunc(&corev1.Secret{}, func(obj any) { setSecretDefaults(obj.(*corev1.Secret)) })
+	scheme.AddTypeDefaultingFunc(&corev1.SecretList{}, func(obj any) { each(obj.(*corev1.SecretList).Items, setSecretDefaults) })
+	scheme.AddTypeDefaultingFunc(&corev1.Namespace{}, func(obj any) { setNamespaceDefaults(obj.(*corev1.Namespace)) })
+	scheme.AddTypeDefaultingFunc(&corev1.NamespaceList{}, func(obj any) { each(obj.(*corev1.NamespaceList).Items, setNamespaceDefaults) })
+	scheme.AddTypeDefaultingFunc(&corev1.Node{}, func(obj any) { setNodeDefaults(obj.(*corev1.Node)) })
+	scheme.AddTypeDefaultingFunc(&corev1.NodeList{}, func(obj any) { each(obj.(*corev1.NodeList).Items, setNodeDefaults) })
+	scheme.AddTypeDefaultingFunc(&corev1.Pod{}, func(obj any) { setPodDefaults(obj.(*corev1.Pod)) })
+	scheme.AddTypeDefaultingFunc(&corev1.PodList{}, func(obj any) { each(obj.(*corev1.PodList).Items, setPodDefaults) })
+}
+
+func each[T any](items []T, do func(*T)) {
+	for i := range items {
+		do(&items[i])
+	}
+}
+
+// setSecretDefaults also takes in stringData, so that everything behind the
+// decoder, admission included, finds a secret's content in one place.
+func setSecretDefaults(secret *corev1.Secret) {
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeOpaque
+	}
+	MergeStringData(secret)
+}
+
+// MergeStringData moves stringData, which can only be written, into data.
+func MergeStringData(secret *corev1.Secret) {
+	if len(secret.StringData) > 0 && secret.Data == nil {
+		secret.Data = make(map[string][]byte, len(secret.StringData))
+	}
+	for key, value := range secret.StringData {
+		secret.Data[key] = []byte(value)
+	}
+	secret.StringData = nil
+}
+
+// setNamespaceDefaults labels a namespace with its name, by which selectors
+// choose namespaces. A name that is yet to be generated has its label from
+// LabelNamespace.
+func setNamespaceDefaults(namespace *corev1.Namespace) {
+	if namespace.Name != "" {
+		LabelNamespace(namespace)
+	}
+}
+
+// LabelNamespace gives namespace the label that holds its name.
+func LabelNamespace(namespace *corev1.Namespace) {
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
+}
+
+// setNodeDefaults lets pods have all that a node has, unless it says otherwise.
+func setNodeDefaults(node *corev1.Node) {
+	if node.Status.Allocatable == nil {
+		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
+	}
+}

@@ -1,0 +1,51 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/internal/api/metadata"
+)
+
+// ValidateNamespace reports what is wrong with a new namespace.
+func ValidateNamespace(namespace *corev1.Namespace) field.ErrorList {
+	errs := metadata.Validate(&namespace.ObjectMeta, false, validation.NameIsDNSLabel, metadataPath)
+	return append(errs, validateNamespaceFinalizers(namespace)...)
+}
+
+// ValidateNamespaceUpdate reports what is wrong with replacing old by
+// namespace.
+func ValidateNamespaceUpdate(namespace, old *corev1.Namespace) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
+	return append(errs, ValidateNamespace(namespace)...)
+}
+
+// ValidateNamespaceStatusUpdate reports what is wrong with replacing old by
+// namespace through /status: only a deletion ends a namespace.
+func ValidateNamespaceStatusUpdate(namespace, old *corev1.Namespace) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
+	phase, phasePath := namespace.Status.Phase, field.NewPath("status", "phase")
+	switch {
+	case namespace.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
+		errs = append(errs, field.Invalid(phasePath, phase, "may only be 'Active' if `deletionTimestamp` is empty"))
+	case !namespace.DeletionTimestamp.IsZero() && phase != corev1.NamespaceTerminating:
+		errs = append(errs, field.Invalid(phasePath, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"))
+	}
+	return errs
+}
+
+// ValidateNamespaceFinalizeUpdate reports what is wrong with replacing old by
+// namespace through /finalize.
+func ValidateNamespaceFinalizeUpdate(namespace, old *corev1.Namespace) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
+	return append(errs, validateNamespaceFinalizers(namespace)...)
+}
+
+func validateNamespaceFinalizers(namespace *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	for i, finalizer := range namespace.Spec.Finalizers {
+		errs = append(errs, metadata.ValidateFinalizer(string(finalizer), field.NewPath("spec", "finalizers").Index(i))...)
+	}
+	return errs
+}

@@ -1,0 +1,118 @@
+package core
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+// ValidatePodUpdate reports what is wrong with replacing old by pod: what runs
+// is what was admitted, but for a few fields.
+func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metadataPath)
+	specPath := field.NewPath("spec")
+	errs = append(errs, validateImages(pod.Spec.Containers, specPath.Child("containers"))...)
+	errs = append(errs, validateImages(pod.Spec.InitContainers, specPath.Child("initContainers"))...)
+	errs = append(errs, validateDeadlineChange(pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds, specPath.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, validateTolerationChange(pod.Spec.Tolerations, old.Spec.Tolerations, specPath.Child("tolerations"))...)
+	errs = append(errs, validateGateChange(pod.Spec.SchedulingGates, old.Spec.SchedulingGates, specPath.Child("schedulingGates"))...)
+	if len(errs) > 0 {
+		return errs
+	}
+	return validateFixedSpec(&pod.Spec, &old.Spec, specPath)
+}
+
+// ValidatePodStatusUpdate reports what is wrong with replacing old by pod
+// through /status.
+func ValidatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metadataPath)
+	if node := pod.Status.NominatedNodeName; node != "" {
+		for _, problem := range isSubdomain(node) {
+			errs = append(errs, field.Invalid(field.NewPath("status", "nominatedNodeName"), node, problem))
+		}
+	}
+	return errs
+}
+
+// validateFixedSpec compares the rest, after the changeable fields of spec
+// have been put back.
+func validateFixedSpec(spec, old *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
+	reverted := spec.DeepCopy()
+	revertImages(reverted.Containers, old.Containers)
+	revertImages(reverted.InitContainers, old.InitContainers)
+	reverted.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	reverted.Tolerations = old.Tolerations
+	reverted.SchedulingGates = old.SchedulingGates
+	if ptr.Deref(old.TerminationGracePeriodSeconds, 0) < 0 && ptr.Deref(spec.TerminationGracePeriodSeconds, 0) == 1 {
+		reverted.TerminationGracePeriodSeconds = old.TerminationGracePeriodSeconds
+	}
+	if equality.Semantic.DeepEqual(reverted, old) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(fldPath, "pod updates may not change fields other than "+
+		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"+
+		"`spec.tolerations` (only additions to existing tolerations),"+
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"+
+		diff.Diff(old, reverted))}
+}
+
+func revertImages(containers, old []corev1.Container) {
+	for i := range min(len(containers), len(old)) {
+		containers[i].Image = old[i].Image
+	}
+}
+
+func validateImages(containers []corev1.Container, fldPath *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, container := range containers {
+		if container.Image == "" {
+			errs = append(errs, field.Required(fldPath.Index(i).Child("image"), ""))
+		}
+	}
+	return errs
+}
+
+// validateDeadlineChange lets a deadline be set and moved forward.
+func validateDeadlineChange(seconds, old *int64, fldPath *field.Path) field.ErrorList {
+	switch {
+	case seconds == nil && old == nil:
+		return nil
+	case seconds == nil:
+		return field.ErrorList{field.Invalid(fldPath, nil, "must not update from a positive integer to nil value")}
+	case *seconds < 0:
+		return field.ErrorList{field.Invalid(fldPath, *seconds, "must be greater than or equal to 0")}
+	case old != nil && *seconds > *old:
+		return field.ErrorList{field.Invalid(fldPath, *seconds, "must be less than or equal to previous value")}
+	default:
+		return nil
+	}
+}
+
+// validateTolerationChange lets tolerations be added, and wants the old ones
+// to be there still: for how long, may change.
+func validateTolerationChange(tolerations, old []corev1.Toleration, fldPath *field.Path) field.ErrorList {
+	for _, was := range old {
+		if !slices.ContainsFunc(tolerations, func(is corev1.Toleration) bool {
+			is.TolerationSeconds = was.TolerationSeconds
+			return equality.Semantic.DeepEqual(is, was)
+		}) {
+			return field.ErrorList{field.Forbidden(fldPath, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+// validateGateChange lets gates be removed.
+func validateGateChange(gates, old []corev1.PodSchedulingGate, fldPath *field.Path) field.ErrorList {
+	for i, gate := range gates {
+		if !slices.Contains(old, gate) {
+			return field.ErrorList{field.Forbidden(fldPath.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'")}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+// Package core says what the objects of the core API group look like and
+// which of them are valid.
+package core
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// AddToScheme registers the served kinds but Event, which has a package of its
+// own. The v1 types are the internal ones too, so there is nothing to convert.
+func AddToScheme(scheme *runtime.Scheme) error {
+	internal := schema.GroupVersion{Group: corev1.GroupName, Version: runtime.APIVersionInternal}
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, internal} {
+		scheme.AddKnownTypes(gv,
+			&corev1.ConfigMap{}, &corev1.ConfigMapList{},
+			&corev1.Namespace{}, &corev1.NamespaceList{},
+			&corev1.Node{}, &corev1.NodeList{},
+			&corev1.Pod{}, &corev1.PodList{},
+			&corev1.Secret{}, &corev1.SecretList{},
+			&corev1.ServiceAccount{}, &corev1.ServiceAccountList{},
+		)
+	}
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	addDefaults(scheme)
+	if err := addFieldLabels(scheme); err != nil {
+		return fmt.Errorf("registering the selectable fields of core kinds: %w", err)
+	}
+	if err := scheme.SetVersionPriority(corev1.SchemeGroupVersion); err != nil {
+		return fmt.Errorf("ordering the versions of the core group: %w", err)
+	}
+	return nil
+}

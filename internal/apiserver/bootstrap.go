@@ -1,0 +1,50 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+)
+
+// retryPause is the time between two attempts at what a start needs.
+const retryPause = time.Second
+
+// addBootstrap has server make the objects that must be there before it is
+// ready.
+func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, nodes bool) error {
+	bindNodes := func(ctx context.Context, client kubernetes.Interface) error {
+		return bootstrap.ReconcileNodes(ctx, client, nodes)
+	}
+	for name, step := range map[string]func(context.Context, kubernetes.Interface) error{
+		"rbac/bootstrap-roles": bootstrap.Reconcile,
+		"rbac/bootstrap-nodes": bindNodes,
+		"bootstrap-namespaces": makeNamespaces,
+	} {
+		err := server.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
+			untilDone(hook, name, func(ctx context.Context) error { return step(ctx, client) })
+			return nil // the library ends the process when a hook fails
+		})
+		if err != nil {
+			return fmt.Errorf("adding the start hook %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// untilDone tries a step until it succeeds or ctx ends.
+func untilDone(ctx context.Context, name string, step func(context.Context) error) {
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		err := step(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "A step of the start failed and will be tried again", "step", name)
+		}
+		return err == nil, nil
+	})
+}

@@ -1,0 +1,58 @@
+// Package coordination serves coordination.k8s.io.
+package coordination
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/api/coordination"
+	"github.com/certplane/certplane/internal/registry/kind"
+)
+
+// Options is what the API group is made of.
+type Options struct {
+	// RESTOptions says where objects are stored.
+	RESTOptions generic.RESTOptionsGetter
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+}
+
+// NewAPIGroup builds the resource leases.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	endpoints, err := leases().Open(opts.RESTOptions)
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(coordinationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[coordinationv1.SchemeGroupVersion.Version] = endpoints.Storage
+	return group, nil
+}
+
+func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
+	return kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList]{
+		Version: coordinationv1.SchemeGroupVersion, Plural: "leases", Singular: "lease",
+		Namespaced: true,
+		PutCreates: true,
+		// Whoever holds a lease must know which one it was.
+		NeedsResourceVersion: true,
+		Validate:             coordination.ValidateLease,
+		Update:               kind.Update[coordinationv1.Lease]{ValidateUpdate: coordination.ValidateLeaseUpdate},
+		Table: kind.Table[coordinationv1.Lease]{
+			Columns: []metav1.TableColumnDefinition{
+				kind.Name(),
+				kind.Column("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
+				kind.AgeColumn(),
+			},
+			Cells: func(lease *coordinationv1.Lease, now time.Time) []any {
+				return []any{lease.Name, ptr.Deref(lease.Spec.HolderIdentity, ""), kind.Age(lease.CreationTimestamp, now)}
+			},
+		},
+	}
+}

@@ -1,0 +1,60 @@
+// Package core serves the core API group.
+package core
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/kind"
+)
+
+// Options is what the API group is made of.
+type Options struct {
+	// RESTOptions says where objects are stored.
+	RESTOptions generic.RESTOptionsGetter
+	// Codecs are the wire formats.
+	Codecs serializer.CodecFactory
+	// ServiceAccountToken is the subresource serviceaccounts/token; nil does
+	// not serve it.
+	ServiceAccountToken rest.Storage
+	// Events is the resource events, which another group serves too.
+	Events rest.Storage
+}
+
+// NewAPIGroup builds the resources under /api/v1.
+func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
+	resources := map[string]rest.Storage{}
+	for _, kind := range kinds() {
+		endpoints, err := kind.Open(opts.RESTOptions)
+		if err != nil {
+			return genericapiserver.APIGroupInfo{}, err
+		}
+		maps.Copy(resources, endpoints.Storage)
+	}
+	if opts.Events != nil {
+		resources["events"] = opts.Events
+	}
+	if opts.ServiceAccountToken != nil {
+		resources["serviceaccounts/token"] = opts.ServiceAccountToken
+	}
+
+	group := genericapiserver.NewDefaultAPIGroupInfo(corev1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group.VersionedResourcesStorageMap[corev1.SchemeGroupVersion.Version] = resources
+	return group, nil
+}
+
+// opener is a kind.Kind of any type.
+type opener interface {
+	Open(generic.RESTOptionsGetter) (kind.Endpoints, error)
+}
+
+// kinds are the served kinds but Event, which is not this group's alone.
+func kinds() []opener {
+	return []opener{configMaps(), namespaces(), nodes(), pods(), secrets(), serviceAccounts()}
+}

@@ -1,0 +1,73 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/certplane/certplane/internal/api/core"
+	"github.com/certplane/certplane/internal/registry/kind"
+)
+
+// pods are records of what runs elsewhere: they give identities something to
+// be bound to. A deleted pod is gone at once, without waiting for a node.
+func pods() kind.Kind[corev1.Pod, corev1.PodList] {
+	return kind.Kind[corev1.Pod, corev1.PodList]{
+		Version: corev1.SchemeGroupVersion, Plural: "pods", Singular: "pod",
+		ShortNames: []string{"po"}, Categories: []string{"all"},
+		Namespaced: true,
+		PrepareCreate: func(pod *corev1.Pod) {
+			pod.Generation = 1
+			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
+		},
+		Validate: core.ValidatePod,
+		Update: kind.Update[corev1.Pod]{
+			PrepareUpdate: func(pod, old *corev1.Pod) {
+				pod.Status = old.Status
+				pod.Generation = old.Generation
+				if !equality.Semantic.DeepEqual(pod.Spec, old.Spec) {
+					pod.Generation++
+				}
+			},
+			ValidateUpdate: core.ValidatePodUpdate,
+			Resets:         []string{"status"},
+		},
+		Subresources: map[string]kind.Update[corev1.Pod]{
+			"status": {
+				PrepareUpdate: func(pod, old *corev1.Pod) {
+					pod.Spec = old.Spec
+					pod.Generation = old.Generation
+					// Owners are not the node's to choose, nor is what kind of
+					// service the spec has bought.
+					pod.OwnerReferences = old.OwnerReferences
+					pod.Status.QOSClass = old.Status.QOSClass
+				},
+				ValidateUpdate: core.ValidatePodStatusUpdate,
+				Resets:         []string{"spec"},
+			},
+		},
+		Fields: core.PodFields,
+		Table:  podTable(),
+	}
+}
+
+// qosClass says how a node may treat a pod when it runs out of memory.
+func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
+	any, all := false, true
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for _, container := range containers {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				limit, request := container.Resources.Limits[name], container.Resources.Requests[name]
+				any = any || !limit.IsZero() || !request.IsZero()
+				all = all && !limit.IsZero() && limit.Equal(request)
+			}
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case all:
+		return corev1.PodQOSGuaranteed
+	default:
+		return corev1.PodQOSBurstable
+	}
+}

@@ -1,0 +1,66 @@
+package kind
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// resource is a whole kind.
+type resource struct {
+	*registry.Store
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage    = resource{}
+	_ rest.ShortNamesProvider = resource{}
+	_ rest.CategoriesProvider = resource{}
+)
+
+// ShortNames implements rest.ShortNamesProvider.
+func (r resource) ShortNames() []string { return r.shortNames }
+
+// Categories implements rest.CategoriesProvider.
+func (r resource) Categories() []string { return r.categories }
+
+// subresource reads and updates whole objects through a part's rules.
+type subresource struct{ store *registry.Store }
+
+var (
+	_ rest.Patcher             = subresource{}
+	_ rest.TableConvertor      = subresource{}
+	_ rest.ResetFieldsStrategy = subresource{}
+)
+
+// New implements rest.Storage.
+func (s subresource) New() runtime.Object { return s.store.New() }
+
+// Destroy does nothing: the resource owns the connection to the store.
+func (subresource) Destroy() {}
+
+// Get implements rest.Getter.
+func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update implements rest.Updater. It never creates an object, not even by
+// server-side apply.
+func (s subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
+	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (s subresource) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return s.store.ConvertToTable(ctx, obj, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (s subresource) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}

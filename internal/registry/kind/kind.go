@@ -1,0 +1,154 @@
+// Package kind serves a kind of object from a description of it.
+package kind
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Kind is what sets the objects of type T, with lists of type L, apart from
+// others. What is left out does nothing.
+type Kind[T, L any] struct {
+	// Version is the group and the version of T.
+	Version schema.GroupVersion
+	// Plural and Singular name the resource, in lower case.
+	Plural, Singular string
+	// ShortNames and Categories are other names for kubectl.
+	ShortNames, Categories []string
+	// Namespaced objects are in a namespace, others in none.
+	Namespaced bool
+	// PutCreates lets PUT make objects.
+	PutCreates bool
+	// NeedsResourceVersion refuses updates that do not say of which version.
+	NeedsResourceVersion bool
+	// OwnsNothing makes deletion ignore wishes about dependents.
+	OwnsNothing bool
+	// TTL is how long after its last write an object is gone by itself. Zero
+	// is forever.
+	TTL time.Duration
+
+	// PrepareCreate puts away what a client must not choose.
+	PrepareCreate func(obj *T)
+	// Canonicalize gives a valid object its stored form.
+	Canonicalize func(obj *T)
+	// Validate looks at new objects.
+	Validate func(obj *T) field.ErrorList
+	// Check does too, and at updates, where old is not nil: for rules that
+	// depend on the request.
+	Check func(ctx context.Context, obj, old *T) field.ErrorList
+	// Update is what happens to updates of the whole object.
+	Update[T]
+	// Subresources are the parts, such as "status", that have updates of
+	// their own.
+	Subresources map[string]Update[T]
+	// Gone tells of an object that is being deleted and has no finalizers
+	// whether an update may complete the deletion.
+	Gone func(obj *T) bool
+
+	// Fields are what field selectors see besides names.
+	Fields func(obj *T) fields.Set
+	// Table is how kubectl shows objects. Default: name and age.
+	Table Table[T]
+}
+
+// Update is what happens to an update through one endpoint.
+type Update[T any] struct {
+	// PrepareUpdate puts back what cannot be changed here.
+	PrepareUpdate func(obj, old *T)
+	// ValidateUpdate looks at what is left of the update.
+	ValidateUpdate func(obj, old *T) field.ErrorList
+	// Resets are the fields, such as "status", that PrepareUpdate puts back
+	// whole: those who apply them do not own them.
+	Resets []string
+}
+
+// Endpoints are what a kind is served from.
+type Endpoints struct {
+	// Store is the resource without its names for kubectl.
+	Store *registry.Store
+	// Storage has the resource and its subresources by path.
+	Storage map[string]rest.Storage
+}
+
+// Open opens the store of k.
+func (k Kind[T, L]) Open(options generic.RESTOptionsGetter) (Endpoints, error) {
+	main := strategyOf(&k, k.Update)
+	store := &registry.Store{
+		NewFunc:                   newOf[T],
+		NewListFunc:               newOf[L],
+		DefaultQualifiedResource:  k.resource(k.Plural),
+		SingularQualifiedResource: k.resource(k.Singular),
+		CreateStrategy:            main,
+		UpdateStrategy:            main,
+		DeleteStrategy:            main,
+		ResetFieldsStrategy:       main,
+		TableConvertor:            k.Table.orDefault(),
+	}
+	if k.TTL > 0 {
+		seconds := uint64(k.TTL / time.Second)
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return seconds, nil }
+	}
+	if k.Gone != nil {
+		store.ShouldDeleteDuringUpdate = func(_ context.Context, _ string, obj, _ runtime.Object) bool {
+			return k.Gone(as[T](obj))
+		}
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: k.attributes}); err != nil {
+		return Endpoints{}, fmt.Errorf("opening the store of %s: %w", k.Plural, err)
+	}
+
+	endpoints := Endpoints{Store: store, Storage: map[string]rest.Storage{
+		k.Plural: resource{Store: store, shortNames: k.ShortNames, categories: k.Categories},
+	}}
+	for name, update := range k.Subresources {
+		part := *store
+		strategy := strategyOf(&k, update)
+		part.UpdateStrategy = strategy
+		part.ResetFieldsStrategy = strategy
+		endpoints.Storage[k.Plural+"/"+name] = subresource{&part}
+	}
+	return endpoints, nil
+}
+
+func (k *Kind[T, L]) resource(name string) schema.GroupResource {
+	return schema.GroupResource{Group: k.Version.Group, Resource: name}
+}
+
+// attributes are what label and field selectors look at.
+func (k *Kind[T, L]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	metadata, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the metadata of a %T: %w", obj, err)
+	}
+	selectable := fields.Set{"metadata.name": metadata.GetName()}
+	if k.Namespaced {
+		selectable["metadata.namespace"] = metadata.GetNamespace()
+	}
+	if k.Fields != nil {
+		for name, value := range k.Fields(as[T](obj)) {
+			selectable[name] = value
+		}
+	}
+	return metadata.GetLabels(), selectable, nil
+}
+
+// newOf makes an empty object. T is one by the tables in this server.
+func newOf[T any]() runtime.Object {
+	return any(new(T)).(runtime.Object)
+}
+
+// as names the type of an object: the store keeps no other.
+func as[T any](obj runtime.Object) *T {
+	return any(obj).(*T)
+}
