@@ -100,5 +100,8 @@ func NewSecrets(client kubernetes.Interface) *Secrets {
 	return &Secrets{informers: shared, Get: shared.Core().V1().Secrets().Lister().Secrets(metav1.NamespaceSystem).Get}
 }
 
-// Start begins to watch; ctx ends it.
-func (s *Secrets) Start(ctx context.Context) { s.informers.StartWithContext(ctx) }
+// Start begins to watch and returns when all tokens are known; ctx ends it.
+func (s *Secrets) Start(ctx context.Context) {
+	s.informers.StartWithContext(ctx)
+	s.informers.WaitForCacheSyncWithContext(ctx)
+}

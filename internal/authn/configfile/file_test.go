@@ -2,7 +2,6 @@ package configfile
 
 import (
 	"context"
-	"encoding/json"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -14,23 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/certplane/certplane/internal/authn/oidctest"
 )
 
 const head = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration",`
-
-// naming is a configuration that honours the tokens of issuer.
-func naming(t *testing.T, issuer *issuer, prefix string) string {
-	t.Helper()
-	quote := func(s string) string {
-		data, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
-	return head + `"jwt":[{"issuer":{"url":` + quote(issuer.URL) + `,"certificateAuthority":` + quote(issuer.ca()) + `,"audiences":["certplane"]},` +
-		`"claimMappings":{"username":{"claim":"sub","prefix":` + quote(prefix) + `},"groups":{"claim":"groups","prefix":"oidc:"}}}]}`
-}
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
@@ -136,12 +123,12 @@ func who(t *testing.T, file *File, token string) string {
 }
 
 func TestTokens(t *testing.T) {
-	known, stranger := newIssuerServer(t), newIssuerServer(t)
-	file, _, err := open(t, naming(t, known, "oidc:"))
+	known, stranger := oidctest.Start(t), oidctest.Start(t)
+	file, _, err := open(t, known.Config(t, "oidc:"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := known.token(t, map[string]any{"groups": []string{"staff"}})
+	good := known.Token(t, map[string]any{"groups": []string{"staff"}})
 	if got := who(t, file, good); got != "" {
 		t.Errorf("before the start the token is %s's", got)
 	}
@@ -160,16 +147,16 @@ func TestTokens(t *testing.T) {
 		t.Errorf("audiences (-want +got):\n%s", diff)
 	}
 
-	impostor := &issuer{Server: known.Server, key: stranger.key}
+	impostor := &oidctest.Issuer{Server: known.Server, Key: stranger.Key}
 	for reason, token := range map[string]string{
-		"of another issuer":        stranger.token(t, nil),
-		"signed by somebody else":  impostor.token(t, nil),
-		"for another audience":     known.token(t, map[string]any{"aud": "other"}),
-		"expired":                  known.token(t, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
+		"of another issuer":        stranger.Token(t, nil),
+		"signed by somebody else":  impostor.Token(t, nil),
+		"for another audience":     known.Token(t, map[string]any{"aud": "other"}),
+		"expired":                  known.Token(t, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
 		"of no form":               "abcdef.0123456789abcdef",
 		"of the empty form":        "",
 		"truncated":                good[:len(good)-4],
-		"with other than a string": known.token(t, map[string]any{"sub": 7}),
+		"with other than a string": known.Token(t, map[string]any{"sub": 7}),
 	} {
 		if got := who(t, file, token); got != "" {
 			t.Errorf("a token %s is %s's", reason, got)
@@ -178,13 +165,13 @@ func TestTokens(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
-	first, second := newIssuerServer(t), newIssuerServer(t)
-	file, path, err := open(t, naming(t, first, "a:"))
+	first, second := oidctest.Start(t), oidctest.Start(t)
+	file, path, err := open(t, first.Config(t, "a:"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	file.Start(t.Context())
-	ofFirst, ofSecond := first.token(t, nil), second.token(t, nil)
+	ofFirst, ofSecond := first.Token(t, nil), second.Token(t, nil)
 	eventually(t, "the first issuer is known", func() bool { return who(t, file, ofFirst) == "a:ann" })
 
 	write(t, path, "not a configuration")
@@ -193,7 +180,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("with a broken file the token is %q's", got)
 	}
 
-	write(t, path, naming(t, second, "b:"))
+	write(t, path, second.Config(t, "b:"))
 	eventually(t, "the second issuer is known", func() bool { return who(t, file, ofSecond) == "b:ann" })
 	if got := who(t, file, ofFirst); got != "" {
 		t.Errorf("a token of an issuer that is not honoured any more is %s's", got)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	tokens "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/cluster-bootstrap/util/secrets"
@@ -92,7 +93,7 @@ func expires(secret *corev1.Secret, now time.Time) string {
 	case left == 0:
 		return "never"
 	default:
-		return "in " + left.Round(time.Second).String()
+		return "in " + duration.HumanDuration(left)
 	}
 }
 

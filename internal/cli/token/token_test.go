@@ -93,7 +93,7 @@ func TestList(t *testing.T) {
 	}
 	want := []string{
 		"ID EXPIRES GROUPS DESCRIPTION",
-		"aaaaaa in 1h30m0s system:bootstrappers rack 7",
+		"aaaaaa in 90m system:bootstrappers rack 7",
 		"bbbbbb expired system:bootstrappers",
 		"brokn1 never invalid",
 		"cccccc never system:bootstrappers,system:bootstrappers:a",

@@ -1,4 +1,5 @@
-package configfile
+// Package oidctest runs OpenID Connect issuers for tests.
+package oidctest
 
 import (
 	"crypto"
@@ -15,19 +16,21 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// issuer is an OpenID Connect issuer.
-type issuer struct {
+// Issuer is an OpenID Connect issuer. Its URL is its name.
+type Issuer struct {
 	*httptest.Server
-	key crypto.Signer
+	// Key signs its tokens.
+	Key crypto.Signer
 }
 
-func newIssuerServer(t *testing.T) *issuer {
+// Start runs an issuer until the test ends.
+func Start(t testing.TB) *Issuer {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.RSA2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{key: key}
+	i := &Issuer{Key: key}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
@@ -42,15 +45,16 @@ func newIssuerServer(t *testing.T) *issuer {
 	return i
 }
 
-func (i *issuer) ca() string {
+// CA is the bundle to which the issuer's certificate chains.
+func (i *Issuer) CA() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}))
 }
 
-// token is for the audience "certplane" and an hour, with more claims.
-func (i *issuer) token(t *testing.T, claims map[string]any) string {
+// Token is for the audience "certplane" and an hour, with more claims.
+func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{
-		Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"},
+		Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: i.Key, KeyID: "k"},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -64,4 +68,20 @@ func (i *issuer) token(t *testing.T, claims map[string]any) string {
 		t.Fatal(err)
 	}
 	return token
+}
+
+// Config is an AuthenticationConfiguration that honours the issuer's tokens:
+// sub, behind prefix, is the user.
+func (i *Issuer) Config(t testing.TB, prefix string) string {
+	t.Helper()
+	quote := func(s string) string {
+		data, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	return `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[{` +
+		`"issuer":{"url":` + quote(i.URL) + `,"certificateAuthority":` + quote(i.CA()) + `,"audiences":["certplane"]},` +
+		`"claimMappings":{"username":{"claim":"sub","prefix":` + quote(prefix) + `},"groups":{"claim":"groups","prefix":"oidc:"}}}]}`
 }
