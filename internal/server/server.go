@@ -114,7 +114,7 @@ type parts struct {
 
 // assemble builds the parts; none runs yet.
 func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", credentials.clientCA.certPEM)
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
@@ -126,17 +126,19 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	})
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{
-		Listener:    listener,
-		ServingCert: serving,
-		ClientCA:    clientCA,
-		Loopback:    ids.asServer(),
-		Tokens:      ids.tokens,
-		Storage:     store.backend,
-		TLS:         cfg.Serving.TLS,
-		API:         cfg.API,
-		Admission:   cfg.Admission,
-		Audit:       cfg.Audit,
-		Tracing:     cfg.Tracing,
+		Listener:          listener,
+		ServingCert:       serving,
+		ClientCA:          clientCA,
+		Loopback:          ids.asServer(),
+		Tokens:            ids.tokens,
+		Storage:           store.backend,
+		TLS:               cfg.Serving.TLS,
+		API:               cfg.API,
+		Admission:         cfg.Admission,
+		Audit:             cfg.Audit,
+		Tracing:           cfg.Tracing,
+		Authentication:    cfg.Authentication,
+		ServiceAccountKey: credentials.serviceAccountKey,
 	})
 	if err != nil {
 		return nil, err
