@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,8 +64,8 @@ func TestUnknownPlugin(t *testing.T) {
 	cfg.DataDir = t.TempDir()
 	cfg.Admission.DisabledPlugins = []string{"CertificateSigning", "certificateapproval"}
 	err := server.Run(ctx, cfg, func(server.Ready) { t.Error("the server started"); cancel() })
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
-	if err == nil || err.Error() != want {
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: `
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"net"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver/extension"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/generated/openapi"
@@ -42,12 +44,22 @@ type Config struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// Tokens are the bearer tokens of the parts inside this process.
 	Tokens map[string]*user.DefaultInfo
+	// Authentication says which other credentials are honoured.
+	Authentication authn.Settings
+	// ServiceAccountKey signs the tokens of service accounts.
+	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
 	Storage Storage
+	// TLS rules the connections.
+	TLS TLSConfig
 	// API switches versions and features.
 	API APIConfig
+	// Audit says what is recorded of which request.
+	Audit audit.Config
+	// Tracing says where traces go.
+	Tracing TracingConfig
 	// Admission switches admission plugins.
 	Admission admission.Config
 }
@@ -72,7 +84,21 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	generic := newGenericConfig(cfg)
+	generic, err := newGenericConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	who, err := authn.New(authn.Config{
+		Settings:          cfg.Authentication,
+		ClientCA:          cfg.ClientCA,
+		Tokens:            cfg.Tokens,
+		ServiceAccountKey: cfg.ServiceAccountKey,
+		Loopback:          cfg.Loopback,
+	})
+	if err != nil {
+		return nil, err
+	}
+	useAuthentication(generic, who)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
 	mapper, err := useAdmission(generic, cfg, client, shared)
@@ -100,13 +126,17 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API, resourceOf(mapper)); err != nil {
+	identities := newIdentities(cfg.Authentication, who, client)
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper), identities); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
-	if err := addBootstrap(server, client); err != nil {
+	if err := installAuthentication(server, cfg, who); err != nil {
+		return nil, err
+	}
+	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
 		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions}, nil
@@ -135,7 +165,7 @@ func allowCBOR(wanted bool) error {
 	return nil
 }
 
-func newGenericConfig(cfg Config) *genericapiserver.Config {
+func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
 	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
@@ -144,10 +174,8 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: cfg.Listener,
 		Cert:     cfg.ServingCert,
-		ClientCA: cfg.ClientCA,
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
-	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
 	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
@@ -159,5 +187,13 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	return generic
+	cfg.API.Limits.applyTo(generic)
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
+		if err := apply(generic); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	generic.AuditPolicyRuleEvaluator, generic.AuditBackend, err = audit.New(cfg.Audit)
+	return generic, err
 }

@@ -168,7 +168,7 @@ func (w world) testTruncatedRequests(t *testing.T) {
 }
 
 // testLargeRequests: what fits through the front door does not always fit into
-// the store, whose limits are lower. That answer is kube-apiserver's.
+// the store, whose limits are lower.
 func (w world) testLargeRequests(t *testing.T) {
 	names := make([]string, 10_000)
 	for i := range names {
@@ -179,6 +179,7 @@ func (w world) testLargeRequests(t *testing.T) {
 	w.testAll(t, []fault{
 		{"ten thousand names", submit(t, string(many.Spec.Request)), http.StatusCreated, ""},
 		{"a megabyte behind the block", submit(t, good+strings.Repeat("x", 1<<20)), http.StatusCreated, ""},
-		{"two megabytes behind the block", submit(t, good+strings.Repeat("x", 2<<20)), http.StatusInternalServerError, "larger than max"},
+		{"more than etcd takes", submit(t, good+strings.Repeat("x", 3<<19)), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
+		{"more than etcd's client sends", submit(t, good+strings.Repeat("x", 2<<20)), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,12 +51,19 @@ func (s sizedStore) GuaranteedUpdate(ctx context.Context, key string, destinatio
 }
 
 func explainSize(err error) error {
+	if err != nil && strings.HasPrefix(err.Error(), clientRefusal) {
+		err = rpctypes.ErrRequestTooLarge
+	}
 	var refusal rpctypes.EtcdError
 	if errors.As(err, &refusal) && refusal.Error() == rpctypes.ErrRequestTooLarge.Error() {
 		return tooLarge{refusal}
 	}
 	return err
 }
+
+// clientRefusal is how etcd's client refuses what has more than 2 MiB, without
+// asking the server.
+const clientRefusal = "rpc error: code = ResourceExhausted desc = trying to send message larger than max"
 
 // tooLarge is etcd's error for the library, which tries again without the
 // field managers, and an answer for the client.

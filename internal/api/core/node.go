@@ -44,6 +44,7 @@ func ValidateNodeUpdate(node, old *corev1.Node) field.ErrorList {
 // their own.
 func fixedOf(spec corev1.NodeSpec) corev1.NodeSpec {
 	spec.PodCIDR, spec.PodCIDRs, spec.ProviderID = "", nil, ""
+	//lint:ignore SA1019 clients of old nodes may still send or clear it
 	spec.Taints, spec.Unschedulable, spec.ConfigSource = nil, false, nil
 	return spec
 }
