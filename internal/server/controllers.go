@@ -17,6 +17,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/controller/aggregate"
+	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
@@ -27,7 +28,7 @@ import (
 // controllerClients are the API clients of the controllers: one for the read
 // cache that they share, and one for the writes of each.
 type controllerClients struct {
-	cache, csrSigner, aggregator, namespaces, accounts, publisher *rest.Config
+	cache, csrSigner, aggregator, namespaces, accounts, publisher, garbage *rest.Config
 }
 
 func newControllerClients(ids identities) controllerClients {
@@ -38,6 +39,7 @@ func newControllerClients(ids identities) controllerClients {
 		namespaces: ids.asAccount(namespaceAccount),
 		accounts:   ids.asAccount(accountAccount),
 		publisher:  ids.asAccount(publisherAccount),
+		garbage:    ids.asAccount(garbageAccount),
 	}
 }
 
@@ -66,6 +68,7 @@ func newControllers(clients controllerClients, credentials *credentials, setting
 		{"namespace", func() error { return addNamespaces(manager, clients) }},
 		{"serviceaccount", func() error { return addAccounts(manager, clients) }},
 		{"publish", func() error { return addPublisher(manager, clients, credentials) }},
+		{"garbage", func() error { return addGarbage(manager, clients) }},
 	} {
 		if err := controller.add(); err != nil {
 			return nil, fmt.Errorf("adding the %s controller: %w", controller.name, err)
@@ -138,6 +141,18 @@ func addPublisher(manager ctrl.Manager, clients controllerClients, credentials *
 		return err
 	}
 	return publish.Add(manager, publish.Config{Client: writer, ConfigMaps: configMaps, CA: credentials.servingCA.chain})
+}
+
+func addGarbage(manager ctrl.Manager, clients controllerClients) error {
+	kinds, err := discovery.NewDiscoveryClientForConfig(clients.garbage)
+	if err != nil {
+		return err
+	}
+	objects, err := metadata.NewForConfig(clients.garbage)
+	if err != nil {
+		return err
+	}
+	return garbage.Add(manager, garbage.Config{Discovery: kinds, Objects: objects})
 }
 
 // newCacheOf returns a cache that holds, of every kind that is read from it,

@@ -18,6 +18,7 @@ const (
 	namespaceAccount  = "namespace-controller"
 	accountAccount    = "service-account-controller"
 	publisherAccount  = "root-ca-cert-publisher"
+	garbageAccount    = "generic-garbage-collector"
 )
 
 // identities holds the bearer tokens of this process's parts. The tokens live

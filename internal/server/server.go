@@ -123,6 +123,8 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Host:            url,
 		TLSClientConfig: rest.TLSClientConfig{CAData: credentials.servingCA.certPEM},
 		QPS:             -1, // no client-side limit towards our own server
+		// It would cost memory and time, and saves nothing within a host.
+		DisableCompression: true,
 	})
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{

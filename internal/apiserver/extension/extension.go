@@ -4,6 +4,7 @@ package extension
 
 import (
 	"fmt"
+	"time"
 
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 )
+
+// patience bounds how long a stop waits for a start to get through.
+const patience = 10 * time.Second
 
 // Config is what the server is made of.
 type Config struct {
@@ -67,7 +71,21 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the API server of custom resources: %w", err)
 	}
-	return &Server{crds: crds}, nil
+	s := &Server{crds: crds}
+	return s, crds.GenericAPIServer.AddPreShutdownHook("crd-informer-synced", s.awaitDefinitions)
+}
+
+// awaitDefinitions holds a stop up until the definitions are known, if that
+// takes no longer than patience: the library ends the process when it is
+// interrupted before.
+func (s *Server) awaitDefinitions() error {
+	for _, known := range s.crds.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
+		select {
+		case <-known:
+		case <-time.After(patience):
+		}
+	}
+	return nil
 }
 
 // Delegate takes the requests that the server in front has no answer to.

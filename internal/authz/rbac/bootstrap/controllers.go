@@ -46,6 +46,10 @@ func controllers() []controller {
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			allow("create update", core, "configmaps"),
 		}},
+		{"generic-garbage-collector", []rbacv1.PolicyRule{
+			// Whatever there is can own and be owned.
+			allow("delete patch update "+read, "*", "*"),
+		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.
 		{"certificate-controller", []rbacv1.PolicyRule{

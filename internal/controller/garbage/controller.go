@@ -1,0 +1,97 @@
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// workers is how many objects are decided about at a time.
+const workers = 4
+
+// unsettledPause is the time between two looks at an object about which
+// nothing can be decided before all kinds were listed.
+const unsettledPause = 100 * time.Millisecond
+
+// Config is what the controller is made of. All of it is the controller's own
+// identity.
+type Config struct {
+	// Discovery tells which kinds there are.
+	Discovery discovery.DiscoveryInterface
+	// Objects reads, patches and deletes objects of all kinds.
+	Objects metadata.Interface
+}
+
+// Add registers the controller with mgr. It has no use for mgr's cache: it
+// watches every kind and keeps next to nothing.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		run(log.IntoContext(ctx, mgr.GetLogger().WithName("garbage")), cfg)
+		return nil
+	})); err != nil {
+		return fmt.Errorf("adding the garbage collector: %w", err)
+	}
+	return nil
+}
+
+// run collects until ctx ends.
+func run(ctx context.Context, cfg Config) {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
+	graph := newGraph(queue.Add)
+	watcher := &watcher{
+		discovery:  cfg.Discovery,
+		objects:    cfg.Objects,
+		graph:      graph,
+		rediscover: make(chan struct{}, 1),
+		feeds:      map[schema.GroupKind]*feed{},
+	}
+	c := &collector{objects: cfg.Objects, graph: graph, kinds: watcher.kinds, changed: queue.Add}
+
+	var running sync.WaitGroup
+	running.Go(func() { watcher.run(ctx) })
+	for range workers {
+		running.Go(func() {
+			for work(ctx, queue, watcher, c) {
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+// work decides about the next object; false ends it.
+func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.UID], watcher *watcher, c *collector) bool {
+	uid, ended := queue.Get()
+	if ended {
+		return false
+	}
+	defer queue.Done(uid)
+	if !watcher.settled(time.Now()) {
+		// A dependent that was not seen yet would be overlooked.
+		queue.AddAfter(uid, unsettledPause)
+		return true
+	}
+	switch err := c.collect(ctx, uid); {
+	case err == nil:
+		queue.Forget(uid)
+	case ctx.Err() != nil:
+	case apierrors.IsConflict(err):
+		queue.AddRateLimited(uid)
+	default:
+		log.FromContext(ctx).Error(err, "Cannot decide about an object yet", "uid", uid)
+		queue.AddRateLimited(uid)
+	}
+	return true
+}

@@ -1,0 +1,221 @@
+package garbage
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// graph knows which objects exist and who owns whom. It keeps little: of most
+// objects, nothing but that they are there.
+type graph struct {
+	// changed is told of objects to decide about. It must not block.
+	changed func(types.UID)
+
+	mu    sync.Mutex
+	there map[types.UID]place
+	// nodes are the objects with owners, and those that are being deleted and
+	// wait for something about their dependents.
+	nodes map[types.UID]*node
+	// dependents are the objects that name an owner, whether it is there or
+	// not.
+	dependents map[types.UID]map[types.UID]struct{}
+}
+
+// place is where an object is, but for its name.
+type place struct {
+	kind      *kind
+	namespace unique.Handle[string]
+}
+
+// node is an object that a decision can be about.
+type node struct {
+	place
+	name               string
+	owners             []owner
+	foreground, orphan bool
+}
+
+// owner is the part of an owner reference that the graph needs.
+type owner struct {
+	uid    types.UID
+	blocks bool
+}
+
+func newGraph(changed func(types.UID)) *graph {
+	return &graph{
+		changed:    changed,
+		there:      map[types.UID]place{},
+		nodes:      map[types.UID]*node{},
+		dependents: map[types.UID]map[types.UID]struct{}{},
+	}
+}
+
+// observe takes in an object as it is now.
+func (g *graph) observe(k *kind, obj *metav1.PartialObjectMetadata) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	uid := obj.UID
+	at := place{kind: k, namespace: unique.Make(obj.Namespace)}
+	g.there[uid] = at
+
+	before, after := g.nodes[uid], newNode(at, obj)
+	g.link(uid, before, after)
+	if after == nil {
+		delete(g.nodes, uid)
+		return
+	}
+	g.nodes[uid] = after
+	if after.waits() {
+		g.changed(uid)
+		if before == nil || !before.waits() {
+			g.tell(g.dependents[uid])
+		}
+	}
+	if g.needsLook(after) {
+		g.changed(uid)
+	}
+}
+
+// newNode returns nil for an object that no decision can be about.
+func newNode(at place, obj *metav1.PartialObjectMetadata) *node {
+	deleting := !obj.DeletionTimestamp.IsZero()
+	n := &node{
+		place:      at,
+		name:       obj.Name,
+		foreground: deleting && slices.Contains(obj.Finalizers, metav1.FinalizerDeleteDependents),
+		orphan:     deleting && slices.Contains(obj.Finalizers, metav1.FinalizerOrphanDependents),
+	}
+	for _, ref := range obj.OwnerReferences {
+		n.owners = append(n.owners, owner{uid: ref.UID, blocks: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion})
+	}
+	if len(n.owners) == 0 && !n.waits() {
+		return nil
+	}
+	return n
+}
+
+// waits tells whether a deletion waits for us.
+func (n *node) waits() bool { return n.foreground || n.orphan }
+
+// link replaces the edges of an object to its owners. Owners that wait are
+// looked at again: they may not have to any more.
+func (g *graph) link(uid types.UID, before, after *node) {
+	if before != nil {
+		for _, o := range before.owners {
+			delete(g.dependents[o.uid], uid)
+			if len(g.dependents[o.uid]) == 0 {
+				delete(g.dependents, o.uid)
+			}
+			if n := g.nodes[o.uid]; n != nil && n.foreground {
+				g.changed(o.uid)
+			}
+		}
+	}
+	if after == nil {
+		return
+	}
+	for _, o := range after.owners {
+		if g.dependents[o.uid] == nil {
+			g.dependents[o.uid] = map[types.UID]struct{}{}
+		}
+		g.dependents[o.uid][uid] = struct{}{}
+	}
+}
+
+// needsLook tells whether any owner of n is not where it can own n, or waits.
+func (g *graph) needsLook(n *node) bool {
+	return slices.ContainsFunc(n.owners, func(o owner) bool {
+		at, there := g.there[o.uid]
+		if !there || at.kind.namespaced && at.namespace != n.namespace {
+			return true
+		}
+		waiter := g.nodes[o.uid]
+		return waiter != nil && waiter.foreground
+	})
+}
+
+// forget takes in that an object is gone.
+func (g *graph) forget(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.remove(uid)
+}
+
+func (g *graph) remove(uid types.UID) {
+	before := g.nodes[uid]
+	delete(g.there, uid)
+	delete(g.nodes, uid)
+	g.link(uid, before, nil)
+	g.tell(g.dependents[uid])
+}
+
+// keepOnly takes in that all objects of a kind are those in uids.
+func (g *graph) keepOnly(k *kind, uids map[types.UID]struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, at := range g.there {
+		if _, kept := uids[uid]; !kept && at.kind == k {
+			g.remove(uid)
+		}
+	}
+}
+
+// lookAgain is for when more kinds of owners are known than before.
+func (g *graph) lookAgain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, n := range g.nodes {
+		if n.waits() || g.needsLook(n) {
+			g.changed(uid)
+		}
+	}
+}
+
+func (g *graph) tell(uids map[types.UID]struct{}) {
+	for uid := range uids {
+		g.changed(uid)
+	}
+}
+
+// get returns a node, which nobody changes.
+func (g *graph) get(uid types.UID) (*node, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, ok := g.nodes[uid]
+	return n, ok
+}
+
+// dependentsOf returns the dependents of an owner.
+func (g *graph) dependentsOf(uid types.UID) []dependent {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []dependent
+	for d := range maps.Keys(g.dependents[uid]) {
+		n := g.nodes[d]
+		edge := dependent{uid: d, foreground: n.foreground}
+		for _, o := range n.owners {
+			edge.blocks = edge.blocks || o.uid == uid && o.blocks
+		}
+		out = append(out, edge)
+	}
+	return out
+}
+
+// stateOf returns what the graph knows of an owner at a place; ok is false
+// when only the server can tell.
+func (g *graph) stateOf(uid types.UID, k *kind, namespace string) (state ownerState, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at, there := g.there[uid]; !there || at.kind.group() != k.group() || at.namespace != unique.Make(namespace) {
+		return absent, false
+	}
+	if n := g.nodes[uid]; n != nil && n.foreground {
+		return waiting, true
+	}
+	return present, true
+}

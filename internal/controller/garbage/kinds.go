@@ -1,0 +1,84 @@
+package garbage
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+)
+
+// kind is a kind of objects that can own or be owned.
+type kind struct {
+	resource   schema.GroupVersionResource
+	name       string
+	namespaced bool
+	// watched kinds can be deleted, listed and watched.
+	watched bool
+}
+
+func (k *kind) group() schema.GroupKind {
+	return schema.GroupKind{Group: k.resource.Group, Kind: k.name}
+}
+
+// same tells whether a later discovery found k unchanged.
+func (k *kind) same(other *kind) bool { return other != nil && *k == *other }
+
+// kinds are all that are served.
+type kinds map[schema.GroupKind]*kind
+
+// discover asks for all kinds in their preferred versions. Of groups that
+// cannot be discovered, err tells; the others are in the answer all the same.
+func discover(client discovery.DiscoveryInterface) (kinds, error) {
+	lists, err := discovery.ServerPreferredResources(client)
+	if len(lists) == 0 && err != nil {
+		return nil, fmt.Errorf("discovering the served kinds: %w", err)
+	}
+	found := kinds{}
+	for _, list := range lists {
+		version, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil {
+			continue
+		}
+		for _, resource := range list.APIResources {
+			if k := kindOf(version, resource); k != nil {
+				found[k.group()] = k
+			}
+		}
+	}
+	return found, err
+}
+
+// kindOf returns nil for what is not a kind of stored objects.
+func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {
+	verbs := sets.New(resource.Verbs...)
+	if strings.Contains(resource.Name, "/") || !verbs.Has("get") {
+		return nil
+	}
+	return &kind{
+		resource:   version.WithResource(resource.Name),
+		name:       resource.Kind,
+		namespaced: resource.Namespaced,
+		// Events come and go by themselves, and there are many of them.
+		watched: verbs.HasAll("delete", "list", "watch") && resource.Kind != "Event",
+	}
+}
+
+// ownerPlace finds the kind and the namespace of an owner. Objects without a
+// namespace cannot be owned by objects in one.
+func (all kinds) ownerPlace(ref metav1.OwnerReference, namespace string) (*kind, string, bool) {
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, "", false
+	}
+	k, ok := all[schema.GroupKind{Group: version.Group, Kind: ref.Kind}]
+	switch {
+	case !ok || k.namespaced && namespace == "":
+		return nil, "", false
+	case !k.namespaced:
+		namespace = ""
+	}
+	return k, namespace, true
+}
