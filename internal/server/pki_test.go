@@ -156,6 +156,7 @@ func TestLaterStart(t *testing.T) {
 			reason: "killed on the first start between a CA's key and certificate", meddle: remove("client-ca.crt", "admin.crt", "admin.key", "serving.crt", "serving.key"),
 			changed: []string{"admin.crt", "admin.key", "client-ca.crt", "client-ca.key", "serving.crt", "serving.key"},
 		},
+		{reason: "no service account key", meddle: remove("service-account.key"), changed: []string{"service-account.key"}},
 		{
 			reason: "another CA", meddle: remove("client-ca.crt", "client-ca.key"),
 			changed: []string{"admin.crt", "admin.key", "client-ca.crt", "client-ca.key"},
