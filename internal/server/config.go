@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/audit"
+	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/logging"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
+	// authorization chooses who decides what users may do.
+	Authorization authz.Settings `json:"authorization"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
 	// audit records who asked the API for what.

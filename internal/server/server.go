@@ -123,17 +123,18 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	})
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{
-		Listener:    listener,
-		ServingCert: serving,
-		ClientCA:    clientCA,
-		Loopback:    ids.asServer(),
-		Tokens:      ids.tokens,
-		Storage:     store.backend,
-		TLS:         cfg.Serving.TLS,
-		API:         cfg.API,
-		Admission:   cfg.Admission,
-		Audit:       cfg.Audit,
-		Tracing:     cfg.Tracing,
+		Listener:      listener,
+		ServingCert:   serving,
+		ClientCA:      clientCA,
+		Loopback:      ids.asServer(),
+		Tokens:        ids.tokens,
+		Storage:       store.backend,
+		TLS:           cfg.Serving.TLS,
+		API:           cfg.API,
+		Admission:     cfg.Admission,
+		Authorization: cfg.Authorization,
+		Audit:         cfg.Audit,
+		Tracing:       cfg.Tracing,
 	})
 	if err != nil {
 		return nil, err
