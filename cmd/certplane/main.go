@@ -40,6 +40,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
 		cli.NewEncryption(streams),
+		cli.NewToken(streams),
 		cli.NewVersion(streams),
 	)
 	return root

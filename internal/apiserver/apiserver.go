@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"net"
 	"time"
@@ -43,6 +44,10 @@ type Config struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// Tokens are the bearer tokens of the parts inside this process.
 	Tokens map[string]*user.DefaultInfo
+	// Authentication says which other credentials are honoured.
+	Authentication authn.Settings
+	// ServiceAccountKey signs the tokens of service accounts.
+	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
@@ -88,6 +93,17 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	who, err := authn.New(authn.Config{
+		Settings:          cfg.Authentication,
+		ClientCA:          cfg.ClientCA,
+		Tokens:            cfg.Tokens,
+		ServiceAccountKey: cfg.ServiceAccountKey,
+		Loopback:          cfg.Loopback,
+	})
+	if err != nil {
+		return nil, err
+	}
+	useAuthentication(generic, who)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
 	mapper, err := useAdmission(generic, cfg, client, shared)
@@ -115,13 +131,17 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API, resourceOf(mapper)); err != nil {
+	identities := newIdentities(cfg.Authentication, who, client)
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper), identities); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
-	if err := addBootstrap(server, client); err != nil {
+	if err := installAuthentication(server, cfg, who); err != nil {
+		return nil, err
+	}
+	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
 		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions}, nil
@@ -159,10 +179,8 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: cfg.Listener,
 		Cert:     cfg.ServingCert,
-		ClientCA: cfg.ClientCA,
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
-	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
 	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)

@@ -19,13 +19,14 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, resourceOf admissionregistration.ResourceOf) error {
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig,
+	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	codecs := api.NewCodecs(cfg.cbor())
-	legacy, err := coreGroups(config.RESTOptionsGetter, codecs)
+	legacy, err := coreGroups(config.RESTOptionsGetter, codecs, identities)
 	if err != nil {
 		return err
 	}
-	access, err := accessGroups(config, codecs)
+	access, err := accessGroups(config, codecs, identities)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 
 // coreGroups are the core group, which has a path of its own, and the groups
 // that stand beside it.
-func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactory) ([]genericapiserver.APIGroupInfo, error) {
+func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage, Codecs: codecs})
 	if err != nil {
 		return nil, err
@@ -77,7 +78,9 @@ func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactor
 	if err != nil {
 		return nil, err
 	}
-	coreGroup, err := core.NewAPIGroup(core.Options{RESTOptions: storage, Codecs: codecs, Events: eventStorage})
+	coreGroup, err := core.NewAPIGroup(core.Options{
+		RESTOptions: storage, Codecs: codecs, Events: eventStorage, ServiceAccountToken: identities.tokenRequests,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +88,11 @@ func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactor
 }
 
 // accessGroups are about who is who and who may do what.
-func accessGroups(config *genericapiserver.Config, codecs serializer.CodecFactory) ([]genericapiserver.APIGroupInfo, error) {
+func accessGroups(config *genericapiserver.Config, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	authz := config.Authorization.Authorizer
-	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs})
+	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{
+		Codecs: codecs, Tokens: identities.tokens, Audiences: identities.audiences,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/audit"
+	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/logging"
@@ -47,6 +48,8 @@ type Config struct {
 	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
+	// authentication says which credentials are honoured.
+	Authentication authn.Settings `json:"authentication"`
 	// authorization chooses who decides what users may do.
 	Authorization authz.Settings `json:"authorization"`
 	// admission switches admission plugins.
@@ -95,15 +98,16 @@ type EtcdConfig struct {
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
 	return Config{
-		APIVersion: configAPIVersion,
-		Kind:       configKind,
-		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
-		Etcd:       EtcdConfig{Prefix: "/registry"},
-		API:        apiserver.DefaultAPIConfig(),
-		Admission:  admission.Config{},
-		Audit:      audit.DefaultConfig(),
-		Logging:    logging.DefaultConfig(),
-		Signing:    sign.DefaultSettings(),
+		APIVersion:     configAPIVersion,
+		Kind:           configKind,
+		Serving:        ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
+		Etcd:           EtcdConfig{Prefix: "/registry"},
+		API:            apiserver.DefaultAPIConfig(),
+		Authentication: authn.DefaultSettings(),
+		Admission:      admission.Config{},
+		Audit:          audit.DefaultConfig(),
+		Logging:        logging.DefaultConfig(),
+		Signing:        sign.DefaultSettings(),
 	}
 }
 
@@ -178,6 +182,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.API.Validate(); err != nil {
+		return err
+	}
+	if err := c.Authentication.Validate(); err != nil {
 		return err
 	}
 	if err := c.Audit.Validate(); err != nil {

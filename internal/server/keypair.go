@@ -75,3 +75,34 @@ func writeKeyPair(dir, name string, chain []*x509.Certificate, key crypto.Signer
 	}
 	return pair, nil
 }
+
+// openKey reads a private key that has no certificate, or makes it.
+func openKey(file string) (crypto.Signer, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeKey(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a private key: %w", err)
+	}
+	key, err := pki.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return key, nil
+}
+
+func makeKey(file string) (crypto.Signer, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return nil, err
+	}
+	data, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(file, data, 0o600); err != nil {
+		return nil, fmt.Errorf("writing a private key: %w", err)
+	}
+	return key, nil
+}

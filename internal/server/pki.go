@@ -1,12 +1,14 @@
 package server
 
 import (
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,6 +35,8 @@ type credentials struct {
 
 	// servingRoot and clientRoot issue for servingCA and clientCA.
 	servingRoot, clientRoot *pki.Authority
+	// serviceAccountKey signs the tokens of service accounts.
+	serviceAccountKey crypto.Signer
 }
 
 // openPKI reads the credentials in dir and makes those that are not there,
@@ -49,7 +53,15 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &credentials{servingCA: servingCA, servingRoot: servingRoot, clientCA: clientCA, clientRoot: clientRoot}
+	serviceAccountKey, err := openKey(filepath.Join(dir, "service-account.key"))
+	if err != nil {
+		return nil, err
+	}
+	made := &credentials{
+		servingCA: servingCA, servingRoot: servingRoot,
+		clientCA: clientCA, clientRoot: clientRoot,
+		serviceAccountKey: serviceAccountKey,
+	}
 	return made.renewed(dir, names, now)
 }
 

@@ -94,6 +94,7 @@ func TestFirstStart(t *testing.T) {
 	want := map[string]fs.FileMode{
 		"serving-ca.crt": 0o644, "serving-ca.key": 0o600, "serving.crt": 0o644, "serving.key": 0o600,
 		"client-ca.crt": 0o644, "client-ca.key": 0o600, "admin.crt": 0o644, "admin.key": 0o600,
+		"service-account.key": 0o600,
 	}
 	got := map[string]fs.FileMode{}
 	for name := range files(t, dir) {

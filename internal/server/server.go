@@ -23,6 +23,9 @@ import (
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
 
+// settled is how long after a start the last of its work is done.
+const settled = 5 * time.Second
+
 // Ready tells the user of a server where it is.
 type Ready struct {
 	// URL is where programs on this host reach the API.
@@ -94,7 +97,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
 		// The start leaves garbage that an idle server would hold for long.
-		debug.FreeOSMemory()
+		time.AfterFunc(settled, debug.FreeOSMemory)
 		return nil
 	})
 }
@@ -111,7 +114,7 @@ type parts struct {
 
 // assemble builds the parts; none runs yet.
 func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", credentials.clientCA.certPEM)
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
@@ -123,18 +126,20 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	})
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{
-		Listener:      listener,
-		ServingCert:   serving,
-		ClientCA:      clientCA,
-		Loopback:      ids.asServer(),
-		Tokens:        ids.tokens,
-		Storage:       store.backend,
-		TLS:           cfg.Serving.TLS,
-		API:           cfg.API,
-		Admission:     cfg.Admission,
-		Authorization: cfg.Authorization,
-		Audit:         cfg.Audit,
-		Tracing:       cfg.Tracing,
+		Listener:          listener,
+		ServingCert:       serving,
+		ClientCA:          clientCA,
+		Loopback:          ids.asServer(),
+		Tokens:            ids.tokens,
+		Storage:           store.backend,
+		TLS:               cfg.Serving.TLS,
+		API:               cfg.API,
+		Admission:         cfg.Admission,
+		Audit:             cfg.Audit,
+		Tracing:           cfg.Tracing,
+		Authentication:    cfg.Authentication,
+		ServiceAccountKey: credentials.serviceAccountKey,
+		Authorization:     cfg.Authorization,
 	})
 	if err != nil {
 		return nil, err

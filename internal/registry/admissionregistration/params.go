@@ -31,7 +31,7 @@ type paramReaders struct {
 // mayRead checks the parameters that obj names, unless old names the same.
 func (p *paramReaders) mayRead(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	now, before := paramsOf(obj), paramsOf(old)
-	if !now.any() || equality.Semantic.DeepEqual(now, before) {
+	if !now.any() || now.same(before) {
 		return nil
 	}
 	path := field.NewPath("spec", "paramKind")
@@ -55,6 +55,10 @@ type params struct {
 }
 
 func (p params) any() bool { return p.kind != nil || p.ref != nil }
+
+func (p params) same(other params) bool {
+	return p.policy == other.policy && equality.Semantic.DeepEqual(p.kind, other.kind) && equality.Semantic.DeepEqual(p.ref, other.ref)
+}
 
 func paramsOf(obj runtime.Object) params {
 	switch obj := obj.(type) {
