@@ -69,16 +69,16 @@ func userRoles() []role {
 			allow(read, core, "configmaps", "events", "namespaces", "pods", "pods/log", "pods/status", "serviceaccounts"),
 		}},
 
-		{name: "system:node", rules: nodeRules()},
+		{name: "system:node", rules: NodeRules()},
 		{name: "system:service-account-issuer-discovery", rules: []rbacv1.PolicyRule{
 			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
 		}},
 	}
 }
 
-// nodeRules are what a kubelet needs. The role is bound to nobody: which node
+// NodeRules are what a kubelet needs. The role is bound to nobody: which node
 // may touch which object is more than rules can say.
-func nodeRules() []rbacv1.PolicyRule {
+func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		allow("create", authentication, "tokenreviews"),
 		allow("create", authorization, "localsubjectaccessreviews", "subjectaccessreviews"),
