@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
@@ -33,9 +34,27 @@ func TestServersShareAnExternalEtcd(t *testing.T) {
 	if _, err := apitest.Client(t, second.Admin(t)).RbacV1().ClusterRoles().Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
 		t.Errorf("the second server does not see what the first one stored: %v", err)
 	}
+	// Whoever reads the CA can reach both.
+	apitest.Eventually(t, "the CAs of both are published", func() bool {
+		config, err := apitest.Client(t, first.Admin(t)).CoreV1().ConfigMaps("default").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		own, other := servingCA(t, first), servingCA(t, second)
+		return config.Data["ca.crt"] == own+other || config.Data["ca.crt"] == other+own
+	})
 	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "etcd")); !os.IsNotExist(err) {
 		t.Errorf("a server with an external etcd made one of its own: %v", err)
 	}
+}
+
+func servingCA(t *testing.T, s *apitest.Server) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(datadir.Dir(s.Config.DataDir).PKI(), "serving-ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // startExternalEtcd runs an etcd on a loopback port with TLS both ways and
