@@ -4,13 +4,14 @@ package apiserver
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"net"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/apiserver/extension"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/generated/openapi"
@@ -41,19 +44,31 @@ type Config struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// Tokens are the bearer tokens of the parts inside this process.
 	Tokens map[string]*user.DefaultInfo
+	// Authentication says which other credentials are honoured.
+	Authentication authn.Settings
+	// ServiceAccountKey signs the tokens of service accounts.
+	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
 	Storage Storage
+	// TLS rules the connections.
+	TLS TLSConfig
 	// API switches versions and features.
 	API APIConfig
+	// Audit says what is recorded of which request.
+	Audit audit.Config
+	// Tracing says where traces go.
+	Tracing TracingConfig
 	// Admission switches admission plugins.
 	Admission admission.Config
 }
 
 // Server is an API server that is ready to run.
 type Server struct {
-	generic *genericapiserver.GenericAPIServer
+	generic    *genericapiserver.GenericAPIServer
+	config     *genericapiserver.Config
+	extensions *extension.Server
 }
 
 // New builds the server. It does not touch the store yet.
@@ -69,37 +84,69 @@ func New(cfg Config) (*Server, error) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	authorizer, rules := authz.New(authz.Config{Informers: shared})
 
-	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
-	plugins, err := admission.New(cfg.Admission, authorizer, wants)
+	generic, err := newGenericConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-
-	generic := newGenericConfig(cfg)
+	who, err := authn.New(authn.Config{
+		Settings:          cfg.Authentication,
+		ClientCA:          cfg.ClientCA,
+		Tokens:            cfg.Tokens,
+		ServiceAccountKey: cfg.ServiceAccountKey,
+		Loopback:          cfg.Loopback,
+	})
+	if err != nil {
+		return nil, err
+	}
+	useAuthentication(generic, who)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
-	generic.AdmissionControl = plugins
+	mapper, err := useAdmission(generic, cfg, client, shared)
+	if err != nil {
+		return nil, err
+	}
 	if err := useStorage(generic, cfg.Storage); err != nil {
 		return nil, err
 	}
 
-	server, err := generic.Complete(shared).New("certplane", genericapiserver.NewEmptyDelegate())
+	extensions, err := extension.New(extension.Config{
+		Generic:     generic,
+		Informers:   shared,
+		Backend:     newBackend(cfg.Storage),
+		Wrap:        explainSizes,
+		Shared:      cfg.Storage.Shared,
+		Services:    noServices{},
+		Credentials: webhookCredentials(generic.TracerProvider),
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := generic.Complete(shared).New("certplane", extensions.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API); err != nil {
+	identities := newIdentities(cfg.Authentication, who, client)
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper), identities); err != nil {
 		return nil, err
 	}
-	if err := addBootstrap(server, client); err != nil {
+	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server}, nil
+	if err := installAuthentication(server, cfg, who); err != nil {
+		return nil, err
+	}
+	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
+		return nil, err
+	}
+	return &Server{generic: server, config: generic, extensions: extensions}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+	prepared := s.generic.PrepareRun()
+	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
@@ -118,26 +165,35 @@ func allowCBOR(wanted bool) error {
 	return nil
 }
 
-func newGenericConfig(cfg Config) *genericapiserver.Config {
-	namer := openapinamer.NewDefinitionNamer(api.Scheme)
+func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
+	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
+	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
 	generic.EffectiveVersion = newServedVersion()
 	generic.FeatureGate = utilfeature.DefaultFeatureGate
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: cfg.Listener,
 		Cert:     cfg.ServingCert,
-		ClientCA: cfg.ClientCA,
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
-	generic.Authentication.Authenticator = authn.New(authn.Config{ClientCA: cfg.ClientCA, Tokens: cfg.Tokens})
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
 	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
 	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
+	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	return generic
+	cfg.API.Limits.applyTo(generic)
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
+		if err := apply(generic); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	generic.AuditPolicyRuleEvaluator, generic.AuditBackend, err = audit.New(cfg.Audit)
+	return generic, err
 }

@@ -18,9 +18,13 @@ const retryPause = time.Second
 
 // addBootstrap has server make the objects that must be there before it is
 // ready.
-func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface) error {
+func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, nodes bool) error {
+	bindNodes := func(ctx context.Context, client kubernetes.Interface) error {
+		return bootstrap.ReconcileNodes(ctx, client, nodes)
+	}
 	for name, step := range map[string]func(context.Context, kubernetes.Interface) error{
 		"rbac/bootstrap-roles": bootstrap.Reconcile,
+		"rbac/bootstrap-nodes": bindNodes,
 		"bootstrap-namespaces": makeNamespaces,
 	} {
 		err := server.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {

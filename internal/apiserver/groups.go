@@ -8,6 +8,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
@@ -18,13 +19,14 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig) error {
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig,
+	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	codecs := api.NewCodecs(cfg.cbor())
-	legacy, err := coreGroups(config.RESTOptionsGetter, codecs)
+	legacy, err := coreGroups(config.RESTOptionsGetter, codecs, identities)
 	if err != nil {
 		return err
 	}
-	access, err := accessGroups(config, codecs)
+	access, err := accessGroups(config, codecs, identities)
 	if err != nil {
 		return err
 	}
@@ -37,8 +39,17 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
+	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
+		RESTOptions: config.RESTOptionsGetter,
+		Codecs:      codecs,
+		Authorizer:  config.Authorization.Authorizer,
+		ResourceOf:  resourceOf,
+	})
+	if err != nil {
+		return err
+	}
 	groups := append(access, legacy[1:]...)
-	groups = append(groups, certificatesGroup)
+	groups = append(groups, certificatesGroup, admissionGroup)
 
 	// The library chooses the formats by a feature gate of the whole process.
 	legacy[0].NegotiatedSerializer = codecs
@@ -58,7 +69,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 
 // coreGroups are the core group, which has a path of its own, and the groups
 // that stand beside it.
-func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactory) ([]genericapiserver.APIGroupInfo, error) {
+func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage, Codecs: codecs})
 	if err != nil {
 		return nil, err
@@ -67,7 +78,9 @@ func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactor
 	if err != nil {
 		return nil, err
 	}
-	coreGroup, err := core.NewAPIGroup(core.Options{RESTOptions: storage, Codecs: codecs, Events: eventStorage})
+	coreGroup, err := core.NewAPIGroup(core.Options{
+		RESTOptions: storage, Codecs: codecs, Events: eventStorage, ServiceAccountToken: identities.tokenRequests,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +88,11 @@ func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactor
 }
 
 // accessGroups are about who is who and who may do what.
-func accessGroups(config *genericapiserver.Config, codecs serializer.CodecFactory) ([]genericapiserver.APIGroupInfo, error) {
+func accessGroups(config *genericapiserver.Config, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	authz := config.Authorization.Authorizer
-	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{Codecs: codecs})
+	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{
+		Codecs: codecs, Tokens: identities.tokens, Audiences: identities.audiences,
+	})
 	if err != nil {
 		return nil, err
 	}

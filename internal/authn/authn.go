@@ -2,25 +2,65 @@
 package authn
 
 import (
+	"context"
+	"crypto"
+	"fmt"
+	"time"
+
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/authn/bootstraptoken"
+	"github.com/certplane/certplane/internal/authn/configfile"
+	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
 // Config names the credentials that are honoured.
 type Config struct {
+	// Settings are the operator's.
+	Settings Settings
 	// ClientCA signs client certificates: the subject's common name is the
 	// user, its organizations are the user's groups.
 	ClientCA dynamiccertificates.CAContentProvider
 	// Tokens maps the bearer tokens of the parts inside this process to their
 	// identities.
 	Tokens map[string]*user.DefaultInfo
+	// ServiceAccountKey signs the tokens of service accounts.
+	ServiceAccountKey crypto.Signer
+	// Loopback is how the server reads the objects behind credentials.
+	Loopback *rest.Config
+}
+
+// Authentication knows who is who. It works to the full once Start has
+// returned.
+type Authentication struct {
+	// Requests finds the user of a request.
+	Requests authenticator.Request
+	// Tokens finds the user of a bearer token.
+	Tokens authenticator.Token
+	// Audiences are those of the API server.
+	Audiences authenticator.Audiences
+	// ClientCAs are all CAs of client certificates, for the TLS handshake. Who
+	// runs it sees the files' changes.
+	ClientCAs dynamiccertificates.CAContentProvider
+	// RequestHeader is nil while no proxy is trusted.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// Issuer makes the tokens of service accounts.
+	Issuer serviceaccount.Issuer
+
+	starts []func(context.Context)
 }
 
 // anonymousPaths are open to requests without credentials, so that load
@@ -29,15 +69,116 @@ var anonymousPaths = []apiserver.AnonymousAuthCondition{
 	{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}, {Path: "/version"}, {Path: "/version/"},
 }
 
-// New returns the authenticator for cfg. A credential that is presented and
-// does not hold fails the request: it never falls back to anonymous.
-func New(cfg Config) authenticator.Request {
-	credentials := union.New(
-		x509.NewDynamic(cfg.ClientCA.VerifyOptions, x509.CommonNameUserConversion),
-		authenticatorfactory.NewFromTokens(cfg.Tokens, nil),
-	)
-	return union.NewFailOnError(
-		group.NewAuthenticatedGroupAdder(credentials),
-		anonymous.NewAuthenticator(anonymousPaths),
-	)
+// New returns what honours the credentials of cfg. A credential that is
+// presented and does not hold fails the request: it never falls back to
+// anonymous.
+func New(cfg Config) (*Authentication, error) {
+	a := &Authentication{Audiences: cfg.Settings.ServiceAccounts.audiences()}
+	certificates, err := a.certificates(cfg)
+	if err != nil {
+		return nil, err
+	}
+	anyone, tokens, err := a.tokens(cfg)
+	if err != nil {
+		return nil, err
+	}
+	credentials := union.New(append(certificates, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))...)
+	a.Requests = union.NewFailOnError(group.NewAuthenticatedGroupAdder(credentials), anyone)
+	a.Tokens = group.NewTokenGroupAdder(tokens, []string{user.AllAuthenticated})
+	return a, nil
+}
+
+// Start begins to watch what credentials depend on; ctx ends it.
+func (a *Authentication) Start(ctx context.Context) {
+	for _, start := range a.starts {
+		start(ctx)
+	}
+}
+
+// tokens returns who honours bearer tokens, those that need no network first,
+// and who lets requests without credentials in.
+func (a *Authentication) tokens(cfg Config) (anyone authenticator.Request, tokens authenticator.Token, err error) {
+	accounts, err := a.serviceAccounts(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := []authenticator.Token{a.agnostic(tokenfile.New(cfg.Tokens)), accounts}
+	if cfg.Settings.Bootstrap.Tokens {
+		bootstrap, err := a.bootstrapTokens(cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, bootstrap)
+	}
+	anyone = anonymous.NewAuthenticator(anonymousPaths)
+	if cfg.Settings.ConfigFile != "" {
+		file, err := a.configFile(cfg.Settings)
+		if err != nil {
+			return nil, nil, err
+		}
+		anyone, all = file, append(all, file)
+	}
+	if cfg.Settings.Webhook.Kubeconfig != "" {
+		webhook, err := cfg.Settings.Webhook.open(a.Audiences)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, webhook)
+	}
+	return anyone, tokenunion.New(all...), nil
+}
+
+// agnostic is for tokens that say nothing of audiences: they are for the API
+// server.
+func (a *Authentication) agnostic(tokens authenticator.Token) authenticator.Token {
+	return authenticator.WrapAudienceAgnosticToken(a.Audiences, tokens)
+}
+
+func (a *Authentication) serviceAccounts(cfg Config) (authenticator.Token, error) {
+	settings := cfg.Settings.ServiceAccounts
+	former, err := settings.formerKeys()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := serviceaccount.NewKeys(cfg.ServiceAccountKey, former...)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := serviceaccount.NewObjects(cfg.Loopback)
+	if err != nil {
+		return nil, err
+	}
+	a.starts = append(a.starts, objects.Start)
+	a.Issuer = serviceaccount.Issuer{Name: settings.Issuer, Keys: keys}
+	return serviceaccount.Authenticator{
+		Issuers:   settings.issuers(),
+		Keys:      keys,
+		Audiences: a.Audiences,
+		Lookup:    objects.Find,
+		Now:       time.Now,
+	}, nil
+}
+
+func (a *Authentication) bootstrapTokens(cfg Config) (authenticator.Token, error) {
+	client, err := kubernetes.NewForConfig(cfg.Loopback)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for bootstrap tokens: %w", err)
+	}
+	secrets := bootstraptoken.NewSecrets(client)
+	a.starts = append(a.starts, secrets.Start)
+	return a.agnostic(bootstraptoken.Authenticator{Get: secrets.Get, Now: time.Now}), nil
+}
+
+func (a *Authentication) configFile(settings Settings) (*configfile.File, error) {
+	file, err := configfile.Open(configfile.Config{
+		Path:       settings.ConfigFile,
+		Audiences:  a.Audiences,
+		OwnIssuers: settings.ServiceAccounts.issuers(),
+		Anonymous:  anonymousPaths,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("authentication.configFile: %w", err)
+	}
+	a.starts = append(a.starts, file.Start)
+	return file, nil
 }

@@ -32,17 +32,26 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 // requests connects to the server's certificate signing requests. What the
 // server warns of goes to warnings.
 func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
+	config, err := c.clientConfig(warnings)
+	if err != nil {
+		return nil, err
+	}
+	client, err := certificatesv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return client.CertificateSigningRequests(), nil
+}
+
+// clientConfig is for a client that says who it is and passes warnings on.
+func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {
 	config, err := c.restConfig()
 	if err != nil {
 		return nil, err
 	}
 	config.UserAgent = userAgent("certplane", buildinfo.Read().Version)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-	client, err := certificatesv1.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
-	}
-	return client.CertificateSigningRequests(), nil
+	return config, nil
 }
 
 func (c *connection) restConfig() (*rest.Config, error) {

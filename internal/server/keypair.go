@@ -25,6 +25,9 @@ func pairFiles(dir, name string) (certFile, keyFile string) {
 	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 }
 
+// errKeyMissing reports a certificate without its key.
+var errKeyMissing = errors.New("is missing")
+
 // readKeyPair reads what writeKeyPair wrote. Its error matches fs.ErrNotExist
 // if there is no certificate: then nothing was ever signed with the key.
 func readKeyPair(dir, name string) (keyPair, error) {
@@ -35,7 +38,7 @@ func readKeyPair(dir, name string) (keyPair, error) {
 		return keyPair{}, fmt.Errorf("reading a certificate: %w", err)
 	}
 	if pair.keyPEM, err = os.ReadFile(pair.keyFile); errors.Is(err, fs.ErrNotExist) {
-		return keyPair{}, fmt.Errorf("%s is missing but its certificate %s exists: restore the key from a backup", pair.keyFile, pair.certFile)
+		return keyPair{}, fmt.Errorf("%s %w but its certificate %s exists: restore the key from a backup", pair.keyFile, errKeyMissing, pair.certFile)
 	} else if err != nil {
 		return keyPair{}, fmt.Errorf("reading a private key: %w", err)
 	}
@@ -71,4 +74,35 @@ func writeKeyPair(dir, name string, chain []*x509.Certificate, key crypto.Signer
 		return keyPair{}, fmt.Errorf("writing a certificate: %w", err)
 	}
 	return pair, nil
+}
+
+// openKey reads a private key that has no certificate, or makes it.
+func openKey(file string) (crypto.Signer, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeKey(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a private key: %w", err)
+	}
+	key, err := pki.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return key, nil
+}
+
+func makeKey(file string) (crypto.Signer, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return nil, err
+	}
+	data, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(file, data, 0o600); err != nil {
+		return nil, fmt.Errorf("writing a private key: %w", err)
+	}
+	return key, nil
 }

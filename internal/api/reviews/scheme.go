@@ -24,7 +24,15 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	if err != nil {
 		return err
 	}
-	return addGroup(scheme, authenticationv1.SchemeGroupVersion, &authenticationv1.SelfSubjectReview{})
+	err = addGroup(scheme, authenticationv1.SchemeGroupVersion,
+		&authenticationv1.SelfSubjectReview{},
+		&authenticationv1.TokenRequest{},
+		&authenticationv1.TokenReview{},
+	)
+	scheme.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(obj any) {
+		defaultTokenRequest(obj.(*authenticationv1.TokenRequest))
+	})
+	return err
 }
 
 func addGroup(scheme *runtime.Scheme, v1 schema.GroupVersion, kinds ...runtime.Object) error {

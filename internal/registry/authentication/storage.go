@@ -1,10 +1,11 @@
-// Package authentication serves authentication.k8s.io: the question who the
-// asking user is.
+// Package authentication serves authentication.k8s.io: questions about who
+// somebody is.
 package authentication
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
@@ -16,11 +17,15 @@ import (
 type Options struct {
 	// Codecs are the wire formats.
 	Codecs serializer.CodecFactory
+	// Tokens answers the token review.
+	Tokens authenticator.Token
+	// Audiences are what a token is reviewed for if the review names none.
+	Audiences authenticator.Audiences
 	// Clock dates the answers. Without one it is the system's.
 	Clock clock.PassiveClock
 }
 
-// NewAPIGroup builds the review.
+// NewAPIGroup builds the reviews.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -28,6 +33,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(authenticationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
 	group.VersionedResourcesStorageMap[authenticationv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"selfsubjectreviews": selfSubjectReview{clock: opts.Clock},
+		"tokenreviews":       tokenReview{tokens: opts.Tokens, audiences: opts.Audiences},
 	}
 	return group, nil
 }

@@ -24,8 +24,8 @@ func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 	var out []*rbacv1.ClusterRoleBinding
 	for _, b := range bindings() {
 		var subjects []rbacv1.Subject
-		for _, group := range b.groups {
-			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: group})
+		for _, name := range b.groups {
+			subjects = append(subjects, group(name))
 		}
 		out = append(out, bind(b.role, subjects...))
 	}
@@ -34,6 +34,10 @@ func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 		out = append(out, bind(c.name(), account))
 	}
 	return out
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: name}
 }
 
 func (c controller) name() string {

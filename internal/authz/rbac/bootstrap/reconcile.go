@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
@@ -24,7 +25,11 @@ func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 			return fmt.Errorf("reconciling ClusterRole %s: %w", role.Name, err)
 		}
 	}
-	for _, binding := range ClusterRoleBindings() {
+	return reconcileBindings(ctx, client, ClusterRoleBindings())
+}
+
+func reconcileBindings(ctx context.Context, client kubernetes.Interface, bindings []*rbacv1.ClusterRoleBinding) error {
+	for _, binding := range bindings {
 		options := reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding},
 			Client:      reconciliation.ClusterRoleBindingClientAdapter{Client: client.RbacV1().ClusterRoleBindings()},

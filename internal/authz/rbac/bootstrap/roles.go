@@ -73,6 +73,9 @@ func userRoles() []role {
 		}},
 
 		{name: "system:node", rules: nodeRules()},
+		{name: "system:service-account-issuer-discovery", rules: []rbacv1.PolicyRule{
+			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
+		}},
 	}
 }
 
@@ -110,6 +113,7 @@ func bindings() []binding {
 		{"system:basic-user", []string{"system:authenticated"}},
 		{"system:public-info-viewer", []string{"system:authenticated", "system:unauthenticated"}},
 		{"system:monitoring", []string{"system:monitoring"}},
+		{"system:service-account-issuer-discovery", []string{"system:serviceaccounts"}},
 		// Empty, and kept so that an administrator finds where to add nodes.
 		{"system:node", nil},
 	}

@@ -1,49 +1,12 @@
 package publish
 
 import (
-	"crypto/x509"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/certplane/certplane/internal/pki"
 )
-
-func newCA(t *testing.T, name string) *x509.Certificate {
-	t.Helper()
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := pki.NewRoot(name, key, time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root.Certificate()
-}
-
-func TestBundle(t *testing.T) {
-	a, b := newCA(t, "a"), newCA(t, "b")
-	encode := func(certs ...*x509.Certificate) string { return string(pki.EncodeCertificates(certs...)) }
-	for _, tt := range []struct {
-		reason, shared, want string
-	}{
-		{"nobody was there before", "", encode(a)},
-		{"it is there", encode(a), encode(a)},
-		{"another server was there first", encode(b), encode(b, a)},
-		{"both are there, in the other's order", encode(b, a), encode(b, a)},
-		{"text is dropped", "text\n" + encode(a), encode(a)},
-		{"no bundle at all", "nothing", encode(a)},
-		{"a broken certificate", "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n", encode(a)},
-	} {
-		if got := Bundle([]*x509.Certificate{a}, tt.shared); got != tt.want {
-			t.Errorf("%s: got\n%swant\n%s", tt.reason, got, tt.want)
-		}
-	}
-}
 
 func TestMend(t *testing.T) {
 	config := func(annotations, data map[string]string) *corev1.ConfigMap {

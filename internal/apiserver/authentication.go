@@ -1,0 +1,70 @@
+package apiserver
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/authn"
+	"github.com/certplane/certplane/internal/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/registry/authentication/tokenrequest"
+)
+
+// useAuthentication has generic honour the credentials that who knows.
+func useAuthentication(generic *genericapiserver.Config, who *authn.Authentication) {
+	generic.SecureServing.ClientCA = who.ClientCAs
+	generic.Authentication = genericapiserver.AuthenticationInfo{
+		APIAudiences:        who.Audiences,
+		Authenticator:       who.Requests,
+		RequestHeaderConfig: who.RequestHeader,
+	}
+}
+
+// identities are what the API needs to make tokens and to tell others whose
+// they are.
+type identities struct {
+	tokens        authenticator.Token
+	audiences     authenticator.Audiences
+	tokenRequests rest.Storage
+}
+
+func newIdentities(settings authn.Settings, who *authn.Authentication, client kubernetes.Interface) identities {
+	return identities{
+		tokens:    who.Tokens,
+		audiences: who.Audiences,
+		tokenRequests: tokenrequest.New(tokenrequest.Options{
+			Issuer:           who.Issuer,
+			Objects:          client.CoreV1(),
+			Audiences:        who.Audiences,
+			MaxExpiration:    settings.ServiceAccounts.MaxTokenExpiration.Duration,
+			ExtendExpiration: settings.ServiceAccounts.ExtendTokenExpiration,
+			Now:              time.Now,
+		}),
+	}
+}
+
+// installAuthentication serves the documents by which others verify service
+// account tokens, and has who start with the server.
+func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config, who *authn.Authentication) error {
+	keysURI := cmp.Or(cfg.Authentication.ServiceAccounts.KeysURI, cfg.Loopback.Host+serviceaccount.KeysPath)
+	documents, err := who.Issuer.Documents(keysURI)
+	if err != nil {
+		return err
+	}
+	for path, handler := range documents {
+		server.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
+	err = server.AddPostStartHook("start-authentication", func(hook genericapiserver.PostStartHookContext) error {
+		who.Start(hook)
+		return nil // the library ends the process when a hook fails
+	})
+	if err != nil {
+		return fmt.Errorf("starting the authentication with the server: %w", err)
+	}
+	return nil
+}

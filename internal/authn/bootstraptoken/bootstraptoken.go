@@ -1,0 +1,107 @@
+// Package bootstraptoken honours the tokens with which new nodes ask for
+// their first certificate.
+package bootstraptoken
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	tokens "k8s.io/cluster-bootstrap/token/util"
+	"k8s.io/cluster-bootstrap/util/secrets"
+	"k8s.io/klog/v2"
+)
+
+// Get returns a secret of namespace kube-system by its name.
+type Get func(name string) (*corev1.Secret, error)
+
+// Authenticator honours bootstrap tokens.
+type Authenticator struct {
+	// Get finds the secret of a token.
+	Get Get
+	// Now is the clock.
+	Now func() time.Time
+}
+
+var _ authenticator.Token = Authenticator{}
+
+// AuthenticateToken has no opinion on what does not look like a bootstrap
+// token. Of one that does not hold it says no more, so that nobody learns
+// which identifiers exist; the reason is logged.
+func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if !tokens.IsValidBootstrapToken(token) {
+		return nil, false, nil
+	}
+	id, secretPart, _ := strings.Cut(token, ".")
+	secret, err := a.Get(tokens.BootstrapTokenSecretName(id))
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading a bootstrap token: %w", err)
+	}
+	groups, err := accept(secret, id, secretPart, a.Now())
+	if err != nil {
+		klog.FromContext(ctx).V(3).Info("Refused a bootstrap token", "secret", secret.Name, "reason", err.Error())
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name:   bootstrapapi.BootstrapUserPrefix + id,
+		Groups: groups,
+	}}, true, nil
+}
+
+// accept returns the groups of a token that holds.
+func accept(secret *corev1.Secret, id, secretPart string, now time.Time) (groups []string, err error) {
+	stored := secrets.GetData(secret, bootstrapapi.BootstrapTokenSecretKey)
+	switch {
+	case secret.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("the secret is being deleted")
+	case secret.Type != bootstrapapi.SecretTypeBootstrapToken:
+		return nil, fmt.Errorf("the secret's type is not %s", bootstrapapi.SecretTypeBootstrapToken)
+	case subtle.ConstantTimeCompare([]byte(stored), []byte(secretPart)) != 1:
+		return nil, fmt.Errorf("%s differs", bootstrapapi.BootstrapTokenSecretKey)
+	case secrets.GetData(secret, bootstrapapi.BootstrapTokenIDKey) != id:
+		return nil, fmt.Errorf("%s differs", bootstrapapi.BootstrapTokenIDKey)
+	case secrets.HasExpired(secret, now):
+		return nil, fmt.Errorf("it has expired")
+	case secrets.GetData(secret, bootstrapapi.BootstrapTokenUsageAuthentication) != "true":
+		return nil, fmt.Errorf("%s is not true", bootstrapapi.BootstrapTokenUsageAuthentication)
+	}
+	return secrets.GetGroups(secret)
+}
+
+// Secrets are the bootstrap tokens that the server knows.
+type Secrets struct {
+	informers informers.SharedInformerFactory
+	// Get is for an Authenticator.
+	Get Get
+}
+
+// NewSecrets returns secrets that are read with client.
+func NewSecrets(client kubernetes.Interface) *Secrets {
+	shared := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithNamespace(metav1.NamespaceSystem),
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String()
+		}),
+	)
+	return &Secrets{informers: shared, Get: shared.Core().V1().Secrets().Lister().Secrets(metav1.NamespaceSystem).Get}
+}
+
+// Start begins to watch and returns when all tokens are known; ctx ends it.
+func (s *Secrets) Start(ctx context.Context) {
+	s.informers.StartWithContext(ctx)
+	s.informers.WaitForCacheSyncWithContext(ctx)
+}

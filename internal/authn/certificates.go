@@ -1,0 +1,67 @@
+package authn
+
+import (
+	"fmt"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// certificates returns who honours client certificates. A proxy's comes
+// first: it speaks for others.
+func (a *Authentication) certificates(cfg Config) ([]authenticator.Request, error) {
+	var all []authenticator.Request
+	cas := []dynamiccertificates.CAContentProvider{cfg.ClientCA}
+	if file := cfg.Settings.ClientCAFile; file != "" {
+		extra, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", file)
+		if err != nil {
+			return nil, fmt.Errorf("authentication.clientCAFile: %w", err)
+		}
+		cas = append(cas, extra)
+	}
+	for _, ca := range cas {
+		all = append(all, x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion))
+	}
+	if cfg.Settings.RequestHeader.CAFile != "" {
+		proxy, err := cfg.Settings.RequestHeader.open()
+		if err != nil {
+			return nil, err
+		}
+		a.RequestHeader = proxy
+		all = append([]authenticator.Request{a.proxy(proxy)}, all...)
+		cas = append(cas, proxy.CAContentProvider)
+	}
+	a.ClientCAs = dynamiccertificates.NewUnionCAContentProvider(cas...)
+	return all, nil
+}
+
+// open reads the proxy's CAs.
+func (r RequestHeader) open() (*authenticatorfactory.RequestHeaderConfig, error) {
+	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", r.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("authentication.requestHeader.caFile: %w", err)
+	}
+	return &authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders:     headerrequest.StaticStringSlice(r.UsernameHeaders),
+		UIDHeaders:          headerrequest.StaticStringSlice(r.UIDHeaders),
+		GroupHeaders:        headerrequest.StaticStringSlice(r.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StaticStringSlice(r.ExtraHeaderPrefixes),
+		CAContentProvider:   ca,
+		AllowedClientNames:  headerrequest.StaticStringSlice(r.AllowedNames),
+	}, nil
+}
+
+// proxy honours the headers of a proxy that proves to be the one.
+func (a *Authentication) proxy(cfg *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
+	return authenticator.WrapAudienceAgnosticRequest(a.Audiences, headerrequest.NewDynamicVerifyOptionsSecure(
+		cfg.CAContentProvider.VerifyOptions,
+		cfg.AllowedClientNames,
+		cfg.UsernameHeaders,
+		cfg.UIDHeaders,
+		cfg.GroupHeaders,
+		cfg.ExtraHeaderPrefixes,
+	))
+}

@@ -1,0 +1,172 @@
+// Package configfile applies an AuthenticationConfiguration file and its
+// changes (KEP-3331).
+package configfile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// pollInterval is how often the file is read to see whether it changed.
+	pollInterval = time.Second
+	// healthTimeout is how long the issuers of a changed file may take to
+	// answer before it is tried again.
+	healthTimeout = time.Minute
+	// healthPoll is how often they are looked at until then.
+	healthPoll = 100 * time.Millisecond
+)
+
+// Config says where the file is and what it is part of.
+type Config struct {
+	// Path is that of the file.
+	Path string
+	// Audiences are those of the API server.
+	Audiences authenticator.Audiences
+	// OwnIssuers are those of the service account tokens: the file must not
+	// name them.
+	OwnIssuers []string
+	// Anonymous lists the paths that are open to anybody while the file says
+	// nothing about it.
+	Anonymous []apiserver.AnonymousAuthCondition
+}
+
+// File is the configuration that is in force.
+type File struct {
+	cfg     Config
+	opened  []byte
+	current atomic.Pointer[state]
+
+	// What follows is held by whoever applies the file.
+	applied  []byte
+	reported string // the last failure that was logged
+}
+
+// state is what one content of the file leads to.
+type state struct {
+	issuers   *issuers
+	anonymous authenticator.Request
+}
+
+// Open reads the file and checks it.
+func Open(cfg Config) (*File, error) {
+	content, err := os.ReadFile(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := parse(content, cfg.OwnIssuers)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", cfg.Path, err)
+	}
+	f := &File{cfg: cfg, opened: content}
+	// No issuer is known before Start.
+	f.current.Store(&state{anonymous: f.anonymous(parsed)})
+	return f, nil
+}
+
+// Start gets to know the issuers and looks for changes of the file until ctx
+// ends. Issuers that do not answer are asked again and again meanwhile.
+func (f *File) Start(ctx context.Context) {
+	if next, err := f.build(ctx, f.opened); err == nil {
+		f.swap(next, f.opened)
+	} else {
+		f.report(ctx, err)
+	}
+	go wait.UntilWithContext(ctx, f.reload, pollInterval)
+}
+
+// AuthenticateToken honours the tokens of the issuers in the file.
+func (f *File) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if issuers := f.current.Load().issuers; issuers != nil {
+		return issuers.tokens.AuthenticateToken(ctx, token)
+	}
+	return nil, false, nil
+}
+
+// AuthenticateRequest lets requests without credentials in where the file
+// does.
+func (f *File) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	return f.current.Load().anonymous.AuthenticateRequest(r)
+}
+
+// reload applies a changed file. One that does not work leaves the former
+// content in force.
+func (f *File) reload(ctx context.Context) {
+	content, err := os.ReadFile(f.cfg.Path)
+	if err == nil && !bytes.Equal(content, f.applied) {
+		err = f.apply(ctx, content)
+	}
+	f.report(ctx, err)
+}
+
+func (f *File) apply(ctx context.Context, content []byte) error {
+	next, err := f.build(ctx, content)
+	if err != nil {
+		return err
+	}
+	// Clients of issuers that stay must not notice the change.
+	if err := next.issuers.wait(ctx); err != nil {
+		next.issuers.stop()
+		return err
+	}
+	f.swap(next, content)
+	klog.FromContext(ctx).Info("The authentication configuration has changed", "file", f.cfg.Path)
+	return nil
+}
+
+// report logs a failure once, not every time that it is seen.
+func (f *File) report(ctx context.Context, err error) {
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	if failure != "" && failure != f.reported && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "The changed authentication configuration is not used", "file", f.cfg.Path)
+	}
+	f.reported = failure
+}
+
+func (f *File) build(ctx context.Context, content []byte) (*state, error) {
+	parsed, err := parse(content, f.cfg.OwnIssuers)
+	if err != nil {
+		return nil, err
+	}
+	issuers, err := newIssuers(ctx, parsed.JWT, f.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &state{issuers: issuers, anonymous: f.anonymous(parsed)}, nil
+}
+
+func (f *File) swap(next *state, content []byte) {
+	former := f.current.Swap(next)
+	f.applied = content
+	if former.issuers != nil {
+		former.issuers.stop()
+	}
+}
+
+func (f *File) anonymous(config *apiserver.AuthenticationConfiguration) authenticator.Request {
+	switch {
+	case config.Anonymous == nil:
+		return anonymous.NewAuthenticator(f.cfg.Anonymous)
+	case !config.Anonymous.Enabled:
+		return nobody
+	}
+	return anonymous.NewAuthenticator(config.Anonymous.Conditions)
+}
+
+var nobody = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+	return nil, false, nil
+})

@@ -1,0 +1,197 @@
+package configfile
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/certplane/certplane/internal/authn/oidctest"
+)
+
+const head = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration",`
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, content string) (*File, string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "authentication.yaml")
+	write(t, path, content)
+	file, err := Open(Config{
+		Path:       path,
+		Audiences:  authenticator.Audiences{"api"},
+		OwnIssuers: []string{"https://own.example"},
+		Anonymous:  []apiserver.AnonymousAuthCondition{{Path: "/healthz"}},
+	})
+	return file, path, err
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+func TestInvalidFiles(t *testing.T) {
+	jwt := func(issuer, mappings string) string {
+		return head + `"jwt":[{"issuer":` + issuer + `,"claimMappings":` + mappings + `}]}`
+	}
+	const mappings = `{"username":{"claim":"sub","prefix":""}}`
+	tests := []struct{ reason, content, want string }{
+		{"not YAML", "{", "unexpected end"},
+		{"another kind", `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[]}`, "kind is AuthorizationConfiguration"},
+		{"unknown version", `{"apiVersion":"apiserver.config.k8s.io/v7","kind":"AuthenticationConfiguration"}`, "no kind"},
+		{"unknown field", head + `"jwts":[]}`, `unknown field "jwts"`},
+		{"issuer without TLS", jwt(`{"url":"http://a.example","audiences":["x"]}`, mappings), "jwt[0].issuer.url"},
+		{"the server's own issuer", jwt(`{"url":"https://own.example","audiences":["x"]}`, mappings), "jwt[0].issuer.url"},
+		{"no audience", jwt(`{"url":"https://a.example"}`, mappings), "jwt[0].issuer.audiences"},
+		{"a broken CA", jwt(`{"url":"https://a.example","audiences":["x"],"certificateAuthority":"x"}`, mappings), "jwt[0].issuer.certificateAuthority"},
+		{"an egress proxy", jwt(`{"url":"https://a.example","audiences":["x"],"egressSelectorType":"controlplane"}`, mappings), "jwt[0].issuer.egressSelectorType"},
+		{"a broken expression", jwt(`{"url":"https://a.example","audiences":["x"]}`, `{"username":{"expression":"claims."}}`), "jwt[0].claimMappings.username.expression"},
+		{"conditions of what is off", head + `"anonymous":{"enabled":false,"conditions":[{"path":"/x"}]}}`, "anonymous.conditions"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			_, path, err := open(t, tt.content)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("error is %v, want %q in it", err, tt.want)
+			}
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("error %q does not name the file", err)
+			}
+		})
+	}
+}
+
+func TestAnonymous(t *testing.T) {
+	tests := []struct {
+		reason, content string
+		want            []string
+	}{
+		{"the file says nothing", head + `"jwt":[]}`, []string{"/healthz"}},
+		{"nowhere", head + `"anonymous":{"enabled":false}}`, nil},
+		{"everywhere", head + `"anonymous":{"enabled":true}}`, []string{"/healthz", "/api", "/mine"}},
+		{"somewhere", head + `"anonymous":{"enabled":true,"conditions":[{"path":"/mine"}]}}`, []string{"/mine"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			file, _, err := open(t, tt.content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, path := range []string{"/healthz", "/api", "/mine"} {
+				answer, ok, err := file.AuthenticateRequest(httptest.NewRequest("GET", path, nil))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok && answer.User.GetName() == "system:anonymous" {
+					got = append(got, path)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("open paths (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// who returns the user of a token, or "" for nobody.
+func who(t *testing.T, file *File, token string) string {
+	t.Helper()
+	answer, ok, _ := file.AuthenticateToken(t.Context(), token)
+	if !ok {
+		return ""
+	}
+	return answer.User.GetName()
+}
+
+func TestTokens(t *testing.T) {
+	known, stranger := oidctest.Start(t), oidctest.Start(t)
+	file, _, err := open(t, known.Config(t, "oidc:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := known.Token(t, map[string]any{"groups": []string{"staff"}})
+	if got := who(t, file, good); got != "" {
+		t.Errorf("before the start the token is %s's", got)
+	}
+	file.Start(t.Context())
+	eventually(t, "the issuer is known", func() bool { return who(t, file, good) == "oidc:ann" })
+
+	ctx := authenticator.WithAudiences(t.Context(), authenticator.Audiences{"api", "other"})
+	answer, _, err := file.AuthenticateToken(ctx, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"oidc:staff"}, answer.User.GetGroups()); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(authenticator.Audiences{"api"}, answer.Audiences); diff != "" {
+		t.Errorf("audiences (-want +got):\n%s", diff)
+	}
+
+	impostor := &oidctest.Issuer{Server: known.Server, Key: stranger.Key}
+	for reason, token := range map[string]string{
+		"of another issuer":        stranger.Token(t, nil),
+		"signed by somebody else":  impostor.Token(t, nil),
+		"for another audience":     known.Token(t, map[string]any{"aud": "other"}),
+		"expired":                  known.Token(t, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
+		"of no form":               "abcdef.0123456789abcdef",
+		"of the empty form":        "",
+		"truncated":                good[:len(good)-4],
+		"with other than a string": known.Token(t, map[string]any{"sub": 7}),
+	} {
+		if got := who(t, file, token); got != "" {
+			t.Errorf("a token %s is %s's", reason, got)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	first, second := oidctest.Start(t), oidctest.Start(t)
+	file, path, err := open(t, first.Config(t, "a:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Start(t.Context())
+	ofFirst, ofSecond := first.Token(t, nil), second.Token(t, nil)
+	eventually(t, "the first issuer is known", func() bool { return who(t, file, ofFirst) == "a:ann" })
+
+	write(t, path, "not a configuration")
+	file.reload(t.Context())
+	if got := who(t, file, ofFirst); got != "a:ann" {
+		t.Errorf("with a broken file the token is %q's", got)
+	}
+
+	write(t, path, second.Config(t, "b:"))
+	eventually(t, "the second issuer is known", func() bool { return who(t, file, ofSecond) == "b:ann" })
+	if got := who(t, file, ofFirst); got != "" {
+		t.Errorf("a token of an issuer that is not honoured any more is %s's", got)
+	}
+	if got := who(t, file, ofSecond); got != "b:ann" {
+		t.Errorf("without a gap the token is b:ann's, got %q", got)
+	}
+
+	write(t, path, head+`"anonymous":{"enabled":false}}`)
+	eventually(t, "nobody is let in", func() bool {
+		_, ok, _ := file.AuthenticateRequest(httptest.NewRequest("GET", "/healthz", nil))
+		return !ok
+	})
+}

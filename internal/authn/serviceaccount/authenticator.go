@@ -1,0 +1,141 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/klog/v2"
+)
+
+// leeway is how far clocks may differ, and how long an object that is being
+// deleted still counts.
+const leeway = time.Minute
+
+// Authenticator honours the tokens of an issuer while what they are bound to
+// exists.
+type Authenticator struct {
+	// Issuers are the names that tokens may have been issued under.
+	Issuers []string
+	// Keys verify the signatures.
+	Keys *Keys
+	// Audiences are those of the API server.
+	Audiences authenticator.Audiences
+	// Lookup finds the objects that a token is bound to.
+	Lookup Lookup
+	// Now is the clock.
+	Now func() time.Time
+}
+
+var _ authenticator.Token = Authenticator{}
+
+// AuthenticateToken has no opinion on tokens of other issuers. A token of its
+// own that does not hold is an error.
+func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if !a.issued(token) {
+		return nil, false, nil
+	}
+	now := a.Now()
+	claims, err := a.verify(token, now)
+	if err != nil {
+		return nil, false, err
+	}
+	audiences, err := a.matchAudiences(ctx, claims)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, required := range claims.Kubernetes.requirements() {
+		if err := a.check(ctx, required, now); err != nil {
+			return nil, false, err
+		}
+	}
+	if claims.Kubernetes.isStale(now) {
+		late := now.Unix() - claims.Kubernetes.WarnAfter.Unix()
+		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
+			fmt.Sprintf("subject: %s, seconds after warning threshold: %d", claims.Subject, late))
+	}
+	return &authenticator.Response{User: claims.user(), Audiences: audiences}, true, nil
+}
+
+// issued goes by what the token says about itself.
+func (a Authenticator) issued(token string) bool {
+	var claims jwt.RegisteredClaims
+	_, _, err := jwt.NewParser().ParseUnverified(token, &claims)
+	return err == nil && slices.Contains(a.Issuers, claims.Issuer)
+}
+
+// verify checks the signature and the times.
+func (a Authenticator) verify(token string, now time.Time) (Claims, error) {
+	parser := jwt.NewParser(
+		jwt.WithTimeFunc(func() time.Time { return now }),
+		jwt.WithStrictDecoding(),
+		jwt.WithLeeway(leeway),
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(),
+	)
+	var claims Claims
+	_, err := parser.ParseWithClaims(token, &claims, a.Keys.verifier)
+	return claims, explain(err)
+}
+
+// explain keeps to what the bearer may know.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return errors.New("service account token has expired")
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return errors.New("service account token is not valid yet")
+	case errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
+		return errors.New("service account token is issued in the future")
+	}
+	return errors.New("service account token has an invalid signature or claim")
+}
+
+// matchAudiences returns those that both the token and the request are for.
+func (a Authenticator) matchAudiences(ctx context.Context, claims Claims) (authenticator.Audiences, error) {
+	wanted, ok := authenticator.AudiencesFrom(ctx)
+	if !ok {
+		wanted = a.Audiences
+	}
+	both := authenticator.Audiences(claims.Audience).Intersect(wanted)
+	if len(both) == 0 {
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", claims.Audience, wanted)
+	}
+	return both, nil
+}
+
+func (a Authenticator) check(ctx context.Context, required requirement, now time.Time) error {
+	object, err := a.Lookup(ctx, required.kind, required.namespace, required.ref)
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("Token is bound to an object that cannot be found",
+			"kind", required.kind, "namespace", required.namespace, "name", required.ref.Name, "err", err)
+		return required.refusal()
+	}
+	return required.judge(object, now)
+}
+
+// judge tells whether object is the one that the token is bound to.
+func (r requirement) judge(object metav1.Object, now time.Time) error {
+	if object.GetUID() != r.ref.UID {
+		return fmt.Errorf("UID of %s %q does not match the token's", r.kind, r.ref.Name)
+	}
+	if deleted := object.GetDeletionTimestamp(); deleted != nil && deleted.Time.Before(now.Add(-leeway)) {
+		return r.refusal()
+	}
+	return nil
+}
+
+func (r requirement) refusal() error {
+	if r.kind == Accounts {
+		return fmt.Errorf("service account %s/%s does not exist or has been deleted", r.namespace, r.ref.Name)
+	}
+	return errors.New("service account token has been invalidated")
+}

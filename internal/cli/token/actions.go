@@ -1,0 +1,78 @@
+package token
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/cli-runtime/pkg/printers"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	tokens "k8s.io/cluster-bootstrap/token/util"
+)
+
+// Secrets are those of namespace kube-system.
+type Secrets = corev1client.SecretInterface
+
+// Create makes a token that works from now on.
+func Create(ctx context.Context, secrets Secrets, wish Wish, now time.Time) (string, error) {
+	token, err := tokens.GenerateBootstrapToken()
+	if err != nil {
+		return "", fmt.Errorf("making a bootstrap token: %w", err)
+	}
+	if _, err := secrets.Create(ctx, wish.secret(token, now), metav1.CreateOptions{}); err != nil {
+		return "", fmt.Errorf("storing the bootstrap token: %w", err)
+	}
+	return token, nil
+}
+
+// List prints the tokens, without their secret part.
+func List(ctx context.Context, secrets Secrets, out io.Writer, now time.Time) error {
+	found, err := secrets.List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
+	})
+	if err != nil {
+		return fmt.Errorf("listing bootstrap tokens: %w", err)
+	}
+	table := printers.GetNewTabWriter(out)
+	fmt.Fprintln(table, "ID\tEXPIRES\tGROUPS\tDESCRIPTION")
+	for _, secret := range found.Items {
+		if r, ok := rowOf(secret, now); ok {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.id, r.expires, r.groups, r.description)
+		}
+	}
+	return table.Flush()
+}
+
+// Delete ends tokens, each named by its ID or as a whole.
+func Delete(ctx context.Context, secrets Secrets, out io.Writer, names ...string) error {
+	for _, name := range names {
+		id, err := parseID(name)
+		if err != nil {
+			return err
+		}
+		err = secrets.Delete(ctx, tokens.BootstrapTokenSecretName(id), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no bootstrap token %s", id)
+		}
+		if err != nil {
+			return fmt.Errorf("deleting bootstrap token %s: %w", id, err)
+		}
+		fmt.Fprintf(out, "bootstrap token %s deleted\n", id)
+	}
+	return nil
+}
+
+// parseID takes care not to repeat what may be a secret.
+func parseID(name string) (string, error) {
+	id, _, _ := strings.Cut(name, ".")
+	if !tokens.IsValidBootstrapTokenID(id) {
+		return "", fmt.Errorf("not the ID of a bootstrap token, nor a token: an ID is six lower case letters and digits, like those of 'token list'")
+	}
+	return id, nil
+}

@@ -1,0 +1,42 @@
+package token
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Kubeconfig returns what a kubelet takes as --bootstrap-kubeconfig. Server
+// has its URL and its CA.
+func Kubeconfig(token string, wish Wish, server *rest.Config, now time.Time) ([]byte, error) {
+	const name = "bootstrap"
+	withCA := rest.CopyConfig(server)
+	if err := rest.LoadTLSFiles(withCA); err != nil {
+		return nil, fmt.Errorf("reading the server's CA: %w", err)
+	}
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server:                   withCA.Host,
+			TLSServerName:            withCA.ServerName,
+			CertificateAuthorityData: withCA.CAData,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the bootstrap kubeconfig: %w", err)
+	}
+	return append([]byte(heading(token, wish, now)), data...), nil
+}
+
+func heading(token string, wish Wish, now time.Time) string {
+	until := "until it is deleted"
+	if wish.TTL > 0 {
+		until = "until " + now.Add(wish.TTL).UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, until)
+}

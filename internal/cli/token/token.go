@@ -1,0 +1,106 @@
+// Package token manages the bootstrap tokens of a server: what a new node
+// asks for its first certificate with.
+package token
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	tokens "k8s.io/cluster-bootstrap/token/util"
+	"k8s.io/cluster-bootstrap/util/secrets"
+)
+
+// Wish is what a new token is to be.
+type Wish struct {
+	// TTL is how long the token works; 0 is forever.
+	TTL time.Duration
+	// Description is for people.
+	Description string
+	// Groups are those of the token's user besides system:bootstrappers.
+	Groups []string
+}
+
+// Validate reports what the server would not honour, by its flag.
+func (w Wish) Validate() error {
+	if w.TTL < 0 {
+		return fmt.Errorf("--ttl is %s, want 0 or more", w.TTL)
+	}
+	for _, group := range w.Groups {
+		if tokens.ValidateBootstrapGroupName(group) != nil {
+			return fmt.Errorf("--groups %q is not a group of bootstrap tokens: it must start with %s:, like %s:rack-7",
+				group, bootstrapapi.BootstrapDefaultGroup, bootstrapapi.BootstrapDefaultGroup)
+		}
+	}
+	return nil
+}
+
+// secret is the object that makes token work. Token is ID.SECRET.
+func (w Wish) secret(token string, now time.Time) *corev1.Secret {
+	id, secretPart, _ := strings.Cut(token, ".")
+	data := map[string]string{
+		bootstrapapi.BootstrapTokenIDKey:               id,
+		bootstrapapi.BootstrapTokenSecretKey:           secretPart,
+		bootstrapapi.BootstrapTokenUsageAuthentication: "true",
+	}
+	if w.TTL > 0 {
+		data[bootstrapapi.BootstrapTokenExpirationKey] = now.Add(w.TTL).UTC().Format(time.RFC3339)
+	}
+	if w.Description != "" {
+		data[bootstrapapi.BootstrapTokenDescriptionKey] = w.Description
+	}
+	if len(w.Groups) > 0 {
+		data[bootstrapapi.BootstrapTokenExtraGroupsKey] = strings.Join(w.Groups, ",")
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokens.BootstrapTokenSecretName(id)},
+		Type:       bootstrapapi.SecretTypeBootstrapToken,
+		Data:       map[string][]byte{},
+	}
+	for key, value := range data {
+		secret.Data[key] = []byte(value)
+	}
+	return secret
+}
+
+// row is a token as a list shows it.
+type row struct {
+	id, expires, groups, description string
+}
+
+func rowOf(secret corev1.Secret, now time.Time) (row, bool) {
+	id, ok := secrets.ParseName(secret.Name)
+	if !ok {
+		return row{}, false
+	}
+	return row{
+		id:          id,
+		expires:     expires(&secret, now),
+		groups:      groups(&secret),
+		description: secrets.GetData(&secret, bootstrapapi.BootstrapTokenDescriptionKey),
+	}, true
+}
+
+func expires(secret *corev1.Secret, now time.Time) string {
+	switch left, expired := secrets.GetExpiration(secret, now); {
+	case expired:
+		return "expired"
+	case left == 0:
+		return "never"
+	default:
+		return "in " + duration.HumanDuration(left)
+	}
+}
+
+func groups(secret *corev1.Secret) string {
+	names, err := secrets.GetGroups(secret)
+	if err != nil {
+		return "invalid"
+	}
+	return strings.Join(slices.Sorted(slices.Values(names)), ",")
+}
