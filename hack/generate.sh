@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 
 # Packages whose types the API serves.
 packages=(
+  k8s.io/api/admissionregistration/v1
   k8s.io/api/authentication/v1
   k8s.io/api/authorization/v1
   k8s.io/api/certificates/v1

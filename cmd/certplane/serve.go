@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/component-base/logs"
 
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/server"
@@ -17,7 +15,6 @@ import (
 // newServe returns the serve verb.
 func newServe(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
-	var verbosity int
 	flags := server.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -34,14 +31,13 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			if err != nil {
 				return err
 			}
-			if _, err := logs.GlogSetter(strconv.Itoa(verbosity)); err != nil {
-				return fmt.Errorf("setting the log level: %w", err)
+			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
+				return err
 			}
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) { announce(streams.Out, r) })
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
-	cmd.Flags().IntVarP(&verbosity, "v", "v", 0, "How much to log, from 0 to 10, as in Kubernetes' components.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
 }
@@ -49,6 +45,9 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 // addConfigFlags adds the flags that stand for fields of the configuration.
 func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	cli.AddDataDirFlag(flags, &cfg.DataDir)
+	flags.IntVarP(&cfg.Logging.Verbosity, "v", "v", cfg.Logging.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
+	flags.StringVar(&cfg.Logging.Format, "logging-format", cfg.Logging.Format, "How to log: text, or json with one object a line.")
+	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records who asked for what. '-' is standard output. Default: none.")
 	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
 	flags.StringSliceVar(&cfg.Etcd.Servers, "etcd-servers", cfg.Etcd.Servers, "URLs of an external etcd. Runs its own etcd if not given.")
 	flags.StringVar(&cfg.Etcd.CAFile, "etcd-cafile", cfg.Etcd.CAFile, "CA bundle for the external etcd's certificates.")

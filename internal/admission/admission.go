@@ -5,6 +5,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,12 +17,18 @@ import (
 // Config is the stanza "admission" of the server's configuration.
 type Config struct {
 	// disabledPlugins switches admission plugins off by name. All are on by
-	// default. Known, in the order in which they run:
+	// default. Known, in the order in which they run (those that change objects
+	// run before those that check them):
 	//
 	//   - NamespaceLifecycle: nothing can be created in a namespace that does
 	//     not exist or is being deleted, and the namespaces default, kube-system
 	//     and kube-public cannot be deleted. Without it, objects get lost in
 	//     namespaces that nobody sees.
+	//   - NodeRestriction: a node (a user system:node:NAME of the group
+	//     system:nodes) can write its own Node and Lease, status and mirrors of
+	//     the pods that are bound to it, tokens for these pods, and requests
+	//     for certificates in its own name. Without it, one node can pose as
+	//     any other.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
@@ -35,6 +42,15 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
+	//     kind say. Without it and its siblings below, the objects that
+	//     configure them can be stored and mean nothing.
+	//   - MutatingAdmissionWebhook: objects are changed as the webhooks of
+	//     MutatingWebhookConfigurations say.
+	//   - ValidatingAdmissionPolicy: requests are refused as the policies of
+	//     this kind say.
+	//   - ValidatingAdmissionWebhook: requests are refused as the webhooks of
+	//     ValidatingWebhookConfigurations say.
 	//
 	// Any other name is an error. Default: none.
 	DisabledPlugins []string `json:"disabledPlugins,omitempty"`
@@ -50,9 +66,14 @@ type plugin struct {
 func plugins() []plugin {
 	return []plugin{
 		{"NamespaceLifecycle", newNamespaceLifecycle},
+		{"NodeRestriction", newNodeRestriction},
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"MutatingAdmissionPolicy", newMutatingPolicy},
+		{"MutatingAdmissionWebhook", newMutatingWebhook},
+		{"ValidatingAdmissionPolicy", newValidatingPolicy},
+		{"ValidatingAdmissionWebhook", newValidatingWebhook},
 	}
 }
 
@@ -79,17 +100,24 @@ func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission
 	if authz == nil {
 		return nil, errors.New("admission needs an authorizer")
 	}
-	var chain []admission.Interface
+	var names []string
+	registered := admission.NewPlugins()
 	for _, p := range plugins() {
 		if slices.Contains(cfg.DisabledPlugins, p.name) {
 			continue
 		}
-		check := p.make(authz)
-		admission.PluginInitializers(init).Initialize(check)
-		if err := admission.ValidateInitialization(check); err != nil {
-			return nil, fmt.Errorf("making the admission plugin %s: %w", p.name, err)
-		}
-		chain = append(chain, metrics.WithControllerMetrics(check, p.name))
+		names = append(names, p.name)
+		registered.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.make(authz), nil })
 	}
-	return metrics.WithStepMetrics(admission.NewChainHandler(chain...)), nil
+	// The library's chain runs again what asks for it after a later change.
+	chain, err := registered.NewFromPlugins(names, noFiles{}, admission.PluginInitializers(init), admission.DecoratorFunc(metrics.WithControllerMetrics))
+	if err != nil {
+		return nil, fmt.Errorf("making the admission plugins: %w", err)
+	}
+	return metrics.WithStepMetrics(chain), nil
 }
+
+// noFiles says that no plugin has a configuration file of its own.
+type noFiles struct{}
+
+func (noFiles) ConfigFor(string) (io.Reader, error) { return nil, nil }

@@ -32,7 +32,9 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
-		chain, err := New(Config{DisabledPlugins: disabled}, &rules{}, fromFake())
+		// Those that others configure are tested with a server around them.
+		off := append([]string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}, disabled...)
+		chain, err := New(Config{DisabledPlugins: off}, &rules{}, fromFake())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "NamespaceLifecycle", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction")
+	check(t, "NamespaceLifecycle", "NodeRestriction", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction")
 }
 
 // fromFake gives plugins what they want, of a server that has nothing.
@@ -68,7 +70,10 @@ func TestPluginsThatMissSomething(t *testing.T) {
 
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
-	want := []string{"NamespaceLifecycle", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
+	want := []string{
+		"NamespaceLifecycle", "NodeRestriction", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+	}
 	var got []string
 	for _, p := range plugins() {
 		got = append(got, p.name)
@@ -80,7 +85,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, CertificateApproval, CertificateSigning, CertificateSubjectRestriction`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 
+	"github.com/certplane/certplane/internal/api/admissionregistration"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/coordination"
 	"github.com/certplane/certplane/internal/api/core"
@@ -43,6 +44,7 @@ func NewCodecs(withCBOR bool) serializer.CodecFactory {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
+		admissionregistration.AddToScheme,
 		certificates.AddToScheme,
 		coordination.AddToScheme,
 		core.AddToScheme,

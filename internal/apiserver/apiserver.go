@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -23,6 +23,8 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/apiserver/extension"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/generated/openapi"
@@ -50,15 +52,25 @@ type Config struct {
 	Loopback *rest.Config
 	// Storage says which etcd holds the objects.
 	Storage Storage
+	// TLS rules the connections.
+	TLS TLSConfig
 	// API switches versions and features.
 	API APIConfig
+	// Audit says what is recorded of which request.
+	Audit audit.Config
+	// Tracing says where traces go.
+	Tracing TracingConfig
+	// Authorization chooses who decides what users may do.
+	Authorization authz.Settings
 	// Admission switches admission plugins.
 	Admission admission.Config
 }
 
 // Server is an API server that is ready to run.
 type Server struct {
-	generic *genericapiserver.GenericAPIServer
+	generic    *genericapiserver.GenericAPIServer
+	config     *genericapiserver.Config
+	extensions *extension.Server
 }
 
 // New builds the server. It does not touch the store yet.
@@ -70,16 +82,17 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the loopback client: %w", err)
 	}
-	// The authorizer reads RBAC objects through these informers.
+	// The authorizer reads RBAC objects and pods through these informers.
 	shared := informers.NewSharedInformerFactory(client, 0)
-	authorizer, rules := authz.New(authz.Config{Informers: shared})
-
-	wants := initializer.New(client, nil, shared, authorizer, utilfeature.DefaultFeatureGate, newServedVersion(), nil, nil)
-	plugins, err := admission.New(cfg.Admission, authorizer, wants)
+	authorizer, rules, err := authz.New(authz.Config{Informers: shared, Settings: cfg.Authorization})
 	if err != nil {
 		return nil, err
 	}
 
+	generic, err := newGenericConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
 	who, err := authn.New(authn.Config{
 		Settings:          cfg.Authentication,
 		ClientCA:          cfg.ClientCA,
@@ -90,22 +103,39 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-
-	generic := newGenericConfig(cfg)
 	useAuthentication(generic, who)
 	generic.Authorization.Authorizer = authorizer
 	generic.RuleResolver = rules
-	generic.AdmissionControl = plugins
+	mapper, err := useAdmission(generic, cfg, client, shared)
+	if err != nil {
+		return nil, err
+	}
 	if err := useStorage(generic, cfg.Storage); err != nil {
 		return nil, err
 	}
 
-	server, err := generic.Complete(shared).New("certplane", genericapiserver.NewEmptyDelegate())
+	extensions, err := extension.New(extension.Config{
+		Generic:     generic,
+		Informers:   shared,
+		Backend:     newBackend(cfg.Storage),
+		Wrap:        explainSizes,
+		Shared:      cfg.Storage.Shared,
+		Services:    noServices{},
+		Credentials: webhookCredentials(generic.TracerProvider),
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := generic.Complete(shared).New("certplane", extensions.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	if err := installGroups(server, generic, cfg.API, newIdentities(cfg.Authentication, who, client)); err != nil {
+	identities := newIdentities(cfg.Authentication, who, client)
+	if err := installGroups(server, generic, cfg.API, resourceOf(mapper), identities); err != nil {
+		return nil, err
+	}
+	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
 	if err := installAuthentication(server, cfg, who); err != nil {
@@ -114,12 +144,14 @@ func New(cfg Config) (*Server, error) {
 	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server}, nil
+	return &Server{generic: server, config: generic, extensions: extensions}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+	prepared := s.generic.PrepareRun()
+	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
@@ -138,8 +170,9 @@ func allowCBOR(wanted bool) error {
 	return nil
 }
 
-func newGenericConfig(cfg Config) *genericapiserver.Config {
-	namer := openapinamer.NewDefinitionNamer(api.Scheme)
+func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
+	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
+	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
 	generic.EffectiveVersion = newServedVersion()
 	generic.FeatureGate = utilfeature.DefaultFeatureGate
@@ -148,14 +181,24 @@ func newGenericConfig(cfg Config) *genericapiserver.Config {
 		Cert:     cfg.ServingCert,
 	}
 	generic.LoopbackClientConfig = cfg.Loopback
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	generic.OpenAPIConfig.Info.Title = "certplane"
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	generic.OpenAPIV3Config.Info.Title = "certplane"
 	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
 	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
+	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = false
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	return generic
+	cfg.API.Limits.applyTo(generic)
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
+		if err := apply(generic); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	generic.AuditPolicyRuleEvaluator, generic.AuditBackend, err = audit.New(cfg.Audit)
+	return generic, err
 }

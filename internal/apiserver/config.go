@@ -21,6 +21,8 @@ type APIConfig struct {
 	// spec.expirationSeconds) and "CBOR" (KEP-4222, default on: clients may
 	// speak CBOR).
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// limits bounds what requests may take.
+	Limits LimitsConfig `json:"limits"`
 }
 
 // The switches that APIConfig knows.
@@ -35,6 +37,7 @@ func DefaultAPIConfig() APIConfig {
 	return APIConfig{
 		RuntimeConfig: map[string]bool{runtimeCSRv1beta1: true},
 		FeatureGates:  map[string]bool{featureCSRDuration: true, featureCBOR: true},
+		Limits:        defaultLimits(),
 	}
 }
 
@@ -44,7 +47,10 @@ func (c APIConfig) Validate() error {
 	if err := checkKnown("api.runtimeConfig", c.RuntimeConfig, known.RuntimeConfig); err != nil {
 		return err
 	}
-	return checkKnown("api.featureGates", c.FeatureGates, known.FeatureGates)
+	if err := checkKnown("api.featureGates", c.FeatureGates, known.FeatureGates); err != nil {
+		return err
+	}
+	return c.Limits.validate()
 }
 
 // servesCSRv1beta1 and its siblings read one switch; an absent one is in its

@@ -8,6 +8,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
 	"github.com/certplane/certplane/internal/registry/certificates"
@@ -18,7 +19,8 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, identities identities) error {
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig,
+	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	codecs := api.NewCodecs(cfg.cbor())
 	legacy, err := coreGroups(config.RESTOptionsGetter, codecs, identities)
 	if err != nil {
@@ -37,8 +39,17 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
+	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
+		RESTOptions: config.RESTOptionsGetter,
+		Codecs:      codecs,
+		Authorizer:  config.Authorization.Authorizer,
+		ResourceOf:  resourceOf,
+	})
+	if err != nil {
+		return err
+	}
 	groups := append(access, legacy[1:]...)
-	groups = append(groups, certificatesGroup)
+	groups = append(groups, certificatesGroup, admissionGroup)
 
 	// The library chooses the formats by a feature gate of the whole process.
 	legacy[0].NegotiatedSerializer = codecs

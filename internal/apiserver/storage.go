@@ -2,10 +2,13 @@ package apiserver
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
+	encryptionreload "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -21,10 +24,21 @@ type Storage struct {
 	Prefix string
 	// CAFile, CertFile and KeyFile are for TLS to an external etcd.
 	CAFile, CertFile, KeyFile string
+	// EncryptionFile is a file of kind EncryptionConfiguration that says what
+	// is encrypted and how. It is read again when it changes.
+	EncryptionFile string
+	// Shared says that other servers may use the same store.
+	Shared bool
 }
 
-// useStorage makes generic keep objects in the etcd of storage.
-func useStorage(generic *genericapiserver.Config, storage Storage) error {
+// encryptionPoll is how soon a change of the EncryptionFile is seen.
+const encryptionPoll = 2 * time.Second
+
+// pollEncryption sets the library's process-wide interval. It reads one small
+// file each time.
+var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFileChangePollDuration = encryptionPoll })
+
+func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)
 	backend.Transport = storagebackend.TransportConfig{
 		ServerList:    storage.Servers,
@@ -32,9 +46,20 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 		CertFile:      storage.CertFile,
 		KeyFile:       storage.KeyFile,
 	}
+	return backend
+}
+
+// useStorage makes generic keep objects in the etcd of storage.
+func useStorage(generic *genericapiserver.Config, storage Storage) error {
+	backend := newBackend(storage)
+	// The time that etcd takes is part of the trace of a request.
+	backend.Transport.TracerProvider = generic.TracerProvider
 	backend.StorageObjectCountTracker = generic.StorageObjectCountTracker
 
+	pollEncryption()
 	etcd := options.NewEtcdOptions(backend)
+	etcd.EncryptionProviderConfigFilepath = storage.EncryptionFile
+	etcd.EncryptionProviderConfigAutomaticReload = true
 	factory := serverstorage.NewDefaultStorageFactory(
 		*backend,
 		runtime.ContentTypeProtobuf,
@@ -46,8 +71,8 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 	// Events are written far more often than they are read.
 	etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, "events#0")
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
-		return fmt.Errorf("configuring the etcd client: %w", err)
+		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = sizeErrors{generic.RESTOptionsGetter}
+	generic.RESTOptionsGetter = explainSizes(generic.RESTOptionsGetter)
 	return nil
 }

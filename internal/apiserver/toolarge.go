@@ -21,6 +21,8 @@ import (
 // large for etcd: the library calls that an internal error.
 type sizeErrors struct{ next generic.RESTOptionsGetter }
 
+func explainSizes(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return sizeErrors{next} }
+
 func (s sizeErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := s.next.GetRESTOptions(resource, example)
 	if err != nil {

@@ -59,6 +59,21 @@ func (s *Server) Restart(t testing.TB) {
 	s.run(t)
 }
 
+// RestartFails stops the server and starts it again, which must fail. It
+// returns why.
+func (s *Server) RestartFails(t testing.TB) error {
+	t.Helper()
+	if err := s.stop(); err != nil {
+		t.Fatalf("stopping the server: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	return server.Run(ctx, s.Config, func(server.Ready) {
+		t.Error("the server started")
+		cancel()
+	})
+}
+
 // Admin returns a client configuration of the group system:masters, without
 // client-side rate limits.
 func (s *Server) Admin(t testing.TB) *rest.Config {

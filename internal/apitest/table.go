@@ -19,7 +19,7 @@ func Table(t testing.TB, cfg *rest.Config, path string) string {
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
 	}
-	body, err := client.Discovery().RESTClient().Get().AbsPath(path).
+	body, err := client.Discovery().RESTClient().Get().RequestURI(path).
 		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").DoRaw(t.Context())
 	if err != nil {
 		t.Fatalf("getting the table of %s: %v", path, err)

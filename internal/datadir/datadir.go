@@ -65,4 +65,7 @@ func (d Dir) Etcd() string { return d.join("etcd") }
 // PKI is the folder of the certificates and private keys made on first start.
 func (d Dir) PKI() string { return d.join("pki") }
 
+// EncryptionKeys is the file with the keys that encrypt what is stored.
+func (d Dir) EncryptionKeys() string { return filepath.Join(d.PKI(), "encryption.yaml") }
+
 func (d Dir) join(name string) string { return filepath.Join(string(d), name) }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Remote is an etcd cluster that somebody else runs.
+// Remote is an etcd as its clients see it.
 type Remote struct {
 	// Servers are the URLs of its members.
 	Servers []string
@@ -22,14 +22,9 @@ type Remote struct {
 // Check returns nil as soon as one member answers, and the reasons of all
 // members if none does before ctx ends.
 func (r Remote) Check(ctx context.Context) error {
-	tlsInfo := transport.TLSInfo{TrustedCAFile: r.CAFile, CertFile: r.CertFile, KeyFile: r.KeyFile}
-	tlsConfig, err := tlsInfo.ClientConfig()
+	client, err := r.connect()
 	if err != nil {
-		return fmt.Errorf("reading the TLS files for etcd: %w", err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: r.Servers, TLS: tlsConfig, Logger: zap.NewNop()})
-	if err != nil {
-		return fmt.Errorf("making a client for etcd at %s: %w", strings.Join(r.Servers, ", "), err)
+		return err
 	}
 	defer client.Close()
 
@@ -49,4 +44,43 @@ func (r Remote) Check(ctx context.Context) error {
 		failures = append(failures, err)
 	}
 	return fmt.Errorf("reaching etcd at %s: %w", strings.Join(r.Servers, ", "), errors.Join(failures...))
+}
+
+// CreateOnce stores value under key if there is none yet, and returns what is
+// stored there afterwards.
+func (r Remote) CreateOnce(ctx context.Context, key, value string) (stored string, err error) {
+	client, err := r.connect()
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	answer, err := client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value)).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil {
+		return "", fmt.Errorf("storing %s in etcd: %w", key, err)
+	}
+	if answer.Succeeded {
+		return value, nil
+	}
+	return string(answer.Responses[0].GetResponseRange().Kvs[0].Value), nil
+}
+
+func (r Remote) connect() (*clientv3.Client, error) {
+	cfg := clientv3.Config{Endpoints: r.Servers, Logger: zap.NewNop()}
+	// On a Unix socket, as the etcd inside a server has it, there is no TLS.
+	if !strings.HasPrefix(r.Servers[0], "unix:") {
+		tlsInfo := transport.TLSInfo{TrustedCAFile: r.CAFile, CertFile: r.CertFile, KeyFile: r.KeyFile}
+		var err error
+		if cfg.TLS, err = tlsInfo.ClientConfig(); err != nil {
+			return nil, fmt.Errorf("reading the TLS files for etcd: %w", err)
+		}
+	}
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for etcd at %s: %w", strings.Join(r.Servers, ", "), err)
+	}
+	return client, nil
 }

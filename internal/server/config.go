@@ -14,8 +14,11 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
+	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/logging"
 )
 
 // The type of the configuration file.
@@ -41,12 +44,22 @@ type Config struct {
 	Serving ServingConfig `json:"serving"`
 	// etcd says where objects are stored.
 	Etcd EtcdConfig `json:"etcd"`
+	// encryption says how what is stored is encrypted.
+	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
 	API apiserver.APIConfig `json:"api"`
 	// authentication says which credentials are honoured.
 	Authentication authn.Settings `json:"authentication"`
+	// authorization chooses who decides what users may do.
+	Authorization authz.Settings `json:"authorization"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
+	// audit records who asked the API for what.
+	Audit audit.Config `json:"audit"`
+	// logging says what the server tells about itself.
+	Logging logging.Config `json:"logging"`
+	// tracing tells where the time of requests goes.
+	Tracing apiserver.TracingConfig `json:"tracing"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
@@ -60,6 +73,8 @@ type ServingConfig struct {
 	// server besides the listen address, localhost and this host's name. They
 	// go into the serving certificate. Default: none.
 	ExtraNames []string `json:"extraNames,omitempty"`
+	// tls rules the connections.
+	TLS apiserver.TLSConfig `json:"tls"`
 }
 
 // EtcdConfig is the stanza "etcd".
@@ -85,11 +100,13 @@ func DefaultConfig() Config {
 	return Config{
 		APIVersion:     configAPIVersion,
 		Kind:           configKind,
-		Serving:        ServingConfig{Listen: "127.0.0.1:6443"},
+		Serving:        ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:           EtcdConfig{Prefix: "/registry"},
 		API:            apiserver.DefaultAPIConfig(),
 		Authentication: authn.DefaultSettings(),
 		Admission:      admission.Config{},
+		Audit:          audit.DefaultConfig(),
+		Logging:        logging.DefaultConfig(),
 		Signing:        sign.DefaultSettings(),
 	}
 }
@@ -161,10 +178,19 @@ func (c Config) Validate() error {
 	if err := c.Serving.validate(); err != nil {
 		return err
 	}
+	if err := c.Serving.TLS.Validate(); err != nil {
+		return err
+	}
 	if err := c.API.Validate(); err != nil {
 		return err
 	}
 	if err := c.Authentication.Validate(); err != nil {
+		return err
+	}
+	if err := c.Audit.Validate(); err != nil {
+		return err
+	}
+	if err := c.Logging.Validate(); err != nil {
 		return err
 	}
 	if err := c.Admission.Validate(); err != nil {

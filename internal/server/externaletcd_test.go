@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,16 +16,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
 
 // Two servers, each with a data directory of its own, share one external etcd
-// that demands client certificates: what one stores, the other serves.
+// that demands client certificates: what one stores, the other serves. They
+// share keys, too: without them the second would store what the first cannot
+// read.
 func TestServersShareAnExternalEtcd(t *testing.T) {
 	store := startExternalEtcd(t)
 	useStore := func(cfg *server.Config) { cfg.Etcd = store }
-	first, second := apitest.Start(t, useStore), apitest.Start(t, useStore)
+	first := apitest.Start(t, useStore)
+	stranger := first.Config
+	stranger.DataDir = t.TempDir()
+	err := server.Run(t.Context(), stranger, func(server.Ready) { t.Error("a server without the keys of the store started") })
+	if err == nil || !strings.Contains(err.Error(), "copy the folder pki") {
+		t.Errorf("a server without the keys of the store says %v", err)
+	}
+	second := apitest.Start(t, useStore, func(cfg *server.Config) { copyPKI(t, first.Config.DataDir, cfg.DataDir) })
 
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
 	if _, err := apitest.Client(t, first.Admin(t)).RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -35,6 +46,13 @@ func TestServersShareAnExternalEtcd(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "etcd")); !os.IsNotExist(err) {
 		t.Errorf("a server with an external etcd made one of its own: %v", err)
+	}
+}
+
+func copyPKI(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(datadir.Dir(to).PKI(), os.DirFS(datadir.Dir(from).PKI())); err != nil {
+		t.Fatal(err)
 	}
 }
 

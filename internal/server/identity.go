@@ -15,6 +15,9 @@ const (
 	cacheAccount      = "controller-cache"
 	csrSignerAccount  = "csr-signer"
 	aggregatorAccount = "clusterrole-aggregation-controller"
+	namespaceAccount  = "namespace-controller"
+	accountAccount    = "service-account-controller"
+	publisherAccount  = "root-ca-cert-publisher"
 )
 
 // identities holds the bearer tokens of this process's parts. The tokens live

@@ -25,6 +25,9 @@ func pairFiles(dir, name string) (certFile, keyFile string) {
 	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 }
 
+// errKeyMissing reports a certificate without its key.
+var errKeyMissing = errors.New("is missing")
+
 // readKeyPair reads what writeKeyPair wrote. Its error matches fs.ErrNotExist
 // if there is no certificate: then nothing was ever signed with the key.
 func readKeyPair(dir, name string) (keyPair, error) {
@@ -35,7 +38,7 @@ func readKeyPair(dir, name string) (keyPair, error) {
 		return keyPair{}, fmt.Errorf("reading a certificate: %w", err)
 	}
 	if pair.keyPEM, err = os.ReadFile(pair.keyFile); errors.Is(err, fs.ErrNotExist) {
-		return keyPair{}, fmt.Errorf("%s is missing but its certificate %s exists: restore the key from a backup", pair.keyFile, pair.certFile)
+		return keyPair{}, fmt.Errorf("%s %w but its certificate %s exists: restore the key from a backup", pair.keyFile, errKeyMissing, pair.certFile)
 	} else if err != nil {
 		return keyPair{}, fmt.Errorf("reading a private key: %w", err)
 	}

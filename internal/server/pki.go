@@ -20,7 +20,7 @@ import (
 const (
 	// leafLifetime is how long the server's and the admin's certificates live.
 	leafLifetime = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a start replaces a certificate.
+	// renewBefore is how long before its end a certificate is replaced.
 	renewBefore = 30 * 24 * time.Hour
 )
 
@@ -32,6 +32,9 @@ type credentials struct {
 	// clientCA signs client certificates: the server trusts it. It is also
 	// the CA of the built-in signers.
 	clientCA, admin keyPair
+
+	// servingRoot and clientRoot issue for servingCA and clientCA.
+	servingRoot, clientRoot *pki.Authority
 	// serviceAccountKey signs the tokens of service accounts.
 	serviceAccountKey crypto.Signer
 }
@@ -50,24 +53,34 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
-	serving, err := server.open(dir, servingRoot, now)
-	if err != nil {
-		return nil, err
-	}
-	administrator := leaf{name: "admin", subject: adminSubject(), usages: pki.ClientUsages()}
-	admin, err := administrator.open(dir, clientRoot, now)
-	if err != nil {
-		return nil, err
-	}
 	serviceAccountKey, err := openKey(filepath.Join(dir, "service-account.key"))
 	if err != nil {
 		return nil, err
 	}
-	return &credentials{
-		servingCA: servingCA, serving: serving, clientCA: clientCA, admin: admin,
+	made := &credentials{
+		servingCA: servingCA, servingRoot: servingRoot,
+		clientCA: clientCA, clientRoot: clientRoot,
 		serviceAccountKey: serviceAccountKey,
-	}, nil
+	}
+	return made.renewed(dir, names, now)
+}
+
+// renewed returns the same credentials with end-entity certificates that are
+// good at now and for names.
+func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
+	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
+	serving, err := server.open(dir, c.servingRoot, now)
+	if err != nil {
+		return nil, err
+	}
+	administrator := leaf{name: "admin", subject: adminSubject(), usages: pki.ClientUsages()}
+	admin, err := administrator.open(dir, c.clientRoot, now)
+	if err != nil {
+		return nil, err
+	}
+	renewed := *c
+	renewed.serving, renewed.admin = serving, admin
+	return &renewed, nil
 }
 
 func adminSubject() pki.Subject {
@@ -138,7 +151,8 @@ func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error
 	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
 		return pair, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A lost key of a leaf costs nothing: its CA issues another.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
 	key, err := pki.GenerateKey(pki.ECDSAP256)

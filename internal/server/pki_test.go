@@ -268,3 +268,21 @@ func TestDamagedPKI(t *testing.T) {
 		})
 	}
 }
+
+// The key of a certificate that the server makes for itself is no loss.
+func TestLostLeafKeyIsMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	before := mustOpenPKI(t, dir, someNames, firstStart)
+	for _, name := range []string{"serving.key", "admin.key"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := mustOpenPKI(t, dir, someNames, firstStart)
+	if !after.serving.matches() || !after.admin.matches() {
+		t.Error("a new key does not fit its certificate")
+	}
+	if string(after.clientCA.certPEM) != string(before.clientCA.certPEM) {
+		t.Error("the CA changed")
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/certplane/certplane/internal/apiserver"
@@ -21,6 +22,9 @@ import (
 
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
+
+// settled is how long after a start the last of its work is done.
+const settled = 5 * time.Second
 
 // Ready tells the user of a server where it is.
 type Ready struct {
@@ -64,7 +68,8 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		}
 	}()
 
-	credentials, err := openPKI(dir.PKI(), servingNames(cfg.Serving, listener), time.Now())
+	names := servingNames(cfg.Serving, listener)
+	credentials, err := openPKI(dir.PKI(), names, time.Now())
 	if err != nil {
 		return err
 	}
@@ -73,10 +78,17 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	defer store.stop()
+	if store.backend.EncryptionFile, err = openEncryption(ctx, dir, cfg, store.backend); err != nil {
+		return err
+	}
 
-	parts, err := assemble(cfg, listener, credentials, store)
+	serving := newServingCert(credentials.serving)
+	parts, err := assemble(cfg, listener, serving, credentials, store)
 	if err != nil {
 		return err
+	}
+	parts.renewal = &renewal{
+		dir: dir, names: names, url: parts.url, clock: clock.RealClock{}, credentials: credentials, serving: serving,
 	}
 	served = true
 	return parts.run(ctx, func() error {
@@ -85,7 +97,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
 		// The start leaves garbage that an idle server would hold for long.
-		debug.FreeOSMemory()
+		time.AfterFunc(settled, debug.FreeOSMemory)
 		return nil
 	})
 }
@@ -97,14 +109,11 @@ type parts struct {
 	api         *apiserver.Server
 	reader      *rest.Config // who fills the controllers' read cache
 	controllers ctrl.Manager
+	renewal     *renewal
 }
 
 // assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, credentials *credentials, store *store) (*parts, error) {
-	servingCert, err := dynamiccertificates.NewStaticCertKeyContent("serving", credentials.serving.certPEM, credentials.serving.keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("using the serving certificate: %w", err)
-	}
+func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
@@ -118,15 +127,19 @@ func assemble(cfg Config, listener net.Listener, credentials *credentials, store
 	clients := newControllerClients(ids)
 	api, err := apiserver.New(apiserver.Config{
 		Listener:          listener,
-		ServingCert:       servingCert,
+		ServingCert:       serving,
 		ClientCA:          clientCA,
 		Loopback:          ids.asServer(),
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
+		TLS:               cfg.Serving.TLS,
 		API:               cfg.API,
+		Admission:         cfg.Admission,
+		Audit:             cfg.Audit,
+		Tracing:           cfg.Tracing,
 		Authentication:    cfg.Authentication,
 		ServiceAccountKey: credentials.serviceAccountKey,
-		Admission:         cfg.Admission,
+		Authorization:     cfg.Authorization,
 	})
 	if err != nil {
 		return nil, err
@@ -144,6 +157,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.api.Run(ctx) })
+	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error {
 		if err := waitReady(ctx, p.reader); err != nil {
 			return err

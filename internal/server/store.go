@@ -31,6 +31,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 		CAFile:   cfg.CAFile,
 		CertFile: cfg.CertFile,
 		KeyFile:  cfg.KeyFile,
+		Shared:   len(cfg.Servers) > 0,
 	}
 	if len(cfg.Servers) > 0 {
 		return &store{backend: backend}, checkRemote(ctx, cfg)

@@ -28,16 +28,10 @@ type servers struct {
 func startServers(t *testing.T) servers {
 	t.Helper()
 	program, kubeAPIServer := certplane(t), peer(t, "kube-apiserver")
-	dir := shortTempDir(t)
-	address := freeAddress(t)
-	run(t, dir, program, "serve", "--data-dir", "data", "--listen", address)
+	ours, dir := startCertplane(t, program)
 	data := filepath.Join(dir, "data")
-	eventually(t, "certplane is ready", func() bool { return exists(filepath.Join(data, "admin.kubeconfig")) })
-	ours := newAPIServer(t, "https://"+address, data)
-	eventually(t, "certplane is ready", ours.ready)
-
 	peerAddress := freeAddress(t)
-	_, port, _ := net.SplitHostPort(peerAddress)
+	_, port := splitAddress(t, peerAddress)
 	key := serviceAccountKey(t, dir)
 	run(t, dir, kubeAPIServer,
 		"--etcd-servers=unix://"+filepath.Join(data, "etcd/client.sock"),
@@ -167,6 +161,15 @@ func freeAddress(t *testing.T) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
+}
+
+func splitAddress(t *testing.T, address string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
 }
 
 func exists(path string) bool {

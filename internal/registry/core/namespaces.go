@@ -49,6 +49,7 @@ func namespaces() namespaceKind {
 				PrepareUpdate:  func(namespace, old *corev1.Namespace) { namespace.Status = old.Status },
 				ValidateUpdate: core.ValidateNamespaceFinalizeUpdate,
 				Resets:         []string{"status"},
+				WriteOnly:      true,
 			},
 		},
 		Gone:   func(namespace *corev1.Namespace) bool { return len(namespace.Spec.Finalizers) == 0 },

@@ -28,39 +28,46 @@ func (r resource) ShortNames() []string { return r.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (r resource) Categories() []string { return r.categories }
 
-// subresource reads and updates whole objects through a part's rules.
-type subresource struct{ store *registry.Store }
+// updater updates whole objects through a part's rules.
+type updater struct{ store *registry.Store }
 
 var (
-	_ rest.Patcher             = subresource{}
-	_ rest.TableConvertor      = subresource{}
-	_ rest.ResetFieldsStrategy = subresource{}
+	_ rest.Updater             = updater{}
+	_ rest.ResetFieldsStrategy = updater{}
 )
 
 // New implements rest.Storage.
-func (s subresource) New() runtime.Object { return s.store.New() }
+func (u updater) New() runtime.Object { return u.store.New() }
 
 // Destroy does nothing: the resource owns the connection to the store.
-func (subresource) Destroy() {}
+func (updater) Destroy() {}
+
+// Update implements rest.Updater. It never creates an object, not even by
+// server-side apply.
+func (u updater) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
+	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return u.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (u updater) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return u.store.GetResetFields()
+}
+
+// subresource also reads, and so can be patched.
+type subresource struct{ updater }
+
+var (
+	_ rest.Patcher        = subresource{}
+	_ rest.TableConvertor = subresource{}
+)
 
 // Get implements rest.Getter.
 func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return s.store.Get(ctx, name, options)
 }
 
-// Update implements rest.Updater. It never creates an object, not even by
-// server-side apply.
-func (s subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
-	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
-}
-
 // ConvertToTable implements rest.TableConvertor.
 func (s subresource) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return s.store.ConvertToTable(ctx, obj, options)
-}
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (s subresource) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
 }

@@ -71,6 +71,8 @@ type Update[T any] struct {
 	// Resets are the fields, such as "status", that PrepareUpdate puts back
 	// whole: those who apply them do not own them.
 	Resets []string
+	// WriteOnly leaves PUT as the one verb of a subresource.
+	WriteOnly bool
 }
 
 // Endpoints are what a kind is served from.
@@ -116,7 +118,11 @@ func (k Kind[T, L]) Open(options generic.RESTOptionsGetter) (Endpoints, error) {
 		strategy := strategyOf(&k, update)
 		part.UpdateStrategy = strategy
 		part.ResetFieldsStrategy = strategy
-		endpoints.Storage[k.Plural+"/"+name] = subresource{&part}
+		var endpoint rest.Storage = subresource{updater{&part}}
+		if update.WriteOnly {
+			endpoint = updater{&part}
+		}
+		endpoints.Storage[k.Plural+"/"+name] = endpoint
 	}
 	return endpoints, nil
 }

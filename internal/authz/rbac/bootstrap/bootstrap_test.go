@@ -94,6 +94,7 @@ func TestCertificateRoles(t *testing.T) {
 			"update certificatesigningrequests/status.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/certificate-controller"}},
 		{"system:controller:csr-signer", []string{
+			"create,patch,update events.events.k8s.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"patch,update certificatesigningrequests/status.certificates.k8s.io",
 			"sign" + signers + "kube-apiserver-client",
@@ -101,6 +102,9 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:controller:controller-cache", []string{
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"get,list,watch clusterroles.rbac.authorization.k8s.io",
+			"get,list,watch configmaps. kube-root-ca.crt",
+			"get,list,watch namespaces.",
+			"get,list,watch serviceaccounts. default",
 		}, []string{"ServiceAccount kube-system/controller-cache"}},
 		{"cluster-admin", []string{"* *.*"}, []string{"Group /system:masters"}},
 	}

@@ -20,15 +20,31 @@ func controllers() []controller {
 		{"controller-cache", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow(read, rbac, "clusterroles"),
+			allow(read, core, "namespaces"),
+			allowOn(read, core, "configmaps", "kube-root-ca.crt"),
+			allowOn(read, core, "serviceaccounts", "default"),
 		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+			allow("create patch update", events, "events"),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
+		}},
+		{"namespace-controller", []rbacv1.PolicyRule{
+			// Whatever there is in a namespace goes with it.
+			allow("delete deletecollection get list", "*", "*"),
+			allow(read, core, "namespaces"),
+			allow("update", core, "namespaces/finalize", "namespaces/status"),
+		}},
+		{"service-account-controller", []rbacv1.PolicyRule{
+			allow("create", core, "serviceaccounts"),
+		}},
+		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
+			allow("create update", core, "configmaps"),
 		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.

@@ -28,9 +28,9 @@ func allow(verbs, group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: resources}
 }
 
-// allowOn lets a verb be used on the objects with these names alone.
-func allowOn(verb, group, resource string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+// allowOn lets verbs be used on the objects with these names alone.
+func allowOn(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
 
 // allowURLs lets paths be read that are not API objects.

@@ -1,0 +1,122 @@
+package extension
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Built-in groups come before defined ones (of priority 1000), so that a name
+// which both have means the built-in kind. Versions are left in the order of
+// their names.
+const (
+	builtinGroupPriority = 17000
+	versionPriority      = 15
+)
+
+// PublishGroups makes front, whose own groups are installed, list the defined
+// groups at /apis too. Aggregated discovery (KEP-3352) has them from the
+// manager that both servers share; this is for clients that do not ask for it.
+func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
+	front.DiscoveryGroupManager.AddGroup(apiGroup(apiextensionsv1.GroupName, []string{apiextensionsv1.SchemeGroupVersion.Version}))
+	builtin, err := front.DiscoveryGroupManager.Groups(context.Background(), &http.Request{Header: http.Header{}})
+	if err != nil {
+		return fmt.Errorf("listing the built-in groups: %w", err)
+	}
+	definitions := s.crds.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	publisher := groupPublisher{to: front.DiscoveryGroupManager, definitions: definitions.Lister(), builtin: map[string]bool{}}
+	for _, group := range builtin {
+		publisher.builtin[group.Name] = true
+		for _, v := range group.Versions {
+			gv := metav1.GroupVersion{Group: group.Name, Version: v.Version}
+			front.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(gv, builtinGroupPriority, versionPriority)
+		}
+	}
+	registration, err := definitions.Informer().AddEventHandler(publisher.handler())
+	if err != nil {
+		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
+	}
+	return front.AddPostStartHook("crd-groups-published", func(hook genericapiserver.PostStartHookContext) error {
+		cache.WaitForCacheSync(hook.Done(), registration.HasSynced)
+		return nil
+	})
+}
+
+// groupPublisher keeps a list of API groups equal to what definitions define.
+type groupPublisher struct {
+	to          discovery.GroupManager
+	definitions listers.CustomResourceDefinitionLister
+	// builtin groups are not touched.
+	builtin map[string]bool
+}
+
+func (p groupPublisher) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { p.publish(obj) },
+		UpdateFunc: func(_, obj any) { p.publish(obj) }, // the group never changes
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			p.publish(obj)
+		},
+	}
+}
+
+// publish brings the list up to date about the group of the definition obj.
+func (p groupPublisher) publish(obj any) {
+	definition, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || p.builtin[definition.Spec.Group] {
+		return
+	}
+	all, err := p.definitions.List(labels.Everything())
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("listing CustomResourceDefinitions: %w", err))
+		return
+	}
+	if versions := servedVersions(definition.Spec.Group, all); len(versions) > 0 {
+		p.to.AddGroup(apiGroup(definition.Spec.Group, versions))
+	} else {
+		p.to.RemoveGroup(definition.Spec.Group)
+	}
+}
+
+// servedVersions are the versions in which any resource of group is served,
+// the most stable and newest first.
+func servedVersions(group string, definitions []*apiextensionsv1.CustomResourceDefinition) []string {
+	var versions []string
+	for _, definition := range definitions {
+		if definition.Spec.Group != group || !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
+			continue
+		}
+		for _, v := range definition.Spec.Versions {
+			if v.Served && !slices.Contains(versions, v.Name) {
+				versions = append(versions, v.Name)
+			}
+		}
+	}
+	slices.SortFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return versions
+}
+
+func apiGroup(name string, versions []string) metav1.APIGroup {
+	group := metav1.APIGroup{Name: name}
+	for _, v := range versions {
+		gv := metav1.GroupVersion{Group: name, Version: v}
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
+	}
+	group.PreferredVersion = group.Versions[0]
+	return group
+}

@@ -1,0 +1,43 @@
+package extension
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/unstructuredscheme"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/recognizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/server/options"
+)
+
+// restOptions has the key layout of kube-apiserver: group/resource.
+func restOptions(cfg Config, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptionsGetter {
+	backend := *cfg.Backend
+	backend.Codec, backend.EncodeVersioner = codec, version
+	backend.StorageObjectCountTracker = cfg.Generic.StorageObjectCountTracker
+	etcd := options.NewEtcdOptions(&backend)
+	factory := &options.SimpleStorageFactory{StorageConfig: etcd.StorageConfig}
+	return cfg.Wrap(etcd.CreateRESTOptionsGetter(factory, cfg.Generic.ResourceTransformers))
+}
+
+// storedDefinitions keeps definitions as kube-apiserver does: in v1beta1,
+// which is shorter than v1 where versions share a schema.
+func storedDefinitions(cfg Config) generic.RESTOptionsGetter {
+	v1beta1 := apiextensionsv1beta1.SchemeGroupVersion
+	return restOptions(cfg,
+		crdserver.Codecs.LegacyCodec(v1beta1, apiextensionsv1.SchemeGroupVersion),
+		runtime.NewMultiGroupVersioner(v1beta1, schema.GroupKind{Group: v1beta1.Group}))
+}
+
+// storedResources keeps custom resources as JSON, whichever formats clients
+// may speak, so that etcd tools can read them. CBOR is understood as well: a
+// kube-apiserver may have written it.
+func storedResources(cfg Config) generic.RESTOptionsGetter {
+	fromCBOR := cbor.NewSerializer(unstructuredscheme.NewUnstructuredCreator(), unstructuredscheme.NewUnstructuredObjectTyper())
+	json := unstructured.UnstructuredJSONScheme
+	return restOptions(cfg, runtime.NewCodec(json, recognizer.NewDecoder(fromCBOR, json)), nil)
+}

@@ -1,0 +1,29 @@
+package apitest
+
+import (
+	"path/filepath"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Stored returns what the store of a server with an embedded etcd holds under
+// a key, as it is on disk.
+func (s *Server) Stored(t testing.TB, key string) string {
+	t.Helper()
+	socket := filepath.Join(s.Config.DataDir, "etcd", "client.sock")
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answer, err := client.Get(t.Context(), key)
+	if err != nil {
+		t.Fatalf("reading %s in the store: %v", key, err)
+	}
+	if len(answer.Kvs) == 0 {
+		t.Fatalf("the store has nothing under %s", key)
+	}
+	return string(answer.Kvs[0].Value)
+}

@@ -1,0 +1,116 @@
+// Package audit records who asked the API for what.
+package audit
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
+	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
+	auditwebhook "k8s.io/apiserver/plugin/pkg/audit/webhook"
+)
+
+// New returns what decides which requests are recorded and what records them.
+// Both are nil if cfg records nothing.
+func New(cfg Config) (audit.PolicyRuleEvaluator, audit.Backend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
+	if !cfg.enabled() {
+		return nil, nil, nil
+	}
+	rules, err := cfg.policy()
+	if err != nil {
+		return nil, nil, err
+	}
+	var backends []audit.Backend
+	if cfg.Log.Path != "" {
+		backend, err := newLog(cfg.Log)
+		if err != nil {
+			return nil, nil, err
+		}
+		backends = append(backends, backend)
+	}
+	if cfg.Webhook.Kubeconfig != "" {
+		backend, err := newWebhook(cfg.Webhook)
+		if err != nil {
+			return nil, nil, err
+		}
+		backends = append(backends, backend)
+	}
+	return policy.NewPolicyRuleEvaluator(rules), audit.Union(backends...), nil
+}
+
+func newLog(cfg LogConfig) (audit.Backend, error) {
+	out, err := open(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("opening audit.log.path: %w", err)
+	}
+	backend := auditlog.NewBackend(out, cfg.Format, auditv1.SchemeGroupVersion)
+	// A file takes events one by one as fast as many at a time.
+	return inMode(cfg.Mode, backend, buffered.BatchConfig{BufferSize: 10000, MaxBatchSize: 1}), nil
+}
+
+// open makes the file now, so that a path that cannot work ends the start and
+// not the first request.
+func open(cfg LogConfig) (io.Writer, error) {
+	if cfg.Path == "-" {
+		return os.Stdout, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil || cfg.MaxSize == 0 {
+		return file, err
+	}
+	return &lumberjack.Logger{
+		Filename: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge, Compress: cfg.Compress,
+	}, file.Close()
+}
+
+func newWebhook(cfg WebhookConfig) (audit.Backend, error) {
+	backoff := webhook.DefaultRetryBackoffWithInitialDelay(cfg.InitialBackoff.Duration)
+	backend, err := auditwebhook.NewBackend(cfg.Kubeconfig, auditv1.SchemeGroupVersion, backoff, nil)
+	if err != nil {
+		return nil, fmt.Errorf("using audit.webhook.kubeconfig: %w", err)
+	}
+	return inMode(cfg.Mode, backend, buffered.BatchConfig{
+		BufferSize:     cfg.Batch.BufferSize,
+		MaxBatchSize:   cfg.Batch.MaxSize,
+		MaxBatchWait:   cfg.Batch.MaxWait.Duration,
+		ThrottleEnable: true,
+		ThrottleQPS:    float32(cfg.Batch.MaxRate),
+		ThrottleBurst:  cfg.Batch.MaxRate + cfg.Batch.MaxRate/2,
+		AsyncDelegate:  true,
+	}), nil
+}
+
+func inMode(mode string, backend audit.Backend, batch buffered.BatchConfig) audit.Backend {
+	switch mode {
+	case options.ModeBatch:
+		return buffered.NewBackend(backend, batch)
+	case options.ModeBlockingStrict:
+		return backend
+	default:
+		return lenient{backend}
+	}
+}
+
+// lenient lets requests go on that cannot be recorded. The backend has
+// reported the error already.
+type lenient struct{ audit.Backend }
+
+func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
+	l.Backend.ProcessEvents(events...)
+	return true
+}

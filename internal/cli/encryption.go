@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/rotate"
+)
+
+const rotateLong = `Changes the key with which a running server encrypts what it stores, such as
+Secrets: makes a new key, has everything stored anew with it, and removes the
+old one. The server goes on serving meanwhile.
+
+If it is interrupted, run it again: it goes on where it was.
+
+Servers that share an etcd need the same keys. Use --one-step there: each call
+takes one of the three steps, and after each the file has to be copied to all
+servers, which take it up within seconds.
+
+The command must run where the file is, with the right to write it.`
+
+// NewEncryption returns the encryption verb and what is below it.
+func NewEncryption(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "encryption",
+		Short: "Look after the keys that encrypt what is stored",
+	}
+	cmd.AddCommand(newRotate(streams))
+	return cmd
+}
+
+func newRotate(streams genericiooptions.IOStreams) *cobra.Command {
+	var server connection
+	var file string
+	var oneStep bool
+	cmd := &cobra.Command{
+		Use:     "rotate",
+		Short:   "Change the key that encrypts what is stored",
+		Long:    rotateLong,
+		Example: "  certplane encryption rotate --data-dir ./data",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := DataDir(server.dataDir)
+			if err != nil {
+				return err
+			}
+			if file == "" {
+				file = dir.EncryptionKeys()
+			}
+			if server.kubeconfig == "" {
+				server.dataDir = string(dir) // the keys and the server belong together
+			}
+			config, err := server.restConfig()
+			if err != nil {
+				return err
+			}
+			api, err := rotate.NewAPI(config)
+			if err != nil {
+				return err
+			}
+			err = rotate.Run(cmd.Context(), rotate.Config{File: file, Server: api, OneStep: oneStep, Out: streams.Out})
+			if err != nil {
+				return exit.WithNext(err, "Nothing is lost. Run the command again to go on.")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", file, "File with the keys. pki/encryption.yaml in the data folder if not given.")
+	cmd.Flags().BoolVar(&oneStep, "one-step", oneStep, "Stop after each change of the file, for servers that share an etcd.")
+	server.addTo(cmd.Flags())
+	return cmd
+}

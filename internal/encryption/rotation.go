@@ -1,0 +1,73 @@
+package encryption
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Stage is how far a rotation of keys has come. It is written nowhere but in
+// the order of the keys, so that an interrupted rotation always knows.
+type Stage int
+
+const (
+	// Settled is a file without anything to do: one key a list.
+	Settled Stage = iota
+	// Added is a file whose newest key does not encrypt yet. It must be known
+	// to every server before it does.
+	Added
+	// Promoted is a file whose newest key encrypts. The others are needed for
+	// what was stored before, until all that is stored anew.
+	Promoted
+)
+
+// Stage is the earliest stage of all lists.
+func (k *Keys) Stage() Stage {
+	stage := Settled
+	for list := range k.lists() {
+		switch {
+		case len(list.Keys) == 1:
+		case list.newest() != 0:
+			return Added
+		default:
+			stage = Promoted
+		}
+	}
+	return stage
+}
+
+// newest is the index of the key that was made last. Of keys that a person
+// named, it is the one that encrypts.
+func (l *keyList) newest() int {
+	newest := 0
+	for i, key := range l.Keys {
+		if key.number() > l.Keys[newest].number() {
+			newest = i
+		}
+	}
+	return newest
+}
+
+// Add puts a new key behind those of each list.
+func (k *Keys) Add() {
+	for list := range k.lists() {
+		name := "key" + strconv.Itoa(list.Keys[list.newest()].number()+1)
+		list.Keys = append(list.Keys, newKey(name))
+	}
+}
+
+// Promote makes the newest key of each list the one that encrypts.
+func (k *Keys) Promote() {
+	for list := range k.lists() {
+		i := list.newest()
+		newest := list.Keys[i]
+		list.Keys = slices.Insert(slices.Delete(list.Keys, i, i+1), 0, newest)
+	}
+}
+
+// Drop removes all keys but those that encrypt. What is encrypted with the
+// others cannot be read any more.
+func (k *Keys) Drop() {
+	for list := range k.lists() {
+		list.Keys = list.Keys[:1]
+	}
+}

@@ -1,0 +1,67 @@
+// Package logging says how the process logs.
+package logging
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"strconv"
+
+	"go.uber.org/zap/zapcore"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	logsjson "k8s.io/component-base/logs/json"
+	"k8s.io/klog/v2"
+)
+
+// The formats.
+const (
+	Text = "text"
+	JSON = "json"
+)
+
+// Config is the stanza "logging".
+type Config struct {
+	// format is text (klog's, for people) or json (one object a line, for
+	// programs). The log is on standard error. Default: text.
+	// Flag: --logging-format.
+	Format string `json:"format,omitempty"`
+	// verbosity is how much to log, from 0 (what somebody should know) to 10
+	// (everything), as in Kubernetes' components. Default: 0. Flag: -v.
+	Verbosity int `json:"verbosity"`
+}
+
+// DefaultConfig returns what applies when nothing is said.
+func DefaultConfig() Config { return Config{Format: Text} }
+
+// Validate reports the first value that cannot work, by its field.
+func (c Config) Validate() error {
+	if c.Format != Text && c.Format != JSON {
+		return fmt.Errorf("logging.format: unknown value %q; known: %s, %s", c.Format, JSON, Text)
+	}
+	if c.Verbosity < 0 || c.Verbosity > 10 {
+		return fmt.Errorf("logging.verbosity: %d is not from 0 to 10", c.Verbosity)
+	}
+	return nil
+}
+
+// Apply sets up the log of the whole process; JSON goes to out. It must be
+// called before anything logs, and once.
+func (c Config) Apply(out io.Writer) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if _, err := logs.GlogSetter(strconv.Itoa(c.Verbosity)); err != nil {
+		return fmt.Errorf("setting the log's verbosity: %w", err)
+	}
+	if c.Format != JSON {
+		return nil
+	}
+	lines := zapcore.Lock(logsjson.AddNopSync(out))
+	logger, control := logsjson.NewJSONLogger(logsapi.VerbosityLevel(c.Verbosity), lines, nil, nil)
+	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true), klog.FlushLogger(control.Flush))
+	// What the standard library and its users say is part of the same log.
+	log.SetFlags(0)
+	log.SetOutput(logs.KlogWriter{})
+	return nil
+}

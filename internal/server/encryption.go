@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/encryption"
+	"github.com/certplane/certplane/internal/etcd"
+)
+
+// EncryptionConfig is the stanza "encryption".
+type EncryptionConfig struct {
+	// configFile is a file with an EncryptionConfiguration of
+	// apiserver.config.k8s.io/v1: which resources are stored encrypted, and with
+	// which providers (secretbox, aesgcm, aescbc, kms). A change of the file is
+	// taken up without a restart. Servers that share an etcd need the same
+	// keys. Default: pki/encryption.yaml in the data directory, which is made
+	// on first start and encrypts Secrets by secretbox with a random key.
+	// "certplane encryption rotate" changes that key.
+	ConfigFile string `json:"configFile,omitempty"`
+}
+
+// keyMarker is where the store says that it has encryption keys, below the
+// prefix and beside what resources use.
+const keyMarker = "/certplane/encryption-keys"
+
+// openEncryption returns the file that rules encryption. It makes the default
+// one for a store that never had any.
+func openEncryption(ctx context.Context, dir datadir.Dir, cfg Config, storage apiserver.Storage) (string, error) {
+	if cfg.Encryption.ConfigFile != "" {
+		return cfg.Encryption.ConfigFile, nil
+	}
+	file := dir.EncryptionKeys()
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	return file, makeKeys(ctx, file, storage)
+}
+
+// makeKeys makes new keys only if the store has seen none before: with others
+// nobody could read what is there. A start that was interrupted goes on with
+// the keys that it had made.
+func makeKeys(ctx context.Context, file string, storage apiserver.Storage) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	candidate := file + ".new"
+	keys, err := openCandidate(candidate)
+	if err != nil {
+		return err
+	}
+	store := etcd.Remote{Servers: storage.Servers, CAFile: storage.CAFile, CertFile: storage.CertFile, KeyFile: storage.KeyFile}
+	owner, err := store.CreateOnce(ctx, storage.Prefix+keyMarker, keys.Fingerprint())
+	if err != nil {
+		return err
+	}
+	if owner != keys.Fingerprint() {
+		return errors.Join(os.Remove(candidate), fmt.Errorf(
+			"%s is missing but what is stored is encrypted: restore it from a backup or, if servers share an etcd, copy the folder pki from the first one", file))
+	}
+	if err := os.Rename(candidate, file); err != nil {
+		return fmt.Errorf("keeping the encryption keys: %w", err)
+	}
+	return atomicfile.SyncDir(filepath.Dir(file))
+}
+
+func openCandidate(file string) (*encryption.Keys, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeCandidate(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the new encryption keys: %w", err)
+	}
+	keys, err := encryption.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return keys, nil
+}
+
+func writeCandidate(file string) (*encryption.Keys, error) {
+	keys := encryption.New()
+	data, err := keys.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return keys, atomicfile.Create(file, data, 0o600)
+}
