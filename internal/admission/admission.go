@@ -24,6 +24,11 @@ type Config struct {
 	//     not exist or is being deleted, and the namespaces default, kube-system
 	//     and kube-public cannot be deleted. Without it, objects get lost in
 	//     namespaces that nobody sees.
+	//   - NodeRestriction: a node (a user system:node:NAME of the group
+	//     system:nodes) can write its own Node and Lease, status and mirrors of
+	//     the pods that are bound to it, tokens for these pods, and requests
+	//     for certificates in its own name. Without it, one node can pose as
+	//     any other.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
@@ -61,6 +66,7 @@ type plugin struct {
 func plugins() []plugin {
 	return []plugin{
 		{"NamespaceLifecycle", newNamespaceLifecycle},
+		{"NodeRestriction", newNodeRestriction},
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
 		{"CertificateSubjectRestriction", newSubjectRestriction},

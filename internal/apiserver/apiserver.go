@@ -60,6 +60,8 @@ type Config struct {
 	Audit audit.Config
 	// Tracing says where traces go.
 	Tracing TracingConfig
+	// Authorization chooses who decides what users may do.
+	Authorization authz.Settings
 	// Admission switches admission plugins.
 	Admission admission.Config
 }
@@ -80,9 +82,12 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the loopback client: %w", err)
 	}
-	// The authorizer reads RBAC objects through these informers.
+	// The authorizer reads RBAC objects and pods through these informers.
 	shared := informers.NewSharedInformerFactory(client, 0)
-	authorizer, rules := authz.New(authz.Config{Informers: shared})
+	authorizer, rules, err := authz.New(authz.Config{Informers: shared, Settings: cfg.Authorization})
+	if err != nil {
+		return nil, err
+	}
 
 	generic, err := newGenericConfig(cfg)
 	if err != nil {
@@ -134,6 +139,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if err := installAuthentication(server, cfg, who); err != nil {
+		return nil, err
+	}
+	if err := letStartEnd(server); err != nil {
 		return nil, err
 	}
 	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {

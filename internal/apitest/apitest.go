@@ -125,6 +125,7 @@ func (s *Server) run(t testing.TB) {
 		s.URL, s.Kubeconfig = r.URL, r.Kubeconfig
 	case err := <-ended:
 		cancel()
+		ended <- nil // for stop
 		t.Fatalf("the server ended before it was ready: %v", err)
 	case <-time.After(startTimeout):
 		cancel()

@@ -42,6 +42,12 @@ var rules = []rule{
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{
+		from:      "internal/encryption",
+		forbidden: []string{module, "k8s.io/"},
+		unless:    []string{module + "internal/encryption"},
+		reason:    "the server and its clients change the same file of keys",
+	},
+	{
 		from:      "internal/api",
 		forbidden: []string{module},
 		unless:    []string{module + "internal/api", module + "internal/pki"},

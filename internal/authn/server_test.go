@@ -1,6 +1,9 @@
 package authn_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/server"
 )
 
 // world is a server with a service account "builder" in namespace "ci" and
@@ -288,4 +294,55 @@ func TestBootstrapTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the token is refused", func() bool { _, err := whoami(t, login); return apierrors.IsUnauthorized(err) })
+}
+
+func TestNodeBootstrapSwitch(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) { c.Authentication.Bootstrap.Nodes = false })
+	allowed := func(group, subresource string) bool {
+		return s.Allowed(t, "somebody", []string{group}, authorizationv1.ResourceAttributes{
+			Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: subresource,
+		})
+	}
+	check := func(want bool) {
+		t.Helper()
+		for _, right := range []struct{ group, subresource string }{
+			{"system:bootstrappers", ""}, {"system:bootstrappers", "nodeclient"}, {"system:nodes", "selfnodeclient"},
+		} {
+			apitest.Eventually(t, fmt.Sprintf("%v is %v", right, want), func() bool {
+				return allowed(right.group, right.subresource) == want
+			})
+		}
+	}
+	check(false)
+	s.Config.Authentication.Bootstrap.Nodes = true
+	s.Restart(t)
+	check(true)
+	if allowed("system:bootstrappers", "selfnodeclient") {
+		t.Error("whoever bootstraps can renew the certificates of nodes")
+	}
+	s.Config.Authentication.Bootstrap.Nodes = false
+	s.Restart(t)
+	check(false)
+}
+
+// A token of a former key and issuer works on until it ends, if the
+// configuration says so.
+func TestFormerIssuer(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	token := w.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"api"}})
+	former := filepath.Join(t.TempDir(), "former.key")
+	if err := os.Rename(filepath.Join(datadir.Dir(w.Config.DataDir).PKI(), "service-account.key"), former); err != nil {
+		t.Fatal(err)
+	}
+	accounts := &w.Config.Authentication.ServiceAccounts
+	accounts.Issuer, accounts.APIAudiences = "https://certplane.example", []string{"api"}
+	w.Restart(t)
+	if _, err := whoami(t, bearer(t, w.Server, token)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a token of another issuer is answered with %v", err)
+	}
+	accounts.FormerIssuers, accounts.FormerKeyFiles = []string{"https://kubernetes.default.svc"}, []string{former}
+	w.Restart(t)
+	if _, err := whoami(t, bearer(t, w.Server, token)); err != nil {
+		t.Errorf("a token of a former issuer is refused: %v", err)
+	}
 }

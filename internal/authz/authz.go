@@ -2,36 +2,62 @@
 package authz
 
 import (
-	"context"
+	"fmt"
 
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/metrics"
+	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/informers"
 
+	"github.com/certplane/certplane/internal/authz/node"
 	"github.com/certplane/certplane/internal/authz/rbac"
+	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 )
 
 // Config is what decisions are made from.
 type Config struct {
-	// Informers hold the roles and bindings. They must not have been started.
+	// Informers hold the roles, the bindings and the pods. They must not have
+	// been started.
 	Informers informers.SharedInformerFactory
+	// Settings choose who is asked.
+	Settings Settings
 }
 
 // New returns the authorizer and the list of rules behind it: members of
-// system:masters may do everything, so that no mistake in RBAC objects can
-// lock the administrators out; all others may do what RBAC allows.
-func New(cfg Config) (authorizer.Authorizer, authorizer.RuleResolver) {
-	masters := authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)
-	roles := rbac.New(rbac.FromInformers(cfg.Informers))
-
-	// Not the library's union: it would put another "rbac: " in front of the
-	// reasons that users read.
-	first := func(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
-		if decision, reason, err := masters.Authorize(ctx, request); decision == authorizer.DecisionAllow {
-			return decision, reason, err
-		}
-		return roles.Authorize(ctx, request)
+// system:masters may do everything, so that no mistake in roles or in a
+// configuration can lock the administrators out. Of all others nodes may do
+// what their pods need and everybody what RBAC allows, unless the settings ask
+// somebody else.
+func New(cfg Config) (authorizer.Authorizer, authorizer.RuleResolver, error) {
+	links, err := cfg.Settings.links()
+	if err != nil {
+		return nil, nil, err
 	}
-	return authorizer.AuthorizerFunc(first), roles
+	asked := chain{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
+	var rules []authorizer.RuleResolver
+	for _, link := range links {
+		next, err := newLink(link, cfg.Informers)
+		if err != nil {
+			return nil, nil, fmt.Errorf("making the authorizer %s: %w", link.Name, err)
+		}
+		if resolver, ok := next.(authorizer.RuleResolver); ok {
+			rules = append(rules, resolver)
+		}
+		asked = append(asked, metrics.InstrumentedAuthorizer(string(link.Type), link.Name, authorizer.AuthorizerFunc(next.Authorize)))
+	}
+	return authorizer.AuthorizerFunc(asked.Authorize), union.NewRuleResolvers(rules...), nil
+}
+
+func newLink(link apiserver.AuthorizerConfiguration, shared informers.SharedInformerFactory) (authorizer.UnconditionalAuthorizer, error) {
+	switch link.Type {
+	case typeNode:
+		return node.New(node.FromInformers(shared), bootstrap.NodeRules()), nil
+	case typeRBAC:
+		return rbac.New(rbac.FromInformers(shared)), nil
+	default:
+		return newWebhook(link)
+	}
 }

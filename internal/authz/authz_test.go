@@ -12,7 +12,10 @@ import (
 
 func TestNew(t *testing.T) {
 	shared := informers.NewSharedInformerFactory(nil, 0)
-	got, rules := New(Config{Informers: shared})
+	got, rules, err := New(Config{Informers: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
 	v1 := shared.Rbac().V1()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
+	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/logging"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	API apiserver.APIConfig `json:"api"`
 	// authentication says which credentials are honoured.
 	Authentication authn.Settings `json:"authentication"`
+	// authorization chooses who decides what users may do.
+	Authorization authz.Settings `json:"authorization"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
 	// audit records who asked the API for what.

@@ -91,6 +91,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"unknown version", configHead + "api: {runtimeConfig: {certificates.k8s.io/v2: true}}", []string{"api.runtimeConfig", `"certificates.k8s.io/v2"`}},
 		{"unknown feature", configHead + "api: {featureGates: {Fun: true}}", []string{"api.featureGates", `"Fun"`}},
 		{"unknown plugin", configHead + "admission: {disabledPlugins: [Fun]}", []string{"admission.disabledPlugins[0]", `"Fun"`}},
+		{"issuer without TLS", configHead + "authentication: {serviceAccounts: {issuer: 'http://a.example'}}", []string{"authentication.serviceAccounts.issuer", "https://"}},
 		{"duration that is too short", configHead + "signing: {maxDuration: 59s}", []string{"signing.maxDuration", "59s"}},
 		{"nobody to work", configHead + "signing: {concurrency: 0}", []string{"signing.concurrency"}},
 	}

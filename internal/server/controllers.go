@@ -116,7 +116,9 @@ func addNamespaces(manager ctrl.Manager, clients controllerClients) error {
 	if err != nil {
 		return err
 	}
-	return namespace.Add(manager, namespace.Config{Client: writer, Discovery: kinds, Objects: objects})
+	return namespace.Add(manager, namespace.Config{
+		Client: writer, Discover: kinds.ServerPreferredNamespacedResourcesWithContext, Objects: objects,
+	})
 }
 
 func addAccounts(manager ctrl.Manager, clients controllerClients) error {

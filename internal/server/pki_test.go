@@ -94,6 +94,7 @@ func TestFirstStart(t *testing.T) {
 	want := map[string]fs.FileMode{
 		"serving-ca.crt": 0o644, "serving-ca.key": 0o600, "serving.crt": 0o644, "serving.key": 0o600,
 		"client-ca.crt": 0o644, "client-ca.key": 0o600, "admin.crt": 0o644, "admin.key": 0o600,
+		"service-account.key": 0o600,
 	}
 	got := map[string]fs.FileMode{}
 	for name := range files(t, dir) {
@@ -155,6 +156,7 @@ func TestLaterStart(t *testing.T) {
 			reason: "killed on the first start between a CA's key and certificate", meddle: remove("client-ca.crt", "admin.crt", "admin.key", "serving.crt", "serving.key"),
 			changed: []string{"admin.crt", "admin.key", "client-ca.crt", "client-ca.key", "serving.crt", "serving.key"},
 		},
+		{reason: "no service account key", meddle: remove("service-account.key"), changed: []string{"service-account.key"}},
 		{
 			reason: "another CA", meddle: remove("client-ca.crt", "client-ca.key"),
 			changed: []string{"admin.crt", "admin.key", "client-ca.crt", "client-ca.key"},

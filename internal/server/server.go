@@ -141,6 +141,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Tracing:           cfg.Tracing,
 		Authentication:    cfg.Authentication,
 		ServiceAccountKey: credentials.serviceAccountKey,
+		Authorization:     cfg.Authorization,
 	})
 	if err != nil {
 		return nil, err

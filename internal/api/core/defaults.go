@@ -61,7 +61,7 @@ func LabelNamespace(namespace *corev1.Namespace) {
 
 // setNodeDefaults lets pods have all that a node has, unless it says otherwise.
 func setNodeDefaults(node *corev1.Node) {
-	if node.Status.Allocatable == nil {
+	if len(node.Status.Allocatable) == 0 {
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
 	}
 }

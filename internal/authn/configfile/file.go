@@ -78,12 +78,17 @@ func Open(cfg Config) (*File, error) {
 // Start gets to know the issuers and looks for changes of the file until ctx
 // ends. Issuers that do not answer are asked again and again meanwhile.
 func (f *File) Start(ctx context.Context) {
-	if next, err := f.build(ctx, f.opened); err == nil {
-		f.swap(next, f.opened)
-	} else {
-		f.report(ctx, err)
-	}
+	f.load(ctx)
 	go wait.UntilWithContext(ctx, f.reload, pollInterval)
+}
+
+func (f *File) load(ctx context.Context) {
+	next, err := f.build(ctx, f.opened)
+	if err != nil {
+		f.report(ctx, err)
+		return
+	}
+	f.swap(next, f.opened)
 }
 
 // AuthenticateToken honours the tokens of the issuers in the file.

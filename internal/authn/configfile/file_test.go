@@ -164,31 +164,58 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// A broken change is not used, and a good one leaves no gap.
 func TestReload(t *testing.T) {
 	first, second := oidctest.Start(t), oidctest.Start(t)
 	file, path, err := open(t, first.Config(t, "a:"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.Start(t.Context())
+	file.load(t.Context())
 	ofFirst, ofSecond := first.Token(t, nil), second.Token(t, nil)
 	eventually(t, "the first issuer is known", func() bool { return who(t, file, ofFirst) == "a:ann" })
 
+	check := func(reason, wantFirst, wantSecond string) {
+		t.Helper()
+		if got := who(t, file, ofFirst); got != wantFirst {
+			t.Errorf("%s: the first issuer's token is %q's, want %q", reason, got, wantFirst)
+		}
+		if got := who(t, file, ofSecond); got != wantSecond {
+			t.Errorf("%s: the second issuer's token is %q's, want %q", reason, got, wantSecond)
+		}
+	}
 	write(t, path, "not a configuration")
 	file.reload(t.Context())
-	if got := who(t, file, ofFirst); got != "a:ann" {
-		t.Errorf("with a broken file the token is %q's", got)
+	check("a broken file", "a:ann", "")
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
+	file.reload(t.Context())
+	check("no file", "a:ann", "")
 
 	write(t, path, second.Config(t, "b:"))
-	eventually(t, "the second issuer is known", func() bool { return who(t, file, ofSecond) == "b:ann" })
-	if got := who(t, file, ofFirst); got != "" {
-		t.Errorf("a token of an issuer that is not honoured any more is %s's", got)
-	}
-	if got := who(t, file, ofSecond); got != "b:ann" {
-		t.Errorf("without a gap the token is b:ann's, got %q", got)
-	}
+	second.Block()
+	soon, cancel := context.WithTimeout(t.Context(), 3*healthPoll)
+	defer cancel()
+	file.reload(soon)
+	check("an issuer that does not answer", "a:ann", "")
 
+	second.Unblock()
+	file.reload(t.Context())
+	check("it answers", "", "b:ann")
+
+	write(t, path, second.Config(t, "c:"))
+	file.reload(t.Context())
+	check("a change about the same issuer", "", "c:ann")
+}
+
+func TestChangesAreSeen(t *testing.T) {
+	file, path, err := open(t, head+`"jwt":[]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Start(t.Context())
 	write(t, path, head+`"anonymous":{"enabled":false}}`)
 	eventually(t, "nobody is let in", func() bool {
 		_, ok, _ := file.AuthenticateRequest(httptest.NewRequest("GET", "/healthz", nil))

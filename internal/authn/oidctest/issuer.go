@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,15 @@ type Issuer struct {
 	*httptest.Server
 	// Key signs its tokens.
 	Key crypto.Signer
+
+	blocked atomic.Bool
 }
+
+// Block has the issuer answer nothing of use, until Unblock.
+func (i *Issuer) Block() { i.blocked.Store(true) }
+
+// Unblock ends Block.
+func (i *Issuer) Unblock() { i.blocked.Store(false) }
 
 // Start runs an issuer until the test ends.
 func Start(t testing.TB) *Issuer {
@@ -33,6 +42,10 @@ func Start(t testing.TB) *Issuer {
 	i := &Issuer{Key: key}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		if i.blocked.Load() {
+			http.Error(w, "blocked by the test", http.StatusServiceUnavailable)
+			return
+		}
 		json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {

@@ -223,6 +223,21 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
+// A key has one algorithm, whatever else it could sign with.
+func TestOtherAlgorithmOfOurKey(t *testing.T) {
+	signer := newSigner(t, pki.RSA2048)
+	keys := newKeys(t, signer)
+	token := jwt.NewWithClaims(jwt.SigningMethodPS256, grant().claims(testIssuer, "id", testNow))
+	token.Header["kid"] = keys.signing.id
+	text, err := token.SignedString(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := newAuthenticator(keys, existing(), testNow).AuthenticateToken(t.Context(), text); ok || err == nil {
+		t.Error("a token with another algorithm is honoured")
+	}
+}
+
 func TestTokensWithoutEnd(t *testing.T) {
 	keys := newKeys(t, newSigner(t, pki.ECDSAP256))
 	claims := grant().claims(testIssuer, "id", testNow)

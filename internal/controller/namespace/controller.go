@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,8 +25,8 @@ import (
 type Config struct {
 	// Client writes the status and the finalizers of namespaces.
 	Client client.Client
-	// Discovery tells which kinds there are in namespaces.
-	Discovery discovery.DiscoveryInterface
+	// Discover tells which kinds there are in namespaces.
+	Discover Discover
 	// Objects deletes objects of all kinds.
 	Objects metadata.Interface
 }
@@ -37,7 +36,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r := &reconciler{
 		cache:   mgr.GetCache(),
 		client:  cfg.Client,
-		emptier: emptier{discovery: cfg.Discovery, objects: cfg.Objects},
+		emptier: emptier{discover: cfg.Discover, objects: cfg.Objects},
 		now:     metav1.Now,
 	}
 	err := ctrl.NewControllerManagedBy(mgr).

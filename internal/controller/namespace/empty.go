@@ -31,17 +31,20 @@ func (c content) err() error {
 	return errors.Join(append(slices.Clone(c.failed), c.undiscovered)...)
 }
 
+// Discover returns the kinds that there are in namespaces, each in one version.
+// Those that could be discovered come with the error about others.
+type Discover func(ctx context.Context) ([]*metav1.APIResourceList, error)
+
 // emptier deletes what is in namespaces, of whatever kind.
 type emptier struct {
-	discovery discovery.DiscoveryInterface
-	objects   metadata.Interface
+	discover Discover
+	objects  metadata.Interface
 }
 
 // empty deletes what is in a namespace and returns what is left.
 func (e emptier) empty(ctx context.Context, namespace string) content {
 	left := content{objects: map[schema.GroupResource]int{}, finalizers: map[string]int{}}
-	// Resources that could be discovered come with the error about others.
-	lists, err := discovery.ServerPreferredNamespacedResources(e.discovery)
+	lists, err := e.discover(ctx)
 	left.undiscovered = err
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete", "list"}}, lists) {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)

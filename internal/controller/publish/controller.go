@@ -18,9 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 const (
@@ -40,17 +41,18 @@ type Config struct {
 	Client client.Client
 	// ConfigMaps needs to hold the config maps called Name alone.
 	ConfigMaps cache.Cache
-	// CA is what the certificate of the API server chains to.
+	// CA is what the certificate of the API server chains to. Servers that
+	// share a store must share it, or they undo each other's writes.
 	CA []*x509.Certificate
 }
 
 // Add registers the controller with mgr, whose cache it reads namespaces from.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	r := &reconciler{namespaces: mgr.GetCache(), configMaps: cfg.ConfigMaps, client: cfg.Client, ca: cfg.CA}
+	r := &reconciler{namespaces: mgr.GetCache(), configMaps: cfg.ConfigMaps, client: cfg.Client, bundle: string(pki.EncodeCertificates(cfg.CA...))}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("root-ca-publisher").
 		For(&corev1.Namespace{}).
-		WatchesRawSource(source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(r.concerned))).
+		WatchesRawSource(source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(itsNamespace))).
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
 	if err != nil {
@@ -62,24 +64,11 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type reconciler struct {
 	namespaces, configMaps client.Reader
 	client                 client.Writer
-	ca                     []*x509.Certificate
+	bundle                 string
 }
 
-// concerned names the namespaces to look at after a change of a config map:
-// its own, or all if it is the one that they follow.
-func (r *reconciler) concerned(ctx context.Context, config *corev1.ConfigMap) []reconcile.Request {
-	if config.Namespace != metav1.NamespaceSystem {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: config.Namespace}}}
-	}
-	var namespaces corev1.NamespaceList
-	if err := r.namespaces.List(ctx, &namespaces); err != nil {
-		log.FromContext(ctx).Error(err, "Could not list Namespaces")
-	}
-	var requests []reconcile.Request
-	for _, namespace := range namespaces.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace.Name}})
-	}
-	return requests
+func itsNamespace(_ context.Context, config *corev1.ConfigMap) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: config.Namespace}}}
 }
 
 // Reconcile makes or mends the config map of one namespace.
@@ -91,15 +80,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !namespace.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	shared, err := r.get(ctx, metav1.NamespaceSystem)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	stored, err := r.get(ctx, namespace.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	wanted, changed := mend(stored, Bundle(r.ca, shared.Data[key]))
+	wanted, changed := mend(stored, r.bundle)
 	switch {
 	case stored.UID == "":
 		return reconcile.Result{}, ignoreLate(r.client.Create(ctx, wanted))

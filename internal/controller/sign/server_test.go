@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +53,7 @@ func TestServer(t *testing.T) {
 	t.Run("bad client certificates", w.testBadClientCertificates)
 	t.Run("rights", w.testRights)
 	t.Run("separation", w.testSeparation)
+	t.Run("events", w.testEvents)
 	t.Run("burst", w.testBurst)
 }
 
@@ -67,6 +69,20 @@ func (w world) issue(t *testing.T, request *csr) *x509.Certificate {
 	created := apitest.Create(t, w.admin, request)
 	apitest.Decide(t, w.admin, created, certificatesv1.CertificateApproved)
 	return parseOne(t, apitest.Issued(t, w.admin, created))
+}
+
+// What has become of a request is told in the signer's name.
+func (w world) testEvents(t *testing.T) {
+	cert := w.issue(t, newCSR(t, "told", pki.Subject{CommonName: "x"}, apitest.NewKey(t)))
+	apitest.Eventually(t, "there is an event about the certificate", func() bool {
+		list, err := w.admin.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=told"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "Issued" && e.ReportingController == "certplane.dev/csr-signer" && strings.Contains(e.Note, cert.SerialNumber.Text(16))
+		})
+	})
 }
 
 // parseOne takes exactly one PEM block and nothing around it.

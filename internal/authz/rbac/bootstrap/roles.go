@@ -61,24 +61,27 @@ func userRoles() []role {
 		{name: "system:aggregate-to-edit", joins: toEdit, rules: []rbacv1.PolicyRule{
 			allow(read, core, "secrets"),
 			allow(write, core, "configmaps", "events", "pods", "secrets", "serviceaccounts"),
+			allow(write, events, "events"),
 			allow("create", core, "pods/eviction", "serviceaccounts/token"),
 			allow("impersonate", core, "serviceaccounts"),
 			allow(read+" "+write, coordination, "leases"),
 		}},
 		{name: "system:aggregate-to-view", joins: toView, rules: []rbacv1.PolicyRule{
-			allow(read, core, "configmaps", "events", "namespaces", "pods", "pods/log", "pods/status", "serviceaccounts"),
+			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts"),
+			// The same events under their newer name.
+			allow(read, events, "events"),
 		}},
 
-		{name: "system:node", rules: nodeRules()},
+		{name: "system:node", rules: NodeRules()},
 		{name: "system:service-account-issuer-discovery", rules: []rbacv1.PolicyRule{
 			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
 		}},
 	}
 }
 
-// nodeRules are what a kubelet needs. The role is bound to nobody: which node
+// NodeRules are what a kubelet needs. The role is bound to nobody: which node
 // may touch which object is more than rules can say.
-func nodeRules() []rbacv1.PolicyRule {
+func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		allow("create", authentication, "tokenreviews"),
 		allow("create", authorization, "localsubjectaccessreviews", "subjectaccessreviews"),

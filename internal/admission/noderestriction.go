@@ -1,0 +1,132 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/certplane/certplane/internal/api/nodeid"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// nodeRestriction lets nodes write only what is theirs: their own object and
+// lease, the pods that are bound to them, tokens for those pods, certificates
+// in their own name. It runs before what changes objects, as it does
+// everywhere, so that later changes are not blamed on the node.
+type nodeRestriction struct {
+	*admission.Handler
+	authz authorizer.UnconditionalAuthorizer
+	pods  corelisters.PodLister
+	nodes corelisters.NodeLister
+}
+
+var (
+	_ admission.MutationInterface                  = &nodeRestriction{}
+	_ admission.InitializationValidator            = &nodeRestriction{}
+	_ initializer.WantsExternalKubeInformerFactory = &nodeRestriction{}
+)
+
+func newNodeRestriction(authz authorizer.UnconditionalAuthorizer) admission.Interface {
+	return &nodeRestriction{
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+		authz:   authz,
+	}
+}
+
+// SetExternalKubeInformerFactory brings what is known of pods and nodes.
+func (p *nodeRestriction) SetExternalKubeInformerFactory(shared informers.SharedInformerFactory) {
+	p.pods, p.nodes = shared.Core().V1().Pods().Lister(), shared.Core().V1().Nodes().Lister()
+}
+
+// ValidateInitialization reports what is missing.
+func (p *nodeRestriction) ValidateInitialization() error {
+	if p.pods == nil || p.nodes == nil {
+		return errors.New("NodeRestriction needs informers")
+	}
+	return nil
+}
+
+// restrictions are the resources that nodes may write only in part.
+var restrictions = map[schema.GroupResource]func(p *nodeRestriction, ctx context.Context, node string, a admission.Attributes) error{
+	corev1.Resource("pods"):                               (*nodeRestriction).admitPods,
+	corev1.Resource("nodes"):                              (*nodeRestriction).admitNode,
+	corev1.Resource("serviceaccounts"):                    (*nodeRestriction).admitToken,
+	coordinationv1.Resource("leases"):                     (*nodeRestriction).admitLease,
+	certificatesv1.Resource("certificatesigningrequests"): (*nodeRestriction).admitCSR,
+}
+
+// Admit refuses and changes nothing.
+func (p *nodeRestriction) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	node, isNode := nodeid.Of(a.GetUserInfo())
+	if !isNode {
+		return nil
+	}
+	if node == "" {
+		return forbidden(a, "could not determine node from user %q", a.GetUserInfo().GetName())
+	}
+	if admit, restricted := restrictions[a.GetResource().GroupResource()]; restricted {
+		return admit(p, ctx, node, a)
+	}
+	return nil
+}
+
+// admitCSR keeps nodes from asking for the certificates of others. Other
+// signers than a node's have rules of their own.
+func (p *nodeRestriction) admitCSR(_ context.Context, node string, a admission.Attributes) error {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
+		return nil
+	}
+	csr, err := asCSR(a, a.GetObject())
+	if err != nil {
+		return err
+	}
+	if s := csr.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	request, err := pki.ParseRequest(csr.Spec.Request)
+	if err != nil {
+		return forbidden(a, "unable to parse csr: %w", err)
+	}
+	if want := nodeid.UserPrefix + node; request.Subject.CommonName != want {
+		return forbidden(a, "can only create a node CSR with CN=%s", want)
+	}
+	return nil
+}
+
+func (p *nodeRestriction) admitLease(_ context.Context, node string, a admission.Attributes) error {
+	if a.GetNamespace() != corev1.NamespaceNodeLease {
+		return forbidden(a, "can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	}
+	name := a.GetName()
+	if a.GetOperation() == admission.Create { // the name can be in the object alone
+		lease, ok := a.GetObject().(*coordinationv1.Lease)
+		if !ok {
+			return unexpected(a)
+		}
+		name = lease.Name
+	}
+	if name != node {
+		return forbidden(a, "can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+func forbidden(a admission.Attributes, format string, args ...any) error {
+	return admission.NewForbidden(a, fmt.Errorf(format, args...))
+}
+
+// unexpected refuses an object of another type, which only a mistake in the
+// server can bring here.
+func unexpected(a admission.Attributes) error {
+	return forbidden(a, "unexpected type %T", a.GetObject())
+}

@@ -1,0 +1,18 @@
+package events
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// Whatever an event of one group says, the other group's can say too.
+func TestRoundTrip(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	roundtrip.RoundTripProtobufTestForScheme(t, scheme, func(serializer.CodecFactory) []any { return nil })
+}

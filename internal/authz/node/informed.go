@@ -1,0 +1,70 @@
+package node
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/certplane/certplane/internal/api/podrefs"
+)
+
+// byUse indexes pods by what their node may read because of them.
+const byUse = "certplane.dev/node-use"
+
+// FromInformers returns what the pod informer of shared knows. It must be
+// called once, before the informers start.
+func FromInformers(shared informers.SharedInformerFactory) Pods {
+	pods := shared.Core().V1().Pods().Informer()
+	// Adding fails only when the informer runs already.
+	utilruntime.Must(pods.AddIndexers(cache.Indexers{byUse: indexUses}))
+	return informed{pods.GetIndexer()}
+}
+
+// informed keeps nothing but the index: the pods are the informer's.
+type informed struct{ pods cache.Indexer }
+
+func (p informed) Uses(node string, kind Kind, namespace, name string) bool {
+	users, err := p.pods.IndexKeys(byUse, useKey(node, kind, namespace, name))
+	return err == nil && len(users) > 0
+}
+
+func (p informed) Runs(node, namespace, name string) bool {
+	obj, found, err := p.pods.GetByKey(namespace + "/" + name)
+	if err != nil || !found {
+		return false
+	}
+	pod, ok := obj.(*corev1.Pod)
+	return ok && node != "" && pod.Spec.NodeName == node
+}
+
+// indexUses lists what the node of a pod may read because of it.
+func indexUses(obj any) ([]string, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil, nil
+	}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return nil, nil
+	}
+	var keys []string
+	add := func(kind Kind, name string) {
+		keys = append(keys, useKey(pod.Spec.NodeName, kind, pod.Namespace, name))
+	}
+	if account := pod.Spec.ServiceAccountName; account != "" {
+		add(ServiceAccount, account)
+	}
+	for name := range podrefs.Secrets(pod) {
+		add(Secret, name)
+	}
+	for name := range podrefs.ConfigMaps(pod) {
+		add(ConfigMap, name)
+	}
+	return keys, nil
+}
+
+// useKey is unambiguous: no name of a node, a namespace or an object has a
+// slash in it.
+func useKey(node string, kind Kind, namespace, name string) string {
+	return node + "/" + string(kind) + "/" + namespace + "/" + name
+}

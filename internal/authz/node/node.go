@@ -1,0 +1,233 @@
+// Package node decides what a node may do: what the pods that run on it need.
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/certplane/certplane/internal/api/nodeid"
+	"github.com/certplane/certplane/internal/authz/rbac"
+)
+
+// Pods is what is known of the pods that nodes run. It may lag behind the
+// store.
+type Pods interface {
+	// Runs tells whether the pod is bound to the node.
+	Runs(node, namespace, pod string) bool
+	// Uses tells whether a pod that is bound to the node refers to the object.
+	// The pods that a node has made itself, mirrors, do not count: they would
+	// let it name any object.
+	Uses(node string, kind Kind, namespace, name string) bool
+}
+
+// Kind is a kind of object that pods refer to.
+type Kind string
+
+// The kinds, by the names of their resources.
+const (
+	Secret         Kind = "secrets"
+	ConfigMap      Kind = "configmaps"
+	ServiceAccount Kind = "serviceaccounts"
+)
+
+// leaseNamespace is where each node shows that it is alive.
+const leaseNamespace = "kube-node-lease"
+
+// Authorizer decides about the requests of nodes and has no opinion on others.
+// It never denies: what it does not allow, a role still can.
+type Authorizer struct {
+	pods Pods
+	// rules say what nodes may do whatever runs on them, for resources that
+	// are not decided one by one.
+	rules []rbacv1.PolicyRule
+}
+
+// New returns the authorizer.
+func New(pods Pods, rules []rbacv1.PolicyRule) *Authorizer {
+	return &Authorizer{pods: pods, rules: rules}
+}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	node, isNode := nodeid.Of(request.GetUser())
+	if !isNode {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	if node == "" {
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", request.GetUser().GetName()), nil
+	}
+	switch refusal := a.refusal(node, request); refusal {
+	case "":
+		return authorizer.DecisionAllow, "", nil
+	case noRule:
+		return authorizer.DecisionNoOpinion, "", nil
+	default:
+		return authorizer.DecisionNoOpinion, refusal, nil
+	}
+}
+
+// refusal says why a node may not do something, or nothing if it may.
+func (a *Authorizer) refusal(node string, request authorizer.Attributes) string {
+	if request.IsResourceRequest() {
+		resource := schema.GroupResource{Group: request.GetAPIGroup(), Resource: request.GetResource()}
+		if decide, ok := decisions[resource]; ok {
+			return decide(a, node, request)
+		}
+	}
+	for i := range a.rules {
+		if rbac.Allows(&a.rules[i], request) {
+			return ""
+		}
+	}
+	return noRule
+}
+
+// noRule is why a request is refused that nodes never make. Users do not read
+// it: it would only repeat that they may not.
+const noRule = "no rule"
+
+// decisions are the resources that are decided one by one.
+var decisions = map[schema.GroupResource]func(a *Authorizer, node string, request authorizer.Attributes) string{
+	{Resource: "secrets"}: func(a *Authorizer, node string, r authorizer.Attributes) string { return a.readUsed(node, Secret, r) },
+	{Resource: "configmaps"}: func(a *Authorizer, node string, r authorizer.Attributes) string {
+		return a.readUsed(node, ConfigMap, r)
+	},
+	{Resource: "serviceaccounts"}:                      (*Authorizer).serviceAccount,
+	{Resource: "nodes"}:                                func(_ *Authorizer, node string, r authorizer.Attributes) string { return ownNode(node, r) },
+	{Resource: "pods"}:                                 (*Authorizer).pod,
+	{Group: "coordination.k8s.io", Resource: "leases"}: func(_ *Authorizer, node string, r authorizer.Attributes) string { return ownLease(node, r) },
+	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: func(_ *Authorizer, node string, r authorizer.Attributes) string {
+		return podCertificateRequest(node, r)
+	},
+}
+
+// readUsed lets a node read one object that a pod on it refers to. A list or a
+// watch of one object has its name too.
+func (a *Authorizer) readUsed(node string, kind Kind, r authorizer.Attributes) string {
+	switch {
+	case !oneOf(r.GetVerb(), "get", "list", "watch"):
+		return "can only read resources of this type"
+	case r.GetSubresource() != "":
+		return "cannot read subresource"
+	case r.GetNamespace() == "":
+		return "can only read namespaced object of this type"
+	case r.GetName() == "":
+		return "No Object name found"
+	case !a.pods.Uses(node, kind, r.GetNamespace(), r.GetName()):
+		return unrelated(node)
+	}
+	return ""
+}
+
+func unrelated(node string) string {
+	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+}
+
+// serviceAccount lets a node make tokens for the accounts of its pods, and see
+// what these accounts are.
+func (a *Authorizer) serviceAccount(node string, r authorizer.Attributes) string {
+	switch {
+	case r.GetSubresource() == "token" && r.GetVerb() != "create":
+		return "can only create tokens for individual service accounts"
+	case r.GetSubresource() == "" && r.GetVerb() != "get":
+		return "can only get individual resources of this type"
+	case !oneOf(r.GetSubresource(), "", "token"):
+		return "cannot use this subresource of service accounts"
+	case r.GetName() == "" || !a.pods.Uses(node, ServiceAccount, r.GetNamespace(), r.GetName()):
+		return unrelated(node)
+	}
+	return ""
+}
+
+// pod lets a node see the pods that are bound to it and tell how they are. Of
+// what it writes, admission looks at the content.
+func (a *Authorizer) pod(node string, r authorizer.Attributes) string {
+	what := r.GetVerb()
+	if r.GetSubresource() != "" {
+		what += " " + r.GetSubresource()
+	}
+	switch what {
+	case "get":
+		if !a.pods.Runs(node, r.GetNamespace(), r.GetName()) {
+			return unrelated(node)
+		}
+		return ""
+	case "list", "watch":
+		if !selectsNode(node, r) {
+			return "can only list/watch pods with spec.nodeName field selector"
+		}
+		return ""
+	case "create", "delete", "update status", "patch status", "create eviction":
+		return ""
+	}
+	return noRule
+}
+
+// podCertificateRequest lets a node ask for the certificates of its pods.
+func podCertificateRequest(node string, r authorizer.Attributes) string {
+	switch {
+	case r.GetSubresource() != "":
+		return "nodes may not access subresources of podcertificaterequests"
+	case r.GetVerb() == "create":
+		return "" // admission looks at the content
+	case oneOf(r.GetVerb(), "list", "watch") && selectsNode(node, r):
+		return ""
+	case oneOf(r.GetVerb(), "list", "watch"):
+		return "can only list/watch podcertificaterequests with spec.nodeName field selector"
+	}
+	return noRule
+}
+
+// ownNode lets a node look after its own object. Whether an object that it
+// writes is its own is for admission to say; it reads it by name before it is
+// there.
+func ownNode(node string, r authorizer.Attributes) string {
+	switch what := r.GetVerb() + " " + r.GetSubresource(); what {
+	case "create ", "update ", "patch ", "update status", "patch status":
+		return ""
+	case "get ", "list ", "watch ":
+		switch r.GetName() {
+		case node:
+			return ""
+		case "":
+			return fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node)
+		}
+		return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, r.GetName())
+	}
+	return noRule
+}
+
+// ownLease lets a node show that it is alive.
+func ownLease(node string, r authorizer.Attributes) string {
+	switch {
+	case !oneOf(r.GetVerb(), "get", "create", "update", "patch", "delete"):
+		return "can only get, create, update, patch, or delete a node lease"
+	case r.GetNamespace() != leaseNamespace:
+		return fmt.Sprintf("can only access leases in the %q system namespace", leaseNamespace)
+	case r.GetVerb() != "create" && r.GetName() != node: // a request to create has no name
+		return "can only access node lease with the same name as the requesting node"
+	}
+	return ""
+}
+
+// selectsNode tells whether a list is limited to what is on the node.
+func selectsNode(node string, r authorizer.Attributes) bool {
+	requirements, err := r.GetFieldSelector()
+	if err != nil {
+		return false
+	}
+	for _, requirement := range requirements {
+		if requirement.Field == "spec.nodeName" && requirement.Operator == selection.Equals && requirement.Value == node {
+			return true
+		}
+	}
+	return false
+}
+
+func oneOf(value string, known ...string) bool { return slices.Contains(known, value) }

@@ -1,0 +1,137 @@
+package authz_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/server"
+)
+
+const chain = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: company
+  webhook:
+    timeout: 3s
+    authorizedTTL: 30s
+    unauthorizedTTL: 30s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: KUBECONFIG}
+    matchConditions:
+    - expression: "!request.user.startsWith('system:')"
+    - expression: "!('system:masters' in request.groups)"
+- {type: Node, name: node}
+- {type: RBAC, name: rbac}
+`
+
+// A webhook that stands first decides, but is asked only about those whom the
+// conditions name; what it has no opinion on is for RBAC.
+func TestWebhook(t *testing.T) {
+	hook := &company{}
+	server := startWith(t, hook.serve(t))
+	server.Grant(t, "eve", apitest.Allow("get", "certificatesigningrequests"))
+	server.Grant(t, "bob", apitest.Allow("get", "certificatesigningrequests"))
+	what := authorizationv1.ResourceAttributes{Verb: "get", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
+	for user, want := range map[string]bool{
+		"alice": true,  // the webhook allows
+		"eve":   false, // the webhook denies what RBAC allows
+		"bob":   true,  // RBAC allows
+		"carol": false, // nobody allows
+	} {
+		if got := server.Allowed(t, user, nil, what); got != want {
+			t.Errorf("%s may: %v, want %v", user, got, want)
+		}
+	}
+	for _, user := range hook.users() {
+		if strings.HasPrefix(user, "system:") || user == "certplane:admin" {
+			t.Errorf("the webhook was asked about %s", user)
+		}
+	}
+}
+
+func TestSettingsRefuse(t *testing.T) {
+	tests := []struct{ reason, config, want string }{
+		{"unknown field", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorisers: []", `unknown field "authorisers"`},
+		{"unknown type", strings.Replace(chain, "type: Node", "type: ABAC", 1), "ABAC"},
+		{"a condition that does not compile", strings.Replace(chain, "startsWith", "begins", 1), "matchConditions"},
+		{"another API server as the webhook", strings.Replace(chain, "{type: KubeConfigFile, kubeConfigFile: KUBECONFIG}", "{type: InClusterConfig}", 1), "connectionInfo.type"},
+		{"no kubeconfig", strings.Replace(chain, "KUBECONFIG", "/nosuch", 1), "/nosuch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cfg := server.DefaultConfig()
+			cfg.DataDir, cfg.Serving.Listen = t.TempDir(), "127.0.0.1:0"
+			cfg.Authorization.ConfigFile = write(t, tt.config)
+			err := server.Run(ctx, cfg, func(server.Ready) { t.Error("the server started"); cancel() })
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want it to name %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func startWith(t *testing.T, url string) *apitest.Server {
+	t.Helper()
+	kubeconfig := write(t, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: a\n  cluster: {server: '"+url+"'}\n"+
+		"contexts:\n- name: c\n  context: {cluster: a, user: u}\nusers:\n- name: u\n")
+	file := write(t, strings.Replace(chain, "KUBECONFIG", kubeconfig, 1))
+	return apitest.Start(t, func(c *server.Config) { c.Authorization.ConfigFile = file })
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// company allows everything to alice and denies everything to eve.
+type company struct {
+	mu    sync.Mutex // guards asked
+	asked []string
+}
+
+func (c *company) serve(t *testing.T) (url string) {
+	t.Helper()
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authorizationv1.SubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Errorf("the webhook cannot read what it got: %v", err)
+		}
+		c.mu.Lock()
+		c.asked = append(c.asked, review.Spec.User)
+		c.mu.Unlock()
+		isMarker := review.Spec.ResourceAttributes != nil && review.Spec.ResourceAttributes.Resource == "marker-of-grant"
+		review.Status.Allowed = review.Spec.User == "alice"
+		review.Status.Denied = review.Spec.User == "eve" && !isMarker
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Errorf("answering: %v", err)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	return hook.URL
+}
+
+func (c *company) users() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}

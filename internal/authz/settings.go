@@ -1,0 +1,88 @@
+package authz
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/load"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+)
+
+// Settings is the stanza "authorization".
+type Settings struct {
+	// configFile is a file with an AuthorizationConfiguration of
+	// apiserver.config.k8s.io/v1: who decides what users may do, in which
+	// order. Known types: Node (what nodes need for their pods), RBAC (roles
+	// and bindings) and Webhook (another program), each with conditions. It is
+	// read at start. Members of system:masters may always do everything.
+	// Default: Node, then RBAC. Without RBAC this server's own controllers need
+	// their rights from a webhook.
+	ConfigFile string `json:"configFile,omitempty"`
+}
+
+// The types besides the library's Webhook.
+const (
+	typeNode apiserver.AuthorizerType = "Node"
+	typeRBAC apiserver.AuthorizerType = "RBAC"
+)
+
+// links are the authorizers in the order in which they are asked.
+func (s Settings) links() ([]apiserver.AuthorizerConfiguration, error) {
+	if s.ConfigFile == "" {
+		return []apiserver.AuthorizerConfiguration{{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"}}, nil
+	}
+	config, err := load.LoadFromFile(s.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading authorization.configFile %s: %w", s.ConfigFile, err)
+	}
+	known := sets.New(string(typeNode), string(typeRBAC), string(apiserver.TypeWebhook))
+	repeatable := sets.New(string(apiserver.TypeWebhook))
+	errs := validation.ValidateAuthorizationConfiguration(authorizationcel.NewDefaultCompiler(), nil, config, known, repeatable)
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("reading authorization.configFile %s: %w", s.ConfigFile, errs.ToAggregate())
+	}
+	return config.Authorizers, nil
+}
+
+// newWebhook asks another program by SubjectAccessReviews.
+func newWebhook(link apiserver.AuthorizerConfiguration) (authorizer.UnconditionalAuthorizer, error) {
+	cfg := link.Webhook
+	if cfg.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile {
+		return nil, fmt.Errorf("connectionInfo.type must be %s", apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile)
+	}
+	client, err := webhookutil.LoadKubeconfig(*cfg.ConnectionInfo.KubeConfigFile, nil)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = cfg.Timeout.Duration
+	onError := authorizer.DecisionNoOpinion
+	if cfg.FailurePolicy == apiserver.FailurePolicyDeny {
+		onError = authorizer.DecisionDeny
+	}
+	allowed, refused := cfg.AuthorizedTTL.Duration, cfg.UnauthorizedTTL.Duration
+	if !cfg.CacheAuthorizedRequests {
+		allowed = 0
+	}
+	if !cfg.CacheUnauthorizedRequests {
+		refused = 0
+	}
+	return webhook.New(client, cfg.SubjectAccessReviewVersion, allowed, refused, *webhook.DefaultRetryBackoff(),
+		onError, cfg.MatchConditions, link.Name, newWebhookMetrics(), authorizationcel.NewDefaultCompiler())
+}
+
+// webhookMetrics counts what webhooks answer, by their names.
+type webhookMetrics struct {
+	webhookmetrics.NoopRequestMetrics
+	webhookmetrics.WebhookMetrics
+	authorizationcel.MatcherMetrics
+}
+
+func newWebhookMetrics() webhookmetrics.AuthorizerMetrics {
+	return webhookMetrics{WebhookMetrics: webhookmetrics.NewWebhookMetrics(), MatcherMetrics: authorizationcel.NewMatcherMetrics()}
+}

@@ -1,0 +1,58 @@
+package interop
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// A real kubelet gets its client certificate from certplane with nothing but
+// a bootstrap token. It finds no container runtime and ends after that.
+func TestKubeletBootstrap(t *testing.T) {
+	program, manager, kubelet := certplane(t), peer(t, "kube-controller-manager"), peer(t, "kubelet")
+	server, dir := startCertplane(t, program)
+	startControllerManager(t, manager, dir)
+
+	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
+	token, err := exec.CommandContext(t.Context(), program, "token", "create", "--data-dir", filepath.Join(dir, "data")).Output()
+	if err != nil {
+		t.Fatalf("making a bootstrap token: %v", err)
+	}
+	write(t, bootstrap, string(token))
+	config := filepath.Join(dir, "kubelet.yaml")
+	write(t, config, `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: unix:///nonexistent.sock
+failSwapOn: false
+failCgroupV1: false
+`)
+	kubeconfig := filepath.Join(dir, "kubelet.kubeconfig")
+	run(t, dir, kubelet,
+		"--bootstrap-kubeconfig="+bootstrap, "--kubeconfig="+kubeconfig,
+		"--cert-dir="+filepath.Join(dir, "kubelet-pki"), "--root-dir="+filepath.Join(dir, "kubelet-root"),
+		"--config="+config, "--hostname-override=n1",
+	)
+	eventually(t, "the kubelet has written its kubeconfig", func() bool { return exists(kubeconfig) })
+	if !exists(filepath.Join(dir, "kubelet-pki/kubelet-client-current.pem")) {
+		t.Error("the kubelet has no client certificate")
+	}
+	list := server.do(t, call{method: http.MethodGet, path: csrs}).object(t)["items"].([]any)
+	if len(list) != 1 {
+		t.Fatalf("the kubelet made %d requests, want 1", len(list))
+	}
+	spec := list[0].(map[string]any)["spec"].(map[string]any)
+	if got := spec["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
+		t.Errorf("the kubelet asked %v", got)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
