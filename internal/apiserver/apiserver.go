@@ -141,9 +141,6 @@ func New(cfg Config) (*Server, error) {
 	if err := installAuthentication(server, cfg, who); err != nil {
 		return nil, err
 	}
-	if err := letStartEnd(server); err != nil {
-		return nil, err
-	}
 	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
 		return nil, err
 	}
