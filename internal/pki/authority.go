@@ -27,7 +27,7 @@ func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, err
 	if len(chain) == 0 {
 		return nil, errors.New("no CA certificate")
 	}
-	if !sameKey(key.Public(), chain[0].PublicKey) {
+	if !SameKey(key.Public(), chain[0].PublicKey) {
 		return nil, fmt.Errorf("private key does not belong to the CA certificate of %s", describe(chain[0]))
 	}
 	if err := checkChain(chain); err != nil {

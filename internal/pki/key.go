@@ -111,12 +111,9 @@ func checkCurve(curve elliptic.Curve) error {
 	return fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", curve.Params().Name)
 }
 
-// publicKey is what every public key of the standard library can do.
-type publicKey interface {
-	Equal(crypto.PublicKey) bool
-}
-
-func sameKey(a, b crypto.PublicKey) bool {
-	key, ok := a.(publicKey)
+// SameKey tells whether a and b are the same public key. Every public key of
+// the standard library can be compared; what cannot is the same as nothing.
+func SameKey(a, b crypto.PublicKey) bool {
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)
 }

@@ -54,8 +54,7 @@ func readKeyPair(dir, name string) (keyPair, error) {
 // matches tells whether key and certificate belong together. They do not after
 // a crash in the middle of replacing them.
 func (p keyPair) matches() bool {
-	public, ok := p.key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(p.chain[0].PublicKey)
+	return pki.SameKey(p.key.Public(), p.chain[0].PublicKey)
 }
 
 // writeKeyPair writes the key before its certificate, so that a certificate

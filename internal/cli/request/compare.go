@@ -2,7 +2,6 @@ package request
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/x509"
 	"net"
 	"net/url"
@@ -25,7 +24,7 @@ func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 		return "an unreadable counterpart"
 	}
 	switch {
-	case !samePublicKey(a.PublicKey, b.PublicKey):
+	case !pki.SameKey(a.PublicKey, b.PublicKey):
 		return "another key"
 	case stored.Spec.SignerName != wanted.Spec.SignerName:
 		return "another signer, " + stored.Spec.SignerName
@@ -77,9 +76,4 @@ func sameDuration(a, b *int32) bool {
 		return a == b
 	}
 	return *a == *b
-}
-
-func samePublicKey(a, b crypto.PublicKey) bool {
-	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && key.Equal(b)
 }

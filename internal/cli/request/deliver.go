@@ -22,7 +22,7 @@ func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
 		return fmt.Errorf("reading the issued certificate: %w", err)
 	}
 	leaf := chain[0]
-	if !samePublicKey(leaf.PublicKey, r.key.Public()) {
+	if !pki.SameKey(leaf.PublicKey, r.key.Public()) {
 		return errors.New("the issued certificate is for another key; it was not written")
 	}
 	asked, err := pki.ParseRequest(csr.Spec.Request)

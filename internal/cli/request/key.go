@@ -96,7 +96,7 @@ func refuseOtherKey(path string, want crypto.Signer) error {
 	if err != nil {
 		return err
 	}
-	if !samePublicKey(neighbour.Public(), want.Public()) {
+	if !pki.SameKey(neighbour.Public(), want.Public()) {
 		return exit.WithNext(fmt.Errorf("%s holds another key than the one given with --key", path),
 			"Choose another folder for the certificate with --out.")
 	}

@@ -70,7 +70,7 @@ func TestIssued(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !samePublicKey(chain[0].PublicKey, key.Public()) {
+			if !pki.SameKey(chain[0].PublicKey, key.Public()) {
 				t.Error("tls.crt is not for tls.key")
 			}
 			if got := chain[0].Subject.String(); got != "CN=alice,O=dev" {
