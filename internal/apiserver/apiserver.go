@@ -190,7 +190,7 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
-	generic.EnableProfiling = false
+	generic.EnableProfiling = cfg.API.Profiling
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
 	cfg.API.Limits.applyTo(generic)
 	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
