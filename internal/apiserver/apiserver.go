@@ -110,7 +110,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := useStorage(generic, cfg.Storage); err != nil {
+	open := cfg.Storage.open()
+	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}
 
@@ -118,7 +119,7 @@ func New(cfg Config) (*Server, error) {
 		Generic:     generic,
 		Informers:   shared,
 		Backend:     newBackend(cfg.Storage),
-		Wrap:        explainSizes,
+		Wrap:        open,
 		Shared:      cfg.Storage.Shared,
 		Services:    noServices{},
 		Credentials: webhookCredentials(generic.TracerProvider),
