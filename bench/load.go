@@ -42,7 +42,7 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 		return roundResult{}, err
 	}
 	result := summarize(r, outcomes, took)
-	result.PutOff = client.putOff.Load()
+	result.PutOff, result.Resumed = client.putOff.Load(), waiting.resumed.Load()
 	if result.Certificates > 0 {
 		perCertificate := func(d time.Duration) float64 { return milliseconds(d) / float64(result.Certificates) }
 		result.ServerCPUMilliseconds = perCertificate(after.cpu - before.cpu)

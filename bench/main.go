@@ -124,6 +124,9 @@ func measure(ctx context.Context, start func(context.Context, options) (*system,
 			return systemResult{}, fmt.Errorf("%s, round %s: %w", system.name, r.name, err)
 		}
 		profiled()
+		if measured.Errors > 0 {
+			log.Print(system.output())
+		}
 		result.Rounds = append(result.Rounds, measured)
 	}
 	return result, nil

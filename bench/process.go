@@ -110,9 +110,23 @@ func (p *process) explain(err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("%s: %w; it said:\n%s", filepath.Base(p.cmd.Path), err, p.tail())
+}
+
+// tail is the end of the process's output.
+func (p *process) tail() string {
 	output, _ := os.ReadFile(p.log.Name())
 	const enough = 4096
-	return fmt.Errorf("%s: %w; it said:\n%s", filepath.Base(p.cmd.Path), err, output[max(0, len(output)-enough):])
+	return string(output[max(0, len(output)-enough):])
+}
+
+// output is what the processes said last.
+func (s *system) output() string {
+	var said strings.Builder
+	for _, p := range s.processes {
+		fmt.Fprintf(&said, "%s said:\n%s\n", filepath.Base(p.cmd.Path), p.tail())
+	}
+	return said.String()
 }
 
 // usage is what a system has used so far.

@@ -43,7 +43,10 @@ type roundResult struct {
 	// Errors are requests that failed or got no certificate.
 	Errors int `json:"errors"`
 	// PutOff counts answers of 429 after which the client came again.
-	PutOff  int64   `json:"putOff"`
+	PutOff int64 `json:"putOff"`
+	// Resumed counts how often the server ended the watch and the client went
+	// on.
+	Resumed int64   `json:"resumed"`
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"certificatesPerSecond"`
 	// Latency is from the first request to the certificate.

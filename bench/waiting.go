@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +19,12 @@ import (
 // waiting is the one watch that all requesters share: it hands each the
 // certificate that it waits for. Safe for concurrent use.
 type waiting struct {
+	client *requesterClient
 	stop   func()
 	failed chan error // has room for the one error that ends the watch
+	// resumed counts how often the server ended the watch: servers do that to
+	// watchers that fall behind, and clients go on from where they were.
+	resumed atomic.Int64
 
 	mu       sync.Mutex
 	expected map[string]chan []byte // by the name of the request
@@ -27,22 +33,45 @@ type waiting struct {
 // startWaiting returns when the watch stands, from now on.
 func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	response, err := client.open(ctx, http.MethodGet, csrs+"?watch=true", nil)
-	if err == nil && response.StatusCode != http.StatusOK {
-		answer, _ := io.ReadAll(response.Body)
-		response.Body.Close()
-		err = refusal(response.StatusCode, answer)
-	}
+	w := &waiting{client: client, stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
+	events, err := w.watch(ctx, "")
 	if err != nil {
 		cancel()
+		return nil, err
+	}
+	go func() { w.failed <- w.follow(ctx, events) }()
+	return w, nil
+}
+
+// watch opens the watch after the given version; none is now.
+func (w *waiting) watch(ctx context.Context, version string) (io.ReadCloser, error) {
+	response, err := w.client.open(ctx, http.MethodGet, csrs+"?watch=true&resourceVersion="+version, nil)
+	if err != nil {
 		return nil, fmt.Errorf("watching: %w", err)
 	}
-	w := &waiting{stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
-	go func() {
+	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		w.failed <- w.read(response.Body)
-	}()
-	return w, nil
+		answer, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("watching: %w", refusal(response.StatusCode, answer))
+	}
+	return response.Body, nil
+}
+
+// follow reads events, and goes on when the server ends the watch.
+func (w *waiting) follow(ctx context.Context, events io.ReadCloser) error {
+	var version string
+	for {
+		seen, err := w.read(events)
+		events.Close()
+		version = cmp.Or(seen, version)
+		if err != nil || ctx.Err() != nil || version == "" {
+			return errors.Join(errors.New("the watch has ended"), err)
+		}
+		w.resumed.Add(1)
+		if events, err = w.watch(ctx, version); err != nil {
+			return err
+		}
+	}
 }
 
 // expect returns where the certificate of a request will arrive.
@@ -57,42 +86,42 @@ func (w *waiting) expect(name string) <-chan []byte {
 // maxEvent is far more than any event of a watch.
 const maxEvent = 1 << 20
 
-// read hands out certificates until the watch ends.
-func (w *waiting) read(body io.ReadCloser) error {
-	frames := protobuf.LengthDelimitedFramer.NewFrameReader(body)
+// read hands out certificates until the server ends the watch, and returns the
+// last version that it has seen.
+func (w *waiting) read(events io.ReadCloser) (version string, err error) {
+	frames := protobuf.LengthDelimitedFramer.NewFrameReader(events)
 	buffer := make([]byte, maxEvent)
 	for {
 		n, err := frames.Read(buffer)
 		if errors.Is(err, io.EOF) {
-			return errors.New("the server has ended the watch")
+			return version, nil
 		}
 		if err != nil {
-			return err
+			return version, err
 		}
 		var event metav1.WatchEvent
 		if err := event.Unmarshal(buffer[:n]); err != nil {
-			return fmt.Errorf("decoding an event: %w", err)
+			return version, fmt.Errorf("decoding an event: %w", err)
 		}
-		if err := w.see(event); err != nil {
-			return err
+		switch watch.EventType(event.Type) {
+		case watch.Error:
+			return version, refusal(http.StatusInternalServerError, event.Object.Raw)
+		case watch.Modified:
+			if version, err = w.see(event.Object.Raw); err != nil {
+				return version, err
+			}
 		}
 	}
 }
 
-func (w *waiting) see(event metav1.WatchEvent) error {
-	switch watch.EventType(event.Type) {
-	case watch.Modified:
-	case watch.Error:
-		return refusal(http.StatusInternalServerError, event.Object.Raw)
-	default:
-		return nil
-	}
+// see hands out the certificate of a request, if it has one.
+func (w *waiting) see(object []byte) (version string, err error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
-	if _, _, err := codec.Decode(event.Object.Raw, nil, csr); err != nil {
-		return fmt.Errorf("decoding a request: %w", err)
+	if _, _, err := codec.Decode(object, nil, csr); err != nil {
+		return "", fmt.Errorf("decoding a request: %w", err)
 	}
 	if len(csr.Status.Certificate) == 0 {
-		return nil
+		return csr.ResourceVersion, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,5 +129,5 @@ func (w *waiting) see(event metav1.WatchEvent) error {
 		delete(w.expected, csr.Name)
 		arrival <- csr.Status.Certificate
 	}
-	return nil
+	return csr.ResourceVersion, nil
 }

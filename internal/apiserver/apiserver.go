@@ -7,6 +7,7 @@ import (
 	"crypto"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -50,6 +51,9 @@ type Config struct {
 	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
+	// Inside, if there is one, gets the handler of all requests as soon as it
+	// can take any, for those that do not come over the Listener.
+	Inside func(http.Handler)
 	// Storage says which etcd holds the objects.
 	Storage Storage
 	// TLS rules the connections.
@@ -71,6 +75,7 @@ type Server struct {
 	generic    *genericapiserver.GenericAPIServer
 	config     *genericapiserver.Config
 	extensions *extension.Server
+	inside     func(http.Handler)
 }
 
 // New builds the server. It does not touch the store yet.
@@ -145,13 +150,16 @@ func New(cfg Config) (*Server, error) {
 	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if s.inside != nil {
+		s.inside(s.generic.Handler)
+	}
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
