@@ -18,6 +18,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/heap"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
@@ -160,6 +161,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.api.Run(ctx) })
 	group.Go(func() error { return p.renewal.run(ctx) })
+	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
 			return err

@@ -1,0 +1,35 @@
+package heap
+
+import "testing"
+
+func TestPace(t *testing.T) {
+	const mega = 1 << 20
+	type second struct{ allocated, live uint64 }
+	idle, load := second{mega, 40 * mega}, second{500 * mega, 40 * mega}
+	tests := []struct {
+		reason  string
+		seconds []second
+		want    int
+	}{
+		{"at rest it is Go's own", []second{idle, idle}, 100},
+		{"load gets the slack", []second{load}, 320},
+		{"a short lull is no rest", []second{load, idle, idle}, 320},
+		{"a lull starts anew with each load", []second{load, idle, idle, load, idle, idle}, 320},
+		{"rest ends it", []second{load, idle, idle, idle}, 100},
+		{"it follows what is alive", []second{load, {500 * mega, 80 * mega}}, 160},
+		{"but not each little step", []second{load, {500 * mega, 42 * mega}}, 320},
+		{"a heap above the slack grows as Go's does", []second{{500 * mega, 400 * mega}}, 100},
+		{"nothing is known to be alive before the first collection", []second{{500 * mega, 0}}, 100 * slack},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			p := pace{percent: defaultPercent}
+			for _, s := range tt.seconds {
+				p = p.next(s.allocated, s.live)
+			}
+			if p.percent != tt.want {
+				t.Errorf("percent = %d, want %d", p.percent, tt.want)
+			}
+		})
+	}
+}
