@@ -197,6 +197,7 @@ func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
 	cfg.AdvertiseClientUrls = []url.URL{endpoint}
 	cfg.ListenPeerUrls = nil
 	cfg.EnableGRPCGateway = false
+	cfg.SnapshotCatchUpEntries = 100 // kept in memory for followers, of which there are none
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.newLogger())
 	return cfg
 }
