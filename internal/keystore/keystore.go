@@ -50,10 +50,10 @@ type Store struct {
 
 // vault is a place that keys do not leave.
 type vault interface {
-	// find returns the key whose public half is public. It is safe for
-	// concurrent use, as are the keys it returns, until close.
-	find(ctx context.Context, public crypto.PublicKey) (crypto.Signer, error)
-	close() error
+	// Find returns the key whose public half is public. It is safe for
+	// concurrent use, as are the keys it returns, until Close.
+	Find(ctx context.Context, public crypto.PublicKey) (crypto.Signer, error)
+	Close() error
 }
 
 // Open reads a CA. What could never issue a certificate is refused here and
@@ -132,7 +132,7 @@ func (s *Store) Close() error {
 	if s.vault == nil {
 		return nil
 	}
-	return s.vault.close()
+	return s.vault.Close()
 }
 
 // Current returns the CA with which to sign now. Two calls can return

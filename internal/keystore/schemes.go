@@ -1,14 +1,16 @@
 package keystore
 
-import (
-	"errors"
-)
+import "github.com/certplane/certplane/internal/keystore/pkcs11"
 
 // schemes are the places, besides files, that keys can be in.
 var schemes = []scheme{
-	{prefix: "pkcs11:", validate: refusePKCS11, open: nil},
+	{prefix: pkcs11.Prefix, validate: pkcs11.Validate, open: openPKCS11},
 }
 
-func refusePKCS11(string) error {
-	return errors.New("this certplane was built without PKCS#11: build one with CGO_ENABLED=1 go build -tags pkcs11 ./cmd/certplane")
+func openPKCS11(uri string) (vault, error) {
+	token, err := pkcs11.Open(uri)
+	if err != nil {
+		return nil, err // and not a vault around a token that is nil
+	}
+	return token, nil
 }
