@@ -69,7 +69,7 @@ func Open(ctx context.Context, settings Settings, options Options) (*Store, erro
 	if err := settings.Validate(options.Name); err != nil {
 		return nil, err
 	}
-	s, err := newStore(settings, options)
+	s, err := newStore(ctx, settings, options)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Open(ctx context.Context, settings Settings, options Options) (*Store, erro
 	return s, nil
 }
 
-func newStore(settings Settings, options Options) (*Store, error) {
+func newStore(ctx context.Context, settings Settings, options Options) (*Store, error) {
 	metrics, err := newMetrics(options.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of CA %s: %w", options.Name, err)
@@ -95,17 +95,17 @@ func newStore(settings Settings, options Options) (*Store, error) {
 		s.clock = clock.RealClock{}
 	}
 	if settings.Key != "" {
-		s.vault, err = openVault(settings.Key)
+		s.vault, err = openVault(ctx, settings.Key)
 	}
 	return s, err
 }
 
-func openVault(uri string) (vault, error) {
+func openVault(ctx context.Context, uri string) (vault, error) {
 	found, err := schemeOf(uri)
 	if err != nil {
 		return nil, err
 	}
-	return found.open(uri)
+	return found.open(ctx, uri)
 }
 
 func (s *Store) openFirst(ctx context.Context) error {
