@@ -82,7 +82,7 @@ func TestDurations(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			profile := lookup(t)
 			if tc.limit != 0 {
-				profile = profile.WithMaxDuration(tc.limit)
+				profile = profile.With(signer.Limits{MaxDuration: tc.limit, MinRSABits: 1024})
 			}
 			issued, err := local(profile, oldRoot(t))(t.Context(), signer.Request{PEM: request(t), Usages: clientUsages, Duration: tc.requested}, now)
 			if err != nil {

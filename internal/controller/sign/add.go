@@ -5,7 +5,6 @@ package sign
 import (
 	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,8 +85,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := cfg.Settings.withDefaults()
-	if err := settings.Validate(); err != nil {
+	if err := cfg.Settings.Validate(); err != nil {
 		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
@@ -96,7 +94,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	}
 	return &reconciler{
 		signerName: cfg.SignerName,
-		sign:       signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader),
+		sign:       signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader),
 		cache:      cache,
 		client:     cfg.Client,
 		clock:      cfg.Clock,
@@ -104,11 +102,13 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	}, nil
 }
 
-// controllerName is csrsigning-kube-apiserver-client and the like.
-func controllerName(signerName string) string {
-	_, name, _ := strings.Cut(signerName, "/")
-	return "csrsigning-" + name
+func limits(s SignerSettings) signer.Limits {
+	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
 }
+
+// controllerName is csrsigning-kubelet-client and the like: the name in logs
+// and in the metrics of work queues.
+func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
 // backOff counts for each request alone: no flood of requests that have to
 // wait slows down one that need not.
