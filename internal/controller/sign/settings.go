@@ -38,7 +38,8 @@ type Settings struct {
 	Concurrency int `json:"concurrency"`
 	// signers say what is different for single signers. Each has a name, such
 	// as kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits
-	// and strict. As soon as one has a ca, the others need theirs too.
+	// and strict. As soon as one has a ca, no other uses signing.ca, which has
+	// to be empty then.
 	// Flags: --cluster-signing-kubelet-serving-cert-file and -key-file;
 	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
 	// Default: none.
