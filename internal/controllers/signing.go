@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/controller/sign"
@@ -33,13 +34,22 @@ func addSigners(p Process, cfg Config) error {
 			continue
 		}
 		err = sign.Add(p.Manager, sign.Config{
-			SignerName: signer.Name, Client: writer, CA: ca, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
+			SignerName: signer.Name, Client: writer, CA: ca, Settings: cfg.Settings.Signing,
+			Events: recorder, Account: p.reference(csrSignerAccount), Metrics: p.Metrics,
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reference names an account in events.
+func (p Process) reference(account string) *corev1.ObjectReference {
+	if p.Namespace == "" {
+		return nil
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: p.Namespace, Name: account}
 }
 
 // openTimeout is how long a CA's key may take to be found.

@@ -52,7 +52,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
-	process := controllers.Process{Manager: manager, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
+	process := controllers.Process{Manager: manager, Namespace: accountNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
 	ca, err := openGenerated(process, credentials.clientCA)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -50,6 +51,9 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what happened in the signer's name.
 	Events events.EventRecorder
+	// Account is whom events regard that are about the signer and no request:
+	// its service account. Nil: there are no such events.
+	Account *corev1.ObjectReference
 	// Metrics, if there is one, gets the signer's metrics. Signers that share
 	// it share the metrics.
 	Metrics prometheus.Registerer
@@ -60,6 +64,9 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r, err := newReconciler(mgr.GetCache(), cfg)
 	if err != nil {
 		return err
+	}
+	if err := mgr.Add(r.watch(cfg)); err != nil {
+		return fmt.Errorf("adding the watch over the CA: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName(r.signerName)).
@@ -92,6 +99,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
 	}
+	metrics.begin(cfg.SignerName)
 	return &reconciler{
 		signerName: cfg.SignerName,
 		sign:       signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader),
@@ -100,6 +108,19 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		clock:      cfg.Clock,
 		report:     reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
 	}, nil
+}
+
+// watch returns what looks at the signer's CA while nobody needs it.
+func (r *reconciler) watch(cfg Config) *caWatch {
+	return &caWatch{
+		signerName: r.signerName,
+		ca:         cfg.CA,
+		clock:      r.clock,
+		warnBefore: cfg.Settings.withDefaults().WarnBefore.Duration,
+		metrics:    r.report.metrics,
+		events:     cfg.Events,
+		regarding:  cfg.Account,
+	}
 }
 
 func limits(s SignerSettings) signer.Limits {

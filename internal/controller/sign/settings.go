@@ -36,6 +36,11 @@ type Settings struct {
 	// More helps while the API server is slow to store certificates.
 	// Default: 5.
 	Concurrency int `json:"concurrency"`
+	// warnBefore is how long before the end of a CA its signer begins to warn,
+	// once a day, with an Event and in the log. Certificates that would outlive
+	// the CA are shortened, so there is reason to replace it earlier than that.
+	// Default: 720h, thirty days.
+	WarnBefore metav1.Duration `json:"warnBefore"`
 	// signers say what is different for single signers. Each has a name, such
 	// as kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits
 	// and strict. As soon as one has a ca, no other uses signing.ca, which has
@@ -67,6 +72,7 @@ func DefaultSettings() Settings {
 		MaxDuration: metav1.Duration{Duration: 365 * 24 * time.Hour},
 		MinRSABits:  minRSABits,
 		Concurrency: 5,
+		WarnBefore:  metav1.Duration{Duration: 30 * 24 * time.Hour},
 	}
 }
 
@@ -128,6 +134,9 @@ func (s Settings) withDefaults() Settings {
 	if s.Concurrency == 0 {
 		s.Concurrency = defaults.Concurrency
 	}
+	if s.WarnBefore.Duration == 0 {
+		s.WarnBefore = defaults.WarnBefore
+	}
 	return s
 }
 
@@ -139,6 +148,9 @@ func (s Settings) Validate() error {
 	}
 	if s.Concurrency < 1 {
 		return fmt.Errorf("signing.concurrency: %d must be at least 1", s.Concurrency)
+	}
+	if s.WarnBefore.Duration < 0 {
+		return fmt.Errorf("signing.warnBefore: %s must not be negative", s.WarnBefore.Duration)
 	}
 	for i, own := range s.Signers {
 		if err := s.checkSigner(i, own); err != nil {
