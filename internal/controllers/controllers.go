@@ -25,8 +25,9 @@ const (
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
-	// Default: ["*"].
+	// sign (the signers) and publish (kube-root-ca.crt in every namespace; on
+	// by default in "certplane serve" only, because in clusters
+	// kube-controller-manager does it). Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
@@ -52,6 +53,8 @@ type Config struct {
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -79,7 +82,7 @@ func Accounts() []string {
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
