@@ -32,3 +32,11 @@ func openCA(cfg Config, work *controllers.Config) error {
 	work.Settings.Controllers = append(slices.Clone(cfg.Controllers), "-sign")
 	return nil
 }
+
+// CAFiles are the files with CAs that the configuration names.
+func (c Config) CAFiles() []string {
+	if c.SigningCA.CertFile == "" {
+		return nil
+	}
+	return []string{c.SigningCA.CertFile, c.SigningCA.KeyFile}
+}

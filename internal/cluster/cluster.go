@@ -62,18 +62,26 @@ func start(ctx context.Context, cfg Config, manager ctrl.Manager) error {
 	err := manager.Start(ctx)
 	if err != nil && err.Error() == lostLease {
 		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
-			cfg.leaseNamespace(), cfg.LeaderElection.ResourceName)
+			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
 	}
 	return err
 }
 
 // plan is what the controllers work with.
 func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
-	// kube-controller-manager publishes too, and may know another CA.
-	work := controllers.Config{Settings: cfg.Settings, OnlyByName: []string{"publish"}}
+	work := cfg.work()
 	var err error
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err
 	}
 	return work, openCA(cfg, &work)
 }
+
+// work is what the controllers do, as far as the configuration says it.
+func (c Config) work() controllers.Config {
+	// kube-controller-manager publishes too, and may know another CA.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{"publish"}}
+}
+
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string { return c.work().Accounts() }

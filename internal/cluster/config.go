@@ -147,8 +147,8 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
-// leaseNamespace is where the lease is.
-func (c Config) leaseNamespace() string {
+// LeaseNamespace is where the lease is.
+func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 

@@ -50,7 +50,7 @@ func newManager(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 		LeaderElection:                election.LeaderElect,
 		LeaderElectionConfig:          own,
 		LeaderElectionID:              election.ResourceName,
-		LeaderElectionNamespace:       cfg.leaseNamespace(),
+		LeaderElectionNamespace:       cfg.LeaseNamespace(),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &election.LeaseDuration.Duration,
 		RenewDeadline:                 &election.RenewDeadline.Duration,

@@ -79,6 +79,17 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
