@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -54,6 +55,7 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	flags.StringVar(&cfg.Etcd.CertFile, "etcd-certfile", cfg.Etcd.CertFile, "Client certificate for the external etcd.")
 	flags.StringVar(&cfg.Etcd.KeyFile, "etcd-keyfile", cfg.Etcd.KeyFile, "Private key of the client certificate for the external etcd.")
 	flags.StringVar(&cfg.Etcd.Prefix, "etcd-prefix", cfg.Etcd.Prefix, "Root of all keys in etcd.")
+	sign.AddFlags(flags, &cfg.Signing)
 }
 
 // loadConfig reads the file, if one is named, and puts the given flags on top.

@@ -49,7 +49,8 @@ func (s Settings) Validate() error {
 // Config says what the controllers work with.
 type Config struct {
 	Settings Settings
-	// CA signs for the signers that Settings give no CA of their own.
+	// CA signs for the signers for which Settings name none. If it is nil too,
+	// such signers do not run.
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
@@ -66,7 +67,7 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
-	{"sign", csrSignerAccount, addSigner},
+	{"sign", csrSignerAccount, addSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 
@@ -101,20 +102,6 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
-}
-
-func addSigner(p Process, cfg Config) error {
-	writer, err := p.Client(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	return sign.Add(p.Manager, sign.Config{
-		Client: writer, CA: cfg.CA, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
-	})
 }
 
 func addPublisher(p Process, cfg Config) error {

@@ -20,7 +20,11 @@ func controllers() []controller {
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
-			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+			allowOn("sign", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown),
 			allow("create patch update", events, "events"),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
