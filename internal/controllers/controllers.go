@@ -25,8 +25,9 @@ const (
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
-	// Default: ["*"].
+	// sign (the signers) and publish (kube-root-ca.crt in every namespace; on
+	// by default in "certplane serve" only, because in clusters
+	// kube-controller-manager does it). Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
@@ -53,6 +54,8 @@ type Config struct {
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -77,10 +80,21 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
