@@ -24,6 +24,13 @@ func controllers() []controller {
 			allowOn(read, core, "configmaps", "kube-root-ca.crt"),
 			allowOn(read, core, "serviceaccounts", "default"),
 		}},
+		{"csr-approver", []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
