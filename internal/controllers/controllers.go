@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"slices"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // The service accounts as which controllers call the API.
@@ -17,8 +20,9 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount = "csr-signer"
-	publisherAccount = "root-ca-cert-publisher"
+	csrSignerAccount     = "csr-signer"
+	webhookSignerAccount = "csr-webhook-signer"
+	publisherAccount     = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
@@ -64,6 +68,7 @@ type controller struct {
 // all are the controllers by the names that users know them by.
 var all = []controller{
 	{"sign", csrSignerAccount, addSigner},
+	{"sign", webhookSignerAccount, addWebhookSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 
@@ -90,6 +95,9 @@ func Add(p Process, cfg Config) error {
 }
 
 func addSigner(p Process, cfg Config) error {
+	if webhook.Choose(cfg.Settings.Signing.Webhooks, certificatesv1.KubeAPIServerClientSignerName) >= 0 {
+		return nil
+	}
 	writer, err := p.Client(csrSignerAccount)
 	if err != nil {
 		return err

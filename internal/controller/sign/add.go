@@ -45,6 +45,12 @@ type Config struct {
 	Client client.Client
 	// CA has the signer's CA.
 	CA CA
+	// Delegate, if there is one, signs instead of a CA. Then SignerName can be
+	// any name, also that of all signers of a domain, example.com/*.
+	Delegate signer.Sign
+	// Ours, if there is one, tells which requests are for this signer, by
+	// their spec.signerName. nil: those for SignerName.
+	Ours func(signerName string) bool
 	// Settings are the user's.
 	Settings Settings
 	// Clock tells the time; nil is the real one.
@@ -63,7 +69,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName(r.signerName)).
+		Named(controllerName(r.report.signerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
@@ -82,32 +88,38 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	profile, err := signer.Lookup(cfg.SignerName)
-	if err != nil {
-		return nil, err
+	if cfg.Ours == nil {
+		cfg.Ours = func(signerName string) bool { return signerName == cfg.SignerName }
 	}
 	settings := cfg.Settings.withDefaults()
 	if err := settings.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Delegate == nil {
+		profile, err := signer.Lookup(cfg.SignerName)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Delegate = signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader)
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
 	}
 	return &reconciler{
-		signerName: cfg.SignerName,
-		sign:       signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader),
-		cache:      cache,
-		client:     cfg.Client,
-		clock:      cfg.Clock,
-		report:     reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
+		ours:   cfg.Ours,
+		sign:   cfg.Delegate,
+		cache:  cache,
+		client: cfg.Client,
+		clock:  cfg.Clock,
+		report: reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
 	}, nil
 }
 
-// controllerName is csrsigning-kube-apiserver-client and the like.
+// controllerName is csrsigning-kube-apiserver-client and the like, and
+// csrsigning-example.com/signer for signers of others.
 func controllerName(signerName string) string {
-	_, name, _ := strings.Cut(signerName, "/")
-	return "csrsigning-" + name
+	return "csrsigning-" + strings.TrimPrefix(signerName, "kubernetes.io/")
 }
 
 // backOff counts for each request alone: no flood of requests that have to
@@ -120,7 +132,7 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 func (r *reconciler) predicate() predicate.Predicate {
 	wanted := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && actionable(csr, r.signerName)
+		return ok && actionable(csr, r.ours)
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) },

@@ -2,8 +2,11 @@ package sign
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/signer"
 )
 
 type metrics struct {
@@ -38,6 +41,15 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		register(registry, &m.delayed),
 		register(registry, &m.duration),
 	)
+}
+
+// reasonLabel keeps the reasons that endpoints make up out of the labels, of
+// which there must not be many.
+func reasonLabel(reason string) string {
+	if slices.Contains(signer.Reasons(), reason) {
+		return reason
+	}
+	return "Other"
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
