@@ -92,7 +92,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Settings.Validate(); err != nil {
+	if err := cfg.Settings.withDefaults().Validate(); err != nil {
 		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
