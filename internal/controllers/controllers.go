@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
@@ -17,30 +18,42 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount = "csr-signer"
-	publisherAccount = "root-ca-cert-publisher"
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
-	// Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers)
+	// and publish (kube-root-ca.crt in every namespace; on by default in
+	// "certplane serve" only, because in clusters kube-controller-manager does
+	// it). Default: ["*"].
 	Controllers []string `json:"controllers"`
+	// approval rules which requests are approved without a person.
+	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings()}
+	return Settings{
+		Controllers: []string{"*"},
+		Approval:    approve.DefaultSettings(),
+		Signing:     sign.DefaultSettings(),
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.
 func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
+	}
+	if err := s.Approval.Validate(); err != nil {
+		return err
 	}
 	return s.Signing.Validate()
 }
@@ -53,6 +66,8 @@ type Config struct {
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -64,6 +79,7 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
+	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
 	{"publish", publisherAccount, addPublisher},
 }
@@ -77,10 +93,21 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
