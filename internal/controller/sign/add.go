@@ -99,7 +99,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Ours == nil {
 		cfg.Ours = func(signerName string) bool { return signerName == cfg.SignerName }
 	}
-	if err := cfg.Settings.Validate(); err != nil {
+	if err := cfg.Settings.withDefaults().Validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Delegate == nil {
