@@ -12,7 +12,7 @@ import (
 )
 
 // profiled is how long a CPU profile takes.
-const profiled = 10
+const profiled = 25
 
 // startProfile takes a CPU profile of what follows and returns what waits for
 // it, and then takes one of the heap.

@@ -34,16 +34,35 @@ type waiting struct {
 func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waiting{client: client, stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
-	events, err := w.watch(ctx, "")
+	version, err := w.now(ctx)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	go func() { w.failed <- w.follow(ctx, events) }()
+	events, err := w.watch(ctx, version)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() { w.failed <- w.follow(ctx, version, events) }()
 	return w, nil
 }
 
-// watch opens the watch after the given version; none is now.
+// now returns the version of what is there.
+func (w *waiting) now(ctx context.Context) (string, error) {
+	code, _, answer, err := w.client.roundTrip(ctx, http.MethodGet, csrs+"?limit=1", nil)
+	if err != nil {
+		return "", fmt.Errorf("listing: %w", err)
+	}
+	if code != http.StatusOK {
+		return "", fmt.Errorf("listing: %w", refusal(code, answer))
+	}
+	list := &certificatesv1.CertificateSigningRequestList{}
+	_, _, err = codec.Decode(answer, nil, list)
+	return list.ResourceVersion, err
+}
+
+// watch opens the watch after the given version.
 func (w *waiting) watch(ctx context.Context, version string) (io.ReadCloser, error) {
 	response, err := w.client.open(ctx, http.MethodGet, csrs+"?watch=true&resourceVersion="+version, nil)
 	if err != nil {
@@ -58,13 +77,12 @@ func (w *waiting) watch(ctx context.Context, version string) (io.ReadCloser, err
 }
 
 // follow reads events, and goes on when the server ends the watch.
-func (w *waiting) follow(ctx context.Context, events io.ReadCloser) error {
-	var version string
+func (w *waiting) follow(ctx context.Context, version string, events io.ReadCloser) error {
 	for {
 		seen, err := w.read(events)
 		events.Close()
 		version = cmp.Or(seen, version)
-		if err != nil || ctx.Err() != nil || version == "" {
+		if err != nil || ctx.Err() != nil {
 			return errors.Join(errors.New("the watch has ended"), err)
 		}
 		w.resumed.Add(1)

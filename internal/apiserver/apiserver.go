@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
@@ -84,6 +85,9 @@ type Server struct {
 // New builds the server. It does not touch the store yet.
 func New(cfg Config) (*Server, error) {
 	if err := allowCBOR(cfg.API.cbor()); err != nil {
+		return nil, err
+	}
+	if err := dropSnapshots(cfg.Storage); err != nil {
 		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(cfg.Loopback)
@@ -172,12 +176,30 @@ func (s *Server) Run(ctx context.Context) error {
 // allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
 // speaks it is decided by the server's own codecs.
 func allowCBOR(wanted bool) error {
-	if !wanted || utilfeature.DefaultFeatureGate.Enabled(genericfeatures.CBORServingAndStorage) {
+	if !wanted {
 		return nil
 	}
-	gates := map[string]bool{string(genericfeatures.CBORServingAndStorage): true}
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return fmt.Errorf("switching on CBOR: %w", err)
+	return setFeature(genericfeatures.CBORServingAndStorage, true)
+}
+
+// dropSnapshots has the library answer lists of the past from the store. Else
+// it copies a part of each resource's index with every write, to have what was
+// there at each moment of the last minutes in memory. A store in this process
+// has it as near.
+func dropSnapshots(storage Storage) error {
+	if storage.Connect == nil {
+		return nil
+	}
+	return setFeature(genericfeatures.ListFromCacheSnapshot, false)
+}
+
+// setFeature switches a feature of the library, for the whole process.
+func setFeature(name featuregate.Feature, on bool) error {
+	if utilfeature.DefaultFeatureGate.Enabled(name) == on {
+		return nil
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(name): on}); err != nil {
+		return fmt.Errorf("switching %s to %t: %w", name, on, err)
 	}
 	return nil
 }
