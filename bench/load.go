@@ -48,7 +48,7 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 		result.ServerCPUMilliseconds = perCertificate(after.cpu - before.cpu)
 		result.ClientCPUMilliseconds = perCertificate(own - ownBefore)
 	}
-	result.MemoryMB, result.AnonymousMB, result.PeakMB = after.residentMB, after.anonymousMB, after.peakMB
+	result.MemoryMB, result.PeakMB = after.residentMB, after.peakMB
 	return result, ctx.Err()
 }
 

@@ -52,7 +52,7 @@ func parseFlags() options {
 	flag.IntVar(&steady.requesters, "requesters", 64, "How many requesters work at the same time.")
 	flag.IntVar(&burst.requests, "burst-requests", 2560, "How many certificates are obtained in the burst that follows; 0 is no burst.")
 	flag.IntVar(&burst.requesters, "burst-requesters", 256, "How many requesters work at the same time in the burst.")
-	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read.")
+	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
 	flag.DurationVar(&opts.limit, "limit", 15*time.Minute, "When to give up.")
 	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with etcd, kube-apiserver and kube-controller-manager; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
 	flag.StringVar(&opts.json, "json", "", "File for the results as JSON; '-' prints JSON instead of a table.")
@@ -127,6 +127,14 @@ func measure(ctx context.Context, start func(context.Context, options) (*system,
 		if measured.Errors > 0 {
 			log.Print(system.output())
 		}
+		if err := sleep(ctx, opts.settle); err != nil {
+			return systemResult{}, err
+		}
+		settled, err := system.usage()
+		if err != nil {
+			return systemResult{}, err
+		}
+		measured.SettledMB, measured.SettledAnonymousMB = settled.residentMB, settled.anonymousMB
 		result.Rounds = append(result.Rounds, measured)
 	}
 	return result, nil

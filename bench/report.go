@@ -55,16 +55,22 @@ type roundResult struct {
 	// CPU is user and system time for each certificate.
 	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
 	ClientCPUMilliseconds float64 `json:"clientCPUMilliseconds"`
-	// MemoryMB is resident memory at the end of the round.
-	MemoryMB    float64 `json:"memoryMB"`
-	AnonymousMB float64 `json:"anonymousMB"`
-	PeakMB      float64 `json:"peakMB"`
+	// MemoryMB is resident memory at the end of the round, and PeakMB the most
+	// that there was until then.
+	MemoryMB float64 `json:"memoryMB"`
+	PeakMB   float64 `json:"peakMB"`
+	// SettledMB is resident memory after the server has idled again, and
+	// SettledAnonymousMB the part that is no page of a file.
+	SettledMB          float64 `json:"settledMB"`
+	SettledAnonymousMB float64 `json:"settledAnonymousMB"`
 }
 
 type ratios struct {
-	Rate   float64 `json:"rate"`
-	CPU    float64 `json:"cpu"`
-	Memory float64 `json:"memory"`
+	Rate float64 `json:"rate"`
+	CPU  float64 `json:"cpu"`
+	// Memory is at the end of the round, MemorySettled after a pause.
+	Memory        float64 `json:"memory"`
+	MemorySettled float64 `json:"memorySettled"`
 }
 
 func newResults(missing string) *results {
@@ -81,9 +87,10 @@ func (r *results) compare() {
 	}
 	ours, theirs := r.Systems[0].Rounds[0], r.Systems[1].Rounds[0]
 	r.Ratios = &ratios{
-		Rate:   ours.Rate / theirs.Rate,
-		CPU:    ours.ServerCPUMilliseconds / theirs.ServerCPUMilliseconds,
-		Memory: ours.MemoryMB / theirs.MemoryMB,
+		Rate:          ours.Rate / theirs.Rate,
+		CPU:           ours.ServerCPUMilliseconds / theirs.ServerCPUMilliseconds,
+		Memory:        ours.MemoryMB / theirs.MemoryMB,
+		MemorySettled: ours.SettledMB / theirs.SettledMB,
 	}
 }
 
@@ -113,12 +120,12 @@ func (r *results) writeJSON(out io.Writer) error {
 func (r *results) writeTable(out io.Writer) error {
 	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n\n", r.Machine.CPUs, r.Machine.Platform, r.Machine.Go)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tafter MB\tpeak MB\t")
+	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
 	for _, s := range r.Systems {
 		for _, round := range s.Rounds {
-			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t\n",
+			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
 				s.Name, s.ReadySeconds, s.MemoryIdleMB, round.Requesters, round.Certificates, round.Errors, round.PutOff, round.Rate,
-				round.P50Milliseconds, round.P99Milliseconds, round.ServerCPUMilliseconds, round.ClientCPUMilliseconds, round.MemoryMB, round.PeakMB)
+				round.P50Milliseconds, round.P99Milliseconds, round.ServerCPUMilliseconds, round.ClientCPUMilliseconds, round.MemoryMB, round.PeakMB, round.SettledMB)
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -126,7 +133,8 @@ func (r *results) writeTable(out io.Writer) error {
 	}
 	fmt.Fprintln(out, "\nRates count create, approve, sign and fetch; CPU is user and system time for each certificate; MB are resident.")
 	if r.Ratios != nil {
-		fmt.Fprintf(out, "certplane to kubernetes, first round: %.2f times the rate, %.2f of the CPU, %.2f of the memory.\n", r.Ratios.Rate, r.Ratios.CPU, r.Ratios.Memory)
+		fmt.Fprintf(out, "certplane to kubernetes, first round: %.2f times the rate, %.2f of the CPU, %.2f of the memory (%.2f settled).\n",
+			r.Ratios.Rate, r.Ratios.CPU, r.Ratios.Memory, r.Ratios.MemorySettled)
 	} else {
 		fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
 	}

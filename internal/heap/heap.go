@@ -4,17 +4,24 @@ package heap
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"strings"
 	"time"
 )
 
 const (
-	// slack is how much garbage may pile up under load before it is collected.
-	// A collection costs about as much as there is live memory, so the more
-	// garbage each one finds, the fewer there are.
-	slack = 128 << 20
+	// maxSlack is how much garbage may pile up under load before it is
+	// collected, where there is memory enough. A collection costs about as much
+	// as there is live memory, so the more garbage each one finds, the fewer
+	// there are.
+	maxSlack = 256 << 20
+	// share is the part of the memory that slack may take: an eighth.
+	share = 8
 	// busy is the rate of allocation, in bytes a second, from which on there is
 	// load. An idle server allocates less than a tenth of it.
 	busy = 16 << 20
@@ -35,7 +42,7 @@ func Run(ctx context.Context) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	defer debug.SetGCPercent(debug.SetGCPercent(defaultPercent))
-	sample, last := newSample(), pace{percent: defaultPercent}
+	sample, last := newSample(), pace{slack: slack(), percent: defaultPercent}
 	sample.read()
 	for {
 		select {
@@ -57,6 +64,7 @@ func Run(ctx context.Context) {
 
 // pace is what the collector is told, and since when it is quiet.
 type pace struct {
+	slack   uint64 // never changes
 	percent int
 	quiet   int
 }
@@ -72,7 +80,7 @@ func (p pace) next(allocated, live uint64) pace {
 		return p
 	}
 	p.quiet = 0
-	wanted := max(defaultPercent, int(100*slack/max(live, 1)))
+	wanted := max(defaultPercent, int(100*p.slack/max(live, 1)))
 	if off := wanted - p.percent; 5*max(off, -off) > p.percent {
 		p.percent = wanted
 	}
@@ -96,4 +104,35 @@ func (s *sample) read() (allocated, live uint64) {
 	total := s.counters[0].Value.Uint64()
 	allocated, s.allocated = total-s.allocated, total
 	return allocated, s.counters[1].Value.Uint64()
+}
+
+// slack is a share of what memory this process may take: that of the machine,
+// or that of its control group (cgroups(7), version 2).
+func slack() uint64 {
+	memory := uint64(math.MaxUint64)
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		memory = totalMemory(string(data), memory)
+	}
+	if data, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		memory = min(memory, groupMemory(string(data), memory))
+	}
+	return min(maxSlack, memory/share)
+}
+
+// totalMemory reads proc_meminfo(5); otherwise is the answer when it cannot.
+func totalMemory(meminfo string, otherwise uint64) uint64 {
+	var kilobytes uint64
+	if _, err := fmt.Sscanf(meminfo, "MemTotal: %d kB", &kilobytes); err != nil {
+		return otherwise
+	}
+	return kilobytes << 10
+}
+
+// groupMemory reads a limit in bytes, which can be "max".
+func groupMemory(limit string, otherwise uint64) uint64 {
+	bytes, err := strconv.ParseUint(strings.TrimSpace(limit), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return bytes
 }
