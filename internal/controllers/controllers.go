@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"slices"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-
+	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
-	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // The service accounts as which controllers call the API.
@@ -20,25 +18,37 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount     = "csr-signer"
-	webhookSignerAccount = "csr-webhook-signer"
-	publisherAccount     = "root-ca-cert-publisher"
+	// WebhookSignerAccount signs with what webhooks answer. For which signers
+	// depends on the configuration.
+	WebhookSignerAccount = "csr-webhook-signer"
+
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
-	// Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers)
+	// and publish (kube-root-ca.crt in every namespace; on by default in
+	// "certplane serve" only, because in clusters kube-controller-manager does
+	// it). Default: ["*"].
 	Controllers []string `json:"controllers"`
+	// approval rules which requests are approved without a person.
+	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings()}
+	return Settings{
+		Controllers: []string{"*"},
+		Approval:    approve.DefaultSettings(),
+		Signing:     sign.DefaultSettings(),
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -46,16 +56,22 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
+	if err := s.Approval.Validate(); err != nil {
+		return err
+	}
 	return s.Signing.Validate()
 }
 
 // Config says what the controllers work with.
 type Config struct {
 	Settings Settings
-	// CA signs for the signers that Settings give no CA of their own.
+	// CA signs for the signers for which Settings name none. If it is nil too,
+	// such signers do not run.
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -67,8 +83,9 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
-	{"sign", csrSignerAccount, addSigner},
-	{"sign", webhookSignerAccount, addWebhookSigners},
+	{"approve", csrApproverAccount, addApprover},
+	{"sign", csrSignerAccount, addSigners},
+	{"sign", WebhookSignerAccount, addWebhookSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 
@@ -81,10 +98,24 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if line.account == WebhookSignerAccount && len(c.Settings.Signing.Webhooks) == 0 {
+			continue
+		}
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -92,23 +123,6 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
-}
-
-func addSigner(p Process, cfg Config) error {
-	if webhook.Choose(cfg.Settings.Signing.Webhooks, certificatesv1.KubeAPIServerClientSignerName) >= 0 {
-		return nil
-	}
-	writer, err := p.Client(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	return sign.Add(p.Manager, sign.Config{
-		Client: writer, CA: cfg.CA, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
-	})
 }
 
 func addPublisher(p Process, cfg Config) error {

@@ -21,18 +21,21 @@ const (
 	ReasonExpired = "SignerExpired"
 	// ReasonUnavailable: the CA or its key cannot be used.
 	ReasonUnavailable = "SignerUnavailable"
-	// ReasonPending: the signer takes its time.
+	// ReasonPending: the signer is elsewhere and takes its time.
 	ReasonPending = "SignerPending"
 	// ReasonInvalidAnswer: the signer is elsewhere, and its answer unusable.
 	ReasonInvalidAnswer = "SignerAnswerInvalid"
 )
 
-// Reasons returns the reasons above. A signer elsewhere can have others.
-func Reasons() []string {
-	return []string{
-		ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused,
-		ReasonExpired, ReasonUnavailable, ReasonPending, ReasonInvalidAnswer,
-	}
+// PermanentReasons returns the reasons why a request never gets a certificate.
+// Signers elsewhere can have others.
+func PermanentReasons() []string {
+	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
+}
+
+// PendingReasons returns the reasons why a request has to wait.
+func PendingReasons() []string {
+	return []string{ReasonExpired, ReasonUnavailable, ReasonPending, ReasonInvalidAnswer}
 }
 
 // PermanentError is the verdict that this request will never get a
