@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
@@ -25,16 +26,19 @@ const (
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
+	// sign (the signers), clean (deletes requests that have had their time) and
+	// publish (kube-root-ca.crt in every namespace).
 	// Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
+	// cleaning says when CertificateSigningRequests are deleted.
+	Cleaning clean.Settings `json:"cleaning"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings()}
+	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings(), Cleaning: clean.DefaultSettings()}
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -42,7 +46,10 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	return s.Signing.Validate()
+	if err := s.Signing.Validate(); err != nil {
+		return err
+	}
+	return s.Cleaning.Validate()
 }
 
 // Config says what the controllers work with.
@@ -64,6 +71,7 @@ type controller struct {
 // all are the controllers by the names that users know them by.
 var all = []controller{
 	{"sign", csrSignerAccount, addSigner},
+	{"clean", cleanerAccount, addCleaner},
 	{"publish", publisherAccount, addPublisher},
 }
 

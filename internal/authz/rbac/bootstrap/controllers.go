@@ -30,6 +30,10 @@ func controllers() []controller {
 			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
 			allow("create patch update", events, "events"),
 		}},
+		{"csr-cleaner", []rbacv1.PolicyRule{
+			allow("delete", certificates, "certificatesigningrequests"),
+			allow("create patch update", events, "events"),
+		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
