@@ -73,10 +73,7 @@ func addRetention(mgr ctrl.Manager, cfg Config, broom broom) error {
 func addCap(mgr ctrl.Manager, cfg Config, broom broom) error {
 	r := &capper{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
-		exempt: cfg.Settings.PerRequester.ExemptGroups, broom: broom, told: map[string]time.Time{},
-	}
-	if err := r.index(mgr.GetFieldIndexer()); err != nil {
-		return fmt.Errorf("indexing requests by requester: %w", err)
+		roster: newRoster(cfg.Settings.PerRequester.ExemptGroups), broom: broom, told: map[string]time.Time{},
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner-cap").

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// byRequester is the index of requests by who made them.
-	byRequester = "spec.username"
 	// pause is how long the requests of one requester may gather before they
 	// are counted, so that a flood is not counted once for each drop.
 	pause = time.Second
@@ -37,34 +35,30 @@ type capper struct {
 	cache  client.Reader
 	clock  clock.PassiveClock
 	limit  retention.Cap
-	exempt []string // groups
+	roster *roster
 	broom  broom
 	told   map[string]time.Time // by requester; Reconcile, which never runs twice at a time, uses it
 }
 
-// index makes requests known by requester. Those that are exempt are left
-// out: nobody counts them.
-func (r *capper) index(indexer client.FieldIndexer) error {
-	return indexer.IndexField(context.Background(), &csr{}, byRequester, func(o client.Object) []string {
-		c := o.(*csr)
-		if r.isExempt(c) {
-			return nil
-		}
-		return []string{c.Spec.Username}
-	})
-}
-
-func (r *capper) isExempt(c *csr) bool {
-	return slices.ContainsFunc(c.Spec.Groups, func(group string) bool { return slices.Contains(r.exempt, group) })
-}
-
-// schedule has requesters counted, a while after they have made a request.
+// schedule keeps the roster, and has requesters counted a while after they
+// have made a request.
 func (r *capper) schedule() handler.EventHandler {
-	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) {
-		if c := e.Object.(*csr); !r.isExempt(c) {
+	enter := func(c *csr, q workqueue) {
+		if r.roster.add(c) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: c.Spec.Username}}, pause)
 		}
-	}}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { enter(e.Object.(*csr), q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
+			// After a gap in the watch, it can be another one of the same name.
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				r.roster.remove(e.ObjectOld.(*csr))
+				enter(e.ObjectNew.(*csr), q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.roster.remove(e.Object.(*csr)) },
+	}
 }
 
 // Reconcile deletes what one requester has too many of.
@@ -92,16 +86,20 @@ func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (re
 	}
 }
 
-// requestsOf returns the requests of one requester as the cache has them: they
-// must not be modified.
+// requestsOf returns the requests of one requester, if they are too many, as
+// the cache has them: they must not be modified.
 func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
-	var list csrList
-	if err := r.cache.List(ctx, &list, client.MatchingFields{byRequester: requester}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("counting the requests of %s: %w", requester, err)
-	}
-	requests := make([]*csr, len(list.Items))
-	for i := range list.Items {
-		requests[i] = &list.Items[i]
+	var requests []*csr
+	for _, name := range r.roster.over(r.limit.Max, requester) {
+		c := &csr{}
+		err := r.cache.Get(ctx, client.ObjectKey{Name: name}, c, client.UnsafeDisableDeepCopy)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("counting the requests of %s: %w", requester, err)
+		case c.Spec.Username == requester:
+			requests = append(requests, c)
+		}
 	}
 	return requests, nil
 }

@@ -3,9 +3,11 @@ package clean
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -81,17 +83,41 @@ func TestCapTellsNowAndThen(t *testing.T) {
 }
 
 func TestScheduleOfCap(t *testing.T) {
-	f := newFixture(t)
-	r := &capper{exempt: f.settings.PerRequester.ExemptGroups}
-	admin := newCSR("a", 0)
-	admin.Spec.Username, admin.Spec.Groups = "admin", []string{"x", "system:masters"}
-	q := recorded{added: map[string]time.Duration{}}
-	for _, c := range []*csr{newCSR("one", 0), newCSR("two", 0), admin} {
-		r.schedule().Create(t.Context(), event.CreateEvent{Object: c}, q)
+	r := &capper{roster: newRoster([]string{"system:masters"})}
+	by := func(name, requester string, groups ...string) *csr {
+		c := newCSR(name, 0)
+		c.UID, c.Spec.Username, c.Spec.Groups = types.UID(name+" of "+requester), requester, groups
+		return c
 	}
-	r.schedule().Update(t.Context(), event.UpdateEvent{ObjectOld: admin, ObjectNew: newCSR("three", 0)}, q)
-	if len(q.added) != 1 || q.added["requester"] != pause {
+	q := recorded{added: map[string]time.Duration{}}
+	schedule := r.schedule()
+	for _, c := range []*csr{by("a", "alice"), by("b", "alice"), by("c", "admin", "x", "system:masters")} {
+		schedule.Create(t.Context(), event.CreateEvent{Object: c}, q)
+	}
+	schedule.Update(t.Context(), event.UpdateEvent{ObjectOld: by("b", "alice"), ObjectNew: by("b", "alice")}, q)
+	if len(q.added) != 1 || q.added["alice"] != pause {
 		t.Errorf("scheduled: %v", q.added)
+	}
+	check := func(requester string, want ...string) {
+		t.Helper()
+		got := r.roster.over(0, requester)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("the roster has %v of %s, want %v", got, requester, want)
+		}
+	}
+	check("alice", "a", "b")
+	check("admin")
+	if r.roster.over(2, "alice") != nil || len(r.roster.over(1, "alice")) != 2 {
+		t.Error("two are more than two, or not more than one")
+	}
+	schedule.Update(t.Context(), event.UpdateEvent{ObjectOld: by("b", "alice"), ObjectNew: by("b", "bob")}, q)
+	check("alice", "a")
+	check("bob", "b")
+	schedule.Delete(t.Context(), event.DeleteEvent{Object: by("a", "alice")}, q)
+	check("alice")
+	if len(r.roster.names) != 1 {
+		t.Errorf("the roster remembers who has no requests: %v", r.roster.names)
 	}
 }
 

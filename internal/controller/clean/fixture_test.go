@@ -61,9 +61,7 @@ func (f *fixture) newAPI(objects ...client.Object) client.WithWatch {
 	if err := certificatesv1.AddToScheme(scheme); err != nil {
 		f.t.Fatal(err)
 	}
-	byName := func(o client.Object) []string { return []string{o.(*csr).Spec.Username} }
-	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).
-		WithIndex(&csr{}, byRequester, byName).WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).WithObjects(objects...).Build()
 }
 
 func (f *fixture) broom() broom {
@@ -90,13 +88,20 @@ func (f *fixture) retain(name string) (reconcile.Result, error) {
 	return r.Reconcile(f.context(), named(name))
 }
 
-// count runs the capper once on a requester.
+// count runs the capper once on a requester, of whose requests it has heard.
 func (f *fixture) count(requester string) (reconcile.Result, error) {
 	f.t.Helper()
 	if f.capper == nil {
 		f.capper = &capper{
-			cache: f.cache, clock: f.clock, limit: f.settings.cap(), exempt: f.settings.PerRequester.ExemptGroups,
-			broom: f.broom(), told: map[string]time.Time{},
+			cache: f.cache, clock: f.clock, limit: f.settings.cap(),
+			roster: newRoster(f.settings.PerRequester.ExemptGroups), broom: f.broom(), told: map[string]time.Time{},
+		}
+		var list certificatesv1.CertificateSigningRequestList
+		if err := f.api.List(f.t.Context(), &list); err != nil {
+			f.t.Fatal(err)
+		}
+		for i := range list.Items {
+			f.capper.roster.add(&list.Items[i])
 		}
 	}
 	return f.capper.Reconcile(f.context(), named(requester))

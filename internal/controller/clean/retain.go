@@ -17,7 +17,6 @@ import (
 
 type (
 	csr       = certificatesv1.CertificateSigningRequest
-	csrList   = certificatesv1.CertificateSigningRequestList
 	workqueue = clientqueue.TypedRateLimitingInterface[reconcile.Request]
 )
 
