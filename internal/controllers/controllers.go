@@ -27,7 +27,8 @@ type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
 	// sign (the signers), clean (deletes requests that have had their time) and
-	// publish (kube-root-ca.crt in every namespace).
+	// publish (kube-root-ca.crt in every namespace; on by default in "certplane
+	// serve" only, because in clusters kube-controller-manager does it).
 	// Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// signing rules what the built-in signers issue.
@@ -55,10 +56,13 @@ func (s Settings) Validate() error {
 // Config says what the controllers work with.
 type Config struct {
 	Settings Settings
-	// CA signs for the signers that Settings give no CA of their own.
+	// CA signs for the signers for which Settings name none. If it is nil too,
+	// such signers do not run.
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -70,7 +74,7 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
-	{"sign", csrSignerAccount, addSigner},
+	{"sign", csrSignerAccount, addSigners},
 	{"clean", cleanerAccount, addCleaner},
 	{"publish", publisherAccount, addPublisher},
 }
@@ -84,10 +88,21 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -95,20 +110,6 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
-}
-
-func addSigner(p Process, cfg Config) error {
-	writer, err := p.Client(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	return sign.Add(p.Manager, sign.Config{
-		Client: writer, CA: cfg.CA, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
-	})
 }
 
 func addPublisher(p Process, cfg Config) error {

@@ -16,18 +16,15 @@ type controller struct {
 // own both approves and signs.
 func controllers() []controller {
 	return []controller{
-		// The cache that all controllers of this process read from.
-		{"controller-cache", []rbacv1.PolicyRule{
-			allow(read, certificates, "certificatesigningrequests"),
-			allow(read, rbac, "clusterroles"),
-			allow(read, core, "namespaces"),
-			allowOn(read, core, "configmaps", "kube-root-ca.crt"),
-			allowOn(read, core, "serviceaccounts", "default"),
-		}},
+		{"controller-cache", CacheRules()},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
-			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+			allowOn("sign", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown),
 			allow("create patch update", events, "events"),
 		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
