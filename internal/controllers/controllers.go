@@ -4,13 +4,13 @@
 package controllers
 
 import (
-	"crypto/x509"
 	"fmt"
 	"slices"
 
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // The service accounts as which controllers call the API.
@@ -35,11 +35,15 @@ type Settings struct {
 	Signing sign.Settings `json:"signing"`
 	// cleaning says when CertificateSigningRequests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
+	// publishing says which roots of the API server are published.
+	Publishing publish.Settings `json:"publishing"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings(), Cleaning: clean.DefaultSettings()}
+	return Settings{
+		Controllers: []string{"*"}, Signing: sign.DefaultSettings(), Cleaning: clean.DefaultSettings(), Publishing: publish.DefaultSettings(),
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -47,10 +51,12 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	if err := s.Signing.Validate(); err != nil {
-		return err
+	for _, stanza := range []interface{ Validate() error }{s.Signing, s.Cleaning, s.Publishing} {
+		if err := stanza.Validate(); err != nil {
+			return err
+		}
 	}
-	return s.Cleaning.Validate()
+	return nil
 }
 
 // Config says what the controllers work with.
@@ -59,8 +65,9 @@ type Config struct {
 	// CA signs for the signers for which Settings name none. If it is nil too,
 	// such signers do not run.
 	CA sign.CA
-	// RootCA is what the certificate of the API server chains to.
-	RootCA []*x509.Certificate
+	// RootCA is what the certificate of the API server chains to, unless
+	// Settings name a file. Nil if nobody knows.
+	RootCA roots.Roots
 	// OnlyByName are controllers that "*" does not choose.
 	OnlyByName []string
 }
@@ -110,16 +117,4 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
-}
-
-func addPublisher(p Process, cfg Config) error {
-	writer, err := p.Client(publisherAccount)
-	if err != nil {
-		return err
-	}
-	configMaps, err := p.CacheOf(publish.Name)
-	if err != nil {
-		return err
-	}
-	return publish.Add(p.Manager, publish.Config{Client: writer, ConfigMaps: configMaps, CA: cfg.RootCA})
 }

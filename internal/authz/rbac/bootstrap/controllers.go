@@ -46,6 +46,7 @@ func controllers() []controller {
 		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			allow("create update", core, "configmaps"),
+			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
 			// Whatever there is can own and be owned.
