@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // The service accounts as which controllers call the API.
@@ -18,31 +22,42 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount = "csr-signer"
-	publisherAccount = "root-ca-cert-publisher"
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers), clean (deletes requests that have had their time) and
-	// publish (kube-root-ca.crt in every namespace; on by default in "certplane
-	// serve" only, because in clusters kube-controller-manager does it).
-	// Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers),
+	// clean (deletes requests that have had their time), trust (the signers'
+	// roots, where the API has trust bundles) and publish (kube-root-ca.crt in
+	// every namespace; on by default in "certplane serve" only, because in
+	// clusters kube-controller-manager does it). Default: ["*"].
 	Controllers []string `json:"controllers"`
+	// approval rules which requests are approved without a person.
+	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 	// cleaning says when CertificateSigningRequests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
 	Publishing publish.Settings `json:"publishing"`
+	// trust says which roots of the signers are published.
+	Trust trust.Settings `json:"trust"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
 	return Settings{
-		Controllers: []string{"*"}, Signing: sign.DefaultSettings(), Cleaning: clean.DefaultSettings(), Publishing: publish.DefaultSettings(),
+		Controllers: []string{"*"},
+		Approval:    approve.DefaultSettings(),
+		Signing:     sign.DefaultSettings(),
+		Cleaning:    clean.DefaultSettings(),
+		Publishing:  publish.DefaultSettings(),
+		Trust:       trust.DefaultSettings(),
 	}
 }
 
@@ -51,12 +66,12 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Signing, s.Cleaning, s.Publishing} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.Cleaning, s.Publishing} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.Trust.Validate(signer.Names())
 }
 
 // Config says what the controllers work with.
@@ -70,6 +85,8 @@ type Config struct {
 	RootCA roots.Roots
 	// OnlyByName are controllers that "*" does not choose.
 	OnlyByName []string
+
+	cas openCAs // of Settings
 }
 
 // controller is a line of the table of controllers.
@@ -81,9 +98,11 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
+	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
 	{"clean", cleanerAccount, addCleaner},
 	{"publish", publisherAccount, addPublisher},
+	{"trust", trustAccount, addTrust},
 }
 
 // Accounts returns the service accounts that the controllers act as.
@@ -108,6 +127,7 @@ func (c Config) Accounts() []string {
 
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
+	cfg.cas = openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, c := range all {
 		if !cfg.Chooses(c.name) {
 			continue

@@ -22,6 +22,22 @@ func Static(certs ...*x509.Certificate) Roots {
 	return func() []*x509.Certificate { return certs }
 }
 
+// Joined returns the roots of all. If one of them knows of none, there is no
+// saying what the whole is: then it is none.
+func Joined(all ...Roots) Roots {
+	return func() []*x509.Certificate {
+		var joined []*x509.Certificate
+		for _, roots := range all {
+			certs := roots()
+			if len(certs) == 0 {
+				return nil
+			}
+			joined = append(joined, certs...)
+		}
+		return joined
+	}
+}
+
 // Overlapping returns the roots of now and, for a while, those of before: what
 // was issued under them is in use still, and not everybody learns of a change
 // at once. It knows of what was there while it was asked.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // Settings is the stanza "trust".
@@ -53,4 +55,20 @@ func (s Settings) Validate(signers []string) error {
 		}
 	}
 	return nil
+}
+
+// Roots joins the roots of a signer with its upcoming ones.
+func (s Settings) Roots(signerName string, today roots.Roots) (roots.Roots, error) {
+	all := []roots.Roots{today}
+	for _, next := range s.Upcoming {
+		if next.SignerName != signerName {
+			continue
+		}
+		upcoming, err := roots.File(next.RootsFile, nil)
+		if err != nil {
+			return nil, fmt.Errorf("trust.upcoming: %w", err)
+		}
+		all = append(all, upcoming)
+	}
+	return roots.Joined(all...), nil
 }

@@ -17,6 +17,13 @@ type controller struct {
 func controllers() []controller {
 	return []controller{
 		{"controller-cache", CacheRules()},
+		{"csr-approver", []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
@@ -46,6 +53,16 @@ func controllers() []controller {
 		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			allow("create update", core, "configmaps"),
+			allow("create patch update", events, "events"),
+		}},
+		{"trust-bundle-publisher", []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown,
+				"kubernetes.io/kube-apiserver-serving"),
 			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
