@@ -45,6 +45,12 @@ func (p printer) object(v reflect.Value, indent string) error {
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
+		if field.Anonymous {
+			if err := p.object(v.Field(i), indent); err != nil {
+				return err
+			}
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		doc := docs[field.Name]
 		if doc == "" {

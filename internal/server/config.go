@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
-	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/logging"
 )
 
@@ -60,8 +60,8 @@ type Config struct {
 	Logging logging.Config `json:"logging"`
 	// tracing tells where the time of requests goes.
 	Tracing apiserver.TracingConfig `json:"tracing"`
-	// signing rules what the built-in signers issue.
-	Signing sign.Settings `json:"signing"`
+
+	controllers.Settings
 }
 
 // ServingConfig is the stanza "serving".
@@ -107,7 +107,7 @@ func DefaultConfig() Config {
 		Admission:      admission.Config{},
 		Audit:          audit.DefaultConfig(),
 		Logging:        logging.DefaultConfig(),
-		Signing:        sign.DefaultSettings(),
+		Settings:       controllers.DefaultSettings(),
 	}
 }
 
@@ -196,5 +196,5 @@ func (c Config) Validate() error {
 	if err := c.Admission.Validate(); err != nil {
 		return err
 	}
-	return c.Signing.Validate()
+	return c.Settings.Validate()
 }

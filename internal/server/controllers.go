@@ -2,55 +2,46 @@ package server
 
 import (
 	"fmt"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/controller/aggregate"
 	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
-	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
-	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
 )
 
-// controllerClients are the API clients of the controllers: one for the read
-// cache that they share, and one for the writes of each.
-type controllerClients struct {
-	cache, csrSigner, aggregator, namespaces, accounts, publisher, garbage *rest.Config
-}
+// The accounts of the controllers that only a server of its own needs.
+const (
+	aggregatorAccount = "clusterrole-aggregation-controller"
+	namespaceAccount  = "namespace-controller"
+	accountAccount    = "service-account-controller"
+	garbageAccount    = "generic-garbage-collector"
+)
 
-func newControllerClients(ids identities) controllerClients {
-	return controllerClients{
-		cache:      ids.asAccount(cacheAccount),
-		csrSigner:  ids.asAccount(csrSignerAccount),
-		aggregator: ids.asAccount(aggregatorAccount),
-		namespaces: ids.asAccount(namespaceAccount),
-		accounts:   ids.asAccount(accountAccount),
-		publisher:  ids.asAccount(publisherAccount),
-		garbage:    ids.asAccount(garbageAccount),
-	}
+// accounts are the parts of this process that call the API, each as itself.
+// What a service account may do is in its bootstrap ClusterRole,
+// system:controller:<name>.
+func accounts() []string {
+	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount)
 }
-
-// setLogger gives controller-runtime, which keeps one logger for the process,
-// that of everything else.
-var setLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 
 // newControllers builds all controllers; the returned manager runs them.
-func newControllers(clients controllerClients, credentials *credentials, settings sign.Settings) (ctrl.Manager, error) {
-	setLogger()
-	manager, err := ctrl.NewManager(clients.cache, ctrl.Options{
+func newControllers(ids identities, credentials *credentials, settings controllers.Settings) (ctrl.Manager, error) {
+	controllers.UseLogger()
+	reader, err := ids.asAccount(controllers.CacheAccount)
+	if err != nil {
+		return nil, err
+	}
+	manager, err := ctrl.NewManager(reader, ctrl.Options{
 		Scheme:                 scheme.Scheme,
 		Logger:                 klog.Background(),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
@@ -59,126 +50,89 @@ func newControllers(clients controllerClients, credentials *credentials, setting
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
-	for _, controller := range []struct {
-		name string
-		add  func() error
-	}{
-		{"sign", func() error { return addSigner(manager, clients, credentials, settings) }},
-		{"aggregate", func() error { return addAggregator(manager, clients) }},
-		{"namespace", func() error { return addNamespaces(manager, clients) }},
-		{"serviceaccount", func() error { return addAccounts(manager, clients) }},
-		{"publish", func() error { return addPublisher(manager, clients, credentials) }},
-		{"garbage", func() error { return addGarbage(manager, clients) }},
-	} {
-		if err := controller.add(); err != nil {
-			return nil, fmt.Errorf("adding the %s controller: %w", controller.name, err)
-		}
-	}
-	return manager, nil
-}
-
-func addSigner(manager ctrl.Manager, clients controllerClients, credentials *credentials, settings sign.Settings) error {
 	ca, err := keystore.OpenFiles(credentials.clientCA.certFile, credentials.clientCA.keyFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	signer, err := newClient(clients.csrSigner, manager)
-	if err != nil {
-		return err
+	process := controllers.Process{Manager: manager, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
+	if err := addKeepers(process); err != nil {
+		return nil, err
 	}
-	recorder, err := newRecorder(clients.csrSigner, manager, "certplane.dev/"+csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	return sign.Add(manager, sign.Config{
-		Client: signer, CA: ca, Settings: settings, Events: recorder, Metrics: legacyregistry.Registerer(),
-	})
+	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: credentials.servingCA.chain})
+	return manager, err
 }
 
-func addAggregator(manager ctrl.Manager, clients controllerClients) error {
-	aggregator, err := newClient(clients.aggregator, manager)
-	if err != nil {
-		return err
+// addKeepers adds the controllers that keep the API in order. In a cluster
+// others do this.
+func addKeepers(process controllers.Process) error {
+	for _, keeper := range []struct {
+		name string
+		add  func(controllers.Process) error
+	}{
+		{"aggregate", addAggregator},
+		{"namespace", addNamespaces},
+		{"serviceaccount", addAccounts},
+		{"garbage", addGarbage},
+	} {
+		if err := keeper.add(process); err != nil {
+			return fmt.Errorf("adding the %s controller: %w", keeper.name, err)
+		}
 	}
-	return aggregate.Add(manager, aggregate.Config{Client: aggregator})
+	return nil
 }
 
-func addNamespaces(manager ctrl.Manager, clients controllerClients) error {
-	writer, err := newClient(clients.namespaces, manager)
+func addAggregator(process controllers.Process) error {
+	aggregator, err := process.Client(aggregatorAccount)
 	if err != nil {
 		return err
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfig(clients.namespaces)
+	return aggregate.Add(process.Manager, aggregate.Config{Client: aggregator})
+}
+
+func addNamespaces(process controllers.Process) error {
+	writer, err := process.Client(namespaceAccount)
 	if err != nil {
 		return err
 	}
-	objects, err := metadata.NewForConfig(clients.namespaces)
+	kinds, objects, err := anyKind(process, namespaceAccount)
 	if err != nil {
 		return err
 	}
-	return namespace.Add(manager, namespace.Config{
+	return namespace.Add(process.Manager, namespace.Config{
 		Client: writer, Discover: kinds.ServerPreferredNamespacedResourcesWithContext, Objects: objects,
 	})
 }
 
-func addAccounts(manager ctrl.Manager, clients controllerClients) error {
-	writer, err := newClient(clients.accounts, manager)
+func addAccounts(process controllers.Process) error {
+	writer, err := process.Client(accountAccount)
 	if err != nil {
 		return err
 	}
-	accounts, err := newCacheOf(serviceaccount.Name, clients.cache, manager)
+	accounts, err := process.CacheOf(serviceaccount.Name)
 	if err != nil {
 		return err
 	}
-	return serviceaccount.Add(manager, serviceaccount.Config{Client: writer, Accounts: accounts})
+	return serviceaccount.Add(process.Manager, serviceaccount.Config{Client: writer, Accounts: accounts})
 }
 
-func addPublisher(manager ctrl.Manager, clients controllerClients, credentials *credentials) error {
-	writer, err := newClient(clients.publisher, manager)
+func addGarbage(process controllers.Process) error {
+	kinds, objects, err := anyKind(process, garbageAccount)
 	if err != nil {
 		return err
 	}
-	configMaps, err := newCacheOf(publish.Name, clients.cache, manager)
-	if err != nil {
-		return err
-	}
-	return publish.Add(manager, publish.Config{Client: writer, ConfigMaps: configMaps, CA: credentials.servingCA.chain})
+	return garbage.Add(process.Manager, garbage.Config{Discovery: kinds, Objects: objects})
 }
 
-func addGarbage(manager ctrl.Manager, clients controllerClients) error {
-	kinds, err := discovery.NewDiscoveryClientForConfig(clients.garbage)
+// anyKind returns clients for whatever kinds there are.
+func anyKind(process controllers.Process, account string) (*discovery.DiscoveryClient, metadata.Interface, error) {
+	cfg, err := process.As(account)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	objects, err := metadata.NewForConfig(clients.garbage)
+	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	return garbage.Add(manager, garbage.Config{Discovery: kinds, Objects: objects})
-}
-
-// newCacheOf returns a cache that holds, of every kind that is read from it,
-// only the objects with this name: the rest would be too much.
-func newCacheOf(name string, cfg *rest.Config, manager ctrl.Manager) (cache.Cache, error) {
-	objects, err := cache.New(cfg, cache.Options{
-		Scheme:               manager.GetScheme(),
-		Mapper:               manager.GetRESTMapper(),
-		DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", name),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of objects named %s: %w", name, err)
-	}
-	if err := manager.Add(objects); err != nil {
-		return nil, fmt.Errorf("adding the cache of objects named %s: %w", name, err)
-	}
-	return objects, nil
-}
-
-// newClient returns a client that reads and writes as itself, past the cache.
-func newClient(cfg *rest.Config, manager ctrl.Manager) (client.Client, error) {
-	c, err := client.New(cfg, client.Options{Scheme: manager.GetScheme(), Mapper: manager.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("making a controller's client: %w", err)
-	}
-	return c, nil
+	objects, err := metadata.NewForConfig(cfg)
+	return kinds, objects, err
 }

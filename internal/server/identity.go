@@ -3,23 +3,16 @@ package server
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
 
-// The parts of this process that call the API, each as itself. What a service
-// account may do is in its bootstrap ClusterRole, system:controller:<name>.
-const (
-	cacheAccount      = "controller-cache"
-	csrSignerAccount  = "csr-signer"
-	aggregatorAccount = "clusterrole-aggregation-controller"
-	namespaceAccount  = "namespace-controller"
-	accountAccount    = "service-account-controller"
-	publisherAccount  = "root-ca-cert-publisher"
-	garbageAccount    = "generic-garbage-collector"
-)
+// accountNamespace is where the service accounts of this process are.
+const accountNamespace = metav1.NamespaceSystem
 
 // identities holds the bearer tokens of this process's parts. The tokens live
 // in memory alone and change with each start.
@@ -27,10 +20,20 @@ type identities struct {
 	tokens map[string]*user.DefaultInfo
 	// server is how anybody in this process reaches the API.
 	server *rest.Config
+	// accounts are the service accounts that parts act as.
+	accounts map[string]*rest.Config
 }
 
-func newIdentities(server *rest.Config) identities {
-	return identities{tokens: map[string]*user.DefaultInfo{}, server: server}
+// newIdentities makes an identity for each service account.
+func newIdentities(server *rest.Config, accounts []string) identities {
+	ids := identities{tokens: map[string]*user.DefaultInfo{}, server: server, accounts: map[string]*rest.Config{}}
+	for _, name := range accounts {
+		ids.accounts[name] = ids.as(&user.DefaultInfo{
+			Name:   serviceaccount.MakeUsername(accountNamespace, name),
+			Groups: append(serviceaccount.MakeGroupNames(accountNamespace), user.AllAuthenticated),
+		})
+	}
+	return ids
 }
 
 // asServer returns a client configuration with all rights.
@@ -38,14 +41,13 @@ func (i identities) asServer() *rest.Config {
 	return i.as(&user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}})
 }
 
-// asAccount returns a client configuration for a service account of namespace
-// kube-system.
-func (i identities) asAccount(name string) *rest.Config {
-	const namespace = "kube-system"
-	return i.as(&user.DefaultInfo{
-		Name:   serviceaccount.MakeUsername(namespace, name),
-		Groups: append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated),
-	})
+// asAccount returns the client configuration of a service account.
+func (i identities) asAccount(name string) (*rest.Config, error) {
+	cfg, ok := i.accounts[name]
+	if !ok {
+		return nil, fmt.Errorf("no identity was made for the service account %s", name)
+	}
+	return cfg, nil
 }
 
 func (i identities) as(who *user.DefaultInfo) *rest.Config {

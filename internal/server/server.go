@@ -107,7 +107,6 @@ type parts struct {
 	url         string
 	store       *store
 	api         *apiserver.Server
-	reader      *rest.Config // who fills the controllers' read cache
 	controllers ctrl.Manager
 	renewal     *renewal
 }
@@ -125,8 +124,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		QPS:             -1, // no client-side limit towards our own server
 		// It would cost memory and time, and saves nothing within a host.
 		DisableCompression: true,
-	})
-	clients := newControllerClients(ids)
+	}, accounts())
 	api, err := apiserver.New(apiserver.Config{
 		Listener:          listener,
 		ServingCert:       serving,
@@ -146,11 +144,11 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	controllers, err := newControllers(clients, credentials, cfg.Signing)
+	manager, err := newControllers(ids, credentials, cfg.Settings)
 	if err != nil {
 		return nil, err
 	}
-	return &parts{url: url, store: store, api: api, reader: clients.cache, controllers: controllers}, nil
+	return &parts{url: url, store: store, api: api, controllers: manager}, nil
 }
 
 // run runs the parts until ctx ends or one fails, and announces when all work.
@@ -161,7 +159,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group.Go(func() error { return p.api.Run(ctx) })
 	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error {
-		if err := waitReady(ctx, p.reader); err != nil {
+		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
 			return err
 		}
 		return p.controllers.Start(ctx)

@@ -1,4 +1,4 @@
-package server
+package controllers
 
 import (
 	"context"
@@ -7,10 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -21,9 +19,13 @@ const (
 	eventBurst = 200
 )
 
-// newRecorder returns what writes events as the controller that they are of.
-// The manager's own recorder would write them as the shared cache.
-func newRecorder(cfg *rest.Config, mgr ctrl.Manager, reporter string) (events.EventRecorder, error) {
+// Recorder returns what writes events as an account's controller. The
+// manager's own recorder would write them as the shared cache.
+func (p Process) Recorder(account string) (events.EventRecorder, error) {
+	cfg, err := p.As(account)
+	if err != nil {
+		return nil, err
+	}
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for events: %w", err)
@@ -32,7 +34,7 @@ func newRecorder(cfg *rest.Config, mgr ctrl.Manager, reporter string) (events.Ev
 		EventSink: &events.EventSinkImpl{Interface: client.EventsV1()},
 		limit:     flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst),
 	})
-	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	err = p.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer broadcaster.Shutdown()
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 			return fmt.Errorf("recording events: %w", err)
@@ -43,7 +45,7 @@ func newRecorder(cfg *rest.Config, mgr ctrl.Manager, reporter string) (events.Ev
 	if err != nil {
 		return nil, fmt.Errorf("adding the recorder of events: %w", err)
 	}
-	return broadcaster.NewRecorder(mgr.GetScheme(), reporter), nil
+	return broadcaster.NewRecorder(p.Manager.GetScheme(), "certplane.dev/"+account), nil
 }
 
 // sparingSink drops normal events when there are many. What they tell is in

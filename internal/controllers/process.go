@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Process is what controllers find in the process that runs them.
+type Process struct {
+	// Manager runs them. Its cache, which all share, belongs to CacheAccount.
+	Manager ctrl.Manager
+	// As returns how to reach the API as one of Accounts.
+	As func(account string) (*rest.Config, error)
+	// Metrics gets the controllers' metrics.
+	Metrics prometheus.Registerer
+}
+
+// UseLogger gives controller-runtime, which keeps one logger for the process,
+// that of everything else.
+var UseLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
+
+// Client returns a client that reads and writes as an account, past the cache.
+func (p Process) Client(account string) (client.Client, error) {
+	cfg, err := p.As(account)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making the client of %s: %w", account, err)
+	}
+	return c, nil
+}
+
+// CacheOf returns a cache that holds, of every kind that is read from it, only
+// the objects with this name: the rest would be too much.
+func (p Process) CacheOf(name string) (cache.Cache, error) {
+	cfg, err := p.As(CacheAccount)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := cache.New(cfg, cache.Options{
+		Scheme:               p.Manager.GetScheme(),
+		Mapper:               p.Manager.GetRESTMapper(),
+		DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", name),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of objects named %s: %w", name, err)
+	}
+	if err := p.Manager.Add(objects); err != nil {
+		return nil, fmt.Errorf("adding the cache of objects named %s: %w", name, err)
+	}
+	return objects, nil
+}
