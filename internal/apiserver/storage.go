@@ -73,6 +73,6 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = explainSizes(generic.RESTOptionsGetter)
+	generic.RESTOptionsGetter = namelessHub{explainSizes(generic.RESTOptionsGetter)}
 	return nil
 }
