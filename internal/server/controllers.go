@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // The accounts of the controllers that only a server of its own needs.
@@ -62,7 +63,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err := addKeepers(process); err != nil {
 		return nil, err
 	}
-	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: credentials.servingCA.chain})
+	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...)})
 	return manager, err
 }
 
