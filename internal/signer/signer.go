@@ -35,6 +35,9 @@ type Issued struct {
 	// PEM is the chain as it goes into status.certificate: the certificate
 	// first, then the intermediate CAs, without the root.
 	PEM []byte
+	// Cut is by how much the certificate ends earlier than it was to, because
+	// its CA ends then.
+	Cut time.Duration
 }
 
 // Sign is one signer, wherever its key is. It answers at the moment now. Its
@@ -80,7 +83,11 @@ func (e examined) issue(ca *pki.Authority, now time.Time, rand io.Reader) (*Issu
 	if err != nil {
 		return nil, Unavailable(err)
 	}
-	return &Issued{Certificate: cert, PEM: pki.EncodeCertificates(ca.Chain(cert)...)}, nil
+	return &Issued{
+		Certificate: cert,
+		PEM:         pki.EncodeCertificates(ca.Chain(cert)...),
+		Cut:         e.profile.Lifetime.Wish(e.duration, now).NotAfter.Sub(validity.NotAfter),
+	}, nil
 }
 
 // lint makes the linter's refusals verdicts. Its other errors are not about

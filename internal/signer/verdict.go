@@ -20,6 +20,14 @@ const (
 	ReasonUnavailable = "SignerUnavailable"
 )
 
+// PermanentReasons returns the reasons why a request never gets a certificate.
+func PermanentReasons() []string {
+	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
+}
+
+// PendingReasons returns the reasons why a request has to wait.
+func PendingReasons() []string { return []string{ReasonExpired, ReasonUnavailable} }
+
 // PermanentError is the verdict that this request will never get a
 // certificate. Its message is for the requester.
 type PermanentError struct {

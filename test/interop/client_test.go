@@ -43,6 +43,7 @@ type call struct {
 	contentType  string
 	accept       string
 	user         string // impersonated
+	group        string // impersonated with user
 }
 
 // answer is what a client sees.
@@ -78,7 +79,7 @@ func (s *apiServer) request(t *testing.T, c call) *http.Request {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
-		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user,
+		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user, "Impersonate-Group": c.group,
 	} {
 		if value != "" {
 			request.Header.Set(name, value)

@@ -5,11 +5,11 @@ package sign
 import (
 	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -51,6 +51,9 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what happened in the signer's name.
 	Events events.EventRecorder
+	// Account is whom events regard that are about the signer and no request:
+	// its service account. Nil: there are no such events.
+	Account *corev1.ObjectReference
 	// Metrics, if there is one, gets the signer's metrics. Signers that share
 	// it share the metrics.
 	Metrics prometheus.Registerer
@@ -61,6 +64,9 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r, err := newReconciler(mgr.GetCache(), cfg)
 	if err != nil {
 		return err
+	}
+	if err := mgr.Add(r.watch(cfg)); err != nil {
+		return fmt.Errorf("adding the watch over the CA: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName(r.signerName)).
@@ -86,17 +92,17 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := cfg.Settings.withDefaults()
-	if err := settings.Validate(); err != nil {
+	if err := cfg.Settings.Validate(); err != nil {
 		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
 	}
+	metrics.begin(cfg.SignerName)
 	return &reconciler{
 		signerName: cfg.SignerName,
-		sign:       signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader),
+		sign:       signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader),
 		cache:      cache,
 		client:     cfg.Client,
 		clock:      cfg.Clock,
@@ -104,11 +110,26 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	}, nil
 }
 
-// controllerName is csrsigning-kube-apiserver-client and the like.
-func controllerName(signerName string) string {
-	_, name, _ := strings.Cut(signerName, "/")
-	return "csrsigning-" + name
+// watch returns what looks at the signer's CA while nobody needs it.
+func (r *reconciler) watch(cfg Config) *caWatch {
+	return &caWatch{
+		signerName: r.signerName,
+		ca:         cfg.CA,
+		clock:      r.clock,
+		warnBefore: cfg.Settings.withDefaults().WarnBefore.Duration,
+		metrics:    r.report.metrics,
+		events:     cfg.Events,
+		regarding:  cfg.Account,
+	}
 }
+
+func limits(s SignerSettings) signer.Limits {
+	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
+}
+
+// controllerName is csrsigning-kubelet-client and the like: the name in logs
+// and in the metrics of work queues.
+func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
 // backOff counts for each request alone: no flood of requests that have to
 // wait slows down one that need not.

@@ -23,8 +23,9 @@ type (
 // not for its requester. It goes away with the certificate or with Failed.
 const ConditionDelayed certificatesv1.RequestConditionType = "SigningDelayed"
 
-// maxMessage bounds what a condition quotes of a request.
-const maxMessage = 1024
+// maxMessage bounds what a condition quotes of a request. With what marks the
+// cut it fits the note of an Event, which has at most 1024 bytes.
+const maxMessage = 1021
 
 // actionable tells whether a request waits for this signer. Approved and
 // Denied count by their presence alone; their status can only be True.

@@ -34,12 +34,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	start := r.clock.Now()
 	issued, err := r.sign(ctx, request(c), start)
+	signed := r.clock.Now()
 	o := decide(issued, err, start)
 	if o.on(c) {
 		return reconcile.Result{}, o.retry
 	}
 	err = r.store(ctx, c, o)
-	r.report.outcome(ctx, c, o, err, r.clock.Since(start))
+	r.report.outcome(ctx, c, o, err, times{start: start, signed: signed, end: r.clock.Now()})
 	return result(o, err)
 }
 

@@ -256,7 +256,7 @@ func (w world) testUntouched(t *testing.T) {
 		create("undecided", signerName),
 		apitest.Decide(t, w.admin, create("denied", signerName), certificatesv1.CertificateDenied),
 		apitest.Decide(t, w.admin, create("failed", signerName), certificatesv1.CertificateFailed),
-		apitest.Decide(t, w.admin, create("kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName), certificatesv1.CertificateApproved),
+		create("kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName),
 		apitest.Decide(t, w.admin, create("foreign", "example.com/signer"), certificatesv1.CertificateApproved),
 	}
 	// Failed and then approved after all.

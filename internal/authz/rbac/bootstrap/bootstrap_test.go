@@ -104,7 +104,7 @@ func TestCertificateRoles(t *testing.T) {
 			"create,patch,update events.events.k8s.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"patch,update certificatesigningrequests/status.certificates.k8s.io",
-			"sign" + signers + "kube-apiserver-client",
+			"sign" + signers + "kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown",
 		}, []string{"ServiceAccount kube-system/csr-signer"}},
 		{"system:controller:controller-cache", []string{
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",

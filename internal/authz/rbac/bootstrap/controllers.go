@@ -16,14 +16,7 @@ type controller struct {
 // own both approves and signs.
 func controllers() []controller {
 	return []controller{
-		// The cache that all controllers of this process read from.
-		{"controller-cache", []rbacv1.PolicyRule{
-			allow(read, certificates, "certificatesigningrequests"),
-			allow(read, rbac, "clusterroles"),
-			allow(read, core, "namespaces"),
-			allowOn(read, core, "configmaps", "kube-root-ca.crt"),
-			allowOn(read, core, "serviceaccounts", "default"),
-		}},
+		{"controller-cache", CacheRules()},
 		{"csr-approver", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/approval"),
@@ -34,7 +27,11 @@ func controllers() []controller {
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
-			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+			allowOn("sign", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown),
 			allow("create patch update", events, "events"),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
