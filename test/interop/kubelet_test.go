@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// A real kubelet gets its client certificate from certplane with nothing but
-// a bootstrap token. It finds no container runtime and ends after that.
+// A real kubelet gets its client certificate from certplane, and from nobody
+// else, with nothing but a bootstrap token. It finds no container runtime and
+// ends after that.
 func TestKubeletBootstrap(t *testing.T) {
-	program, manager, kubelet := certplane(t), peer(t, "kube-controller-manager"), peer(t, "kubelet")
+	program, kubelet := certplane(t), peer(t, "kubelet")
 	server, dir := startCertplane(t, program)
-	startControllerManager(t, manager, dir)
 
 	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
 	token, err := exec.CommandContext(t.Context(), program, "token", "create", "--data-dir", filepath.Join(dir, "data")).Output()
@@ -44,9 +44,19 @@ failCgroupV1: false
 	if len(list) != 1 {
 		t.Fatalf("the kubelet made %d requests, want 1", len(list))
 	}
-	spec := list[0].(map[string]any)["spec"].(map[string]any)
-	if got := spec["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
+	object := list[0].(map[string]any)
+	if got := object["spec"].(map[string]any)["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
 		t.Errorf("the kubelet asked %v", got)
+	}
+	approval := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+	if approval["type"] != "Approved" || approval["reason"] != "AutoApproved" ||
+		approval["message"] != "Auto approving kubelet client certificate after SubjectAccessReview." {
+		t.Errorf("the first condition is %v", approval)
+	}
+	// The certificate is worth something: the kubelet's own kubeconfig names it.
+	asKubelet := exec.CommandContext(t.Context(), program, "kubectl", "--kubeconfig", kubeconfig, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+	if who, err := asKubelet.CombinedOutput(); err != nil || string(who) != "system:node:n1" {
+		t.Errorf("the server takes the kubelet for %s (%v)", who, err)
 	}
 }
 
