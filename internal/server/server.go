@@ -140,6 +140,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Authentication:    cfg.Authentication,
 		ServiceAccountKey: credentials.serviceAccountKey,
 		Authorization:     cfg.Authorization,
+		DelegatedSigners:  cfg.Signing.Delegated(),
 	})
 	if err != nil {
 		return nil, err
