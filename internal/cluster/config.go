@@ -42,8 +42,6 @@ type Config struct {
 	Metrics MetricsConfig `json:"metrics"`
 	// health says where /healthz and /readyz are served.
 	Health HealthConfig `json:"health"`
-	// signingCA is the CA of the signers.
-	SigningCA CA `json:"signingCA"`
 	// logging says what the process tells about itself.
 	Logging logging.Config `json:"logging"`
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
@@ -17,31 +18,42 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount = "csr-signer"
-	publisherAccount = "root-ca-cert-publisher"
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace; on
-	// by default in "certplane serve" only, because in clusters
-	// kube-controller-manager does it). Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers)
+	// and publish (kube-root-ca.crt in every namespace; on by default in
+	// "certplane serve" only, because in clusters kube-controller-manager does
+	// it). Default: ["*"].
 	Controllers []string `json:"controllers"`
+	// approval rules which requests are approved without a person.
+	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings()}
+	return Settings{
+		Controllers: []string{"*"},
+		Approval:    approve.DefaultSettings(),
+		Signing:     sign.DefaultSettings(),
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.
 func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
+	}
+	if err := s.Approval.Validate(); err != nil {
+		return err
 	}
 	return s.Signing.Validate()
 }
@@ -67,6 +79,7 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
+	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
 	{"publish", publisherAccount, addPublisher},
 }

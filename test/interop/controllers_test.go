@@ -25,6 +25,32 @@ func TestControllersInCluster(t *testing.T) {
 			t.Errorf("issued for %s", leaf.Subject)
 		}
 	})
+	t.Run("kubelet client certificate", func(t *testing.T) {
+		c.bind(t, "system:node-bootstrapper", "bootstrapper")
+		c.bind(t, "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "bootstrapper")
+		c.submit(t, call{user: "bootstrapper", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+			"--cn", "system:node:n1", "--org", "system:nodes", "--name", "node-client")})
+		if leaf := c.issued(t, "node-client"); leaf.Subject.CommonName != "system:node:n1" {
+			t.Errorf("issued for %s", leaf.Subject)
+		}
+	})
+	t.Run("kubelet serving certificate", func(t *testing.T) {
+		c.bind(t, "system:node-bootstrapper", "system:node:n1")
+		c.approve(t, c.submit(t, call{user: "system:node:n1", group: "system:nodes", body: manifest(t, "--signer", "kubernetes.io/kubelet-serving",
+			"--cn", "system:node:n1", "--org", "system:nodes", "--dns", "n1.example.com", "--name", "node-serving")}))
+		if leaf := c.issued(t, "node-serving"); len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "n1.example.com" {
+			t.Errorf("issued for %s", leaf.DNSNames)
+		}
+	})
+	t.Run("not approved by itself", func(t *testing.T) {
+		c.submit(t, call{user: "bootstrapper", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+			"--cn", "not-a-node", "--org", "system:nodes", "--name", "node-unlike")})
+		c.approve(t, c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", "later", "--name", "later")}))
+		c.issued(t, "later")
+		if issued(t, c.apiServer, "node-unlike") != "" {
+			t.Error("a request that no kubelet makes was approved")
+		}
+	})
 	t.Run("durations", func(t *testing.T) { c.testDurations(t) })
 	t.Run("metrics", func(t *testing.T) { c.testMetrics(t, replica) })
 }

@@ -17,6 +17,13 @@ type controller struct {
 func controllers() []controller {
 	return []controller{
 		{"controller-cache", CacheRules()},
+		{"csr-approver", []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
