@@ -77,7 +77,7 @@ func (s *Store) load(ctx context.Context, c content) (*authority, error) {
 
 func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, c content) (crypto.Signer, error) {
 	if s.vault != nil {
-		return s.vault.find(ctx, ca.PublicKey)
+		return s.vault.Find(ctx, ca.PublicKey)
 	}
 	key, err := pki.ParsePrivateKey(c.key)
 	if err != nil {

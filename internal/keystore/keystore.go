@@ -50,10 +50,10 @@ type Store struct {
 
 // vault is a place that keys do not leave.
 type vault interface {
-	// find returns the key whose public half is public. It is safe for
-	// concurrent use, as are the keys it returns, until close.
-	find(ctx context.Context, public crypto.PublicKey) (crypto.Signer, error)
-	close() error
+	// Find returns the key whose public half is public. It is safe for
+	// concurrent use, as are the keys it returns, until Close.
+	Find(ctx context.Context, public crypto.PublicKey) (crypto.Signer, error)
+	Close() error
 }
 
 // Open reads a CA. What could never issue a certificate is refused here and
@@ -69,7 +69,7 @@ func Open(ctx context.Context, settings Settings, options Options) (*Store, erro
 	if err := settings.Validate(options.Name); err != nil {
 		return nil, err
 	}
-	s, err := newStore(settings, options)
+	s, err := newStore(ctx, settings, options)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Open(ctx context.Context, settings Settings, options Options) (*Store, erro
 	return s, nil
 }
 
-func newStore(settings Settings, options Options) (*Store, error) {
+func newStore(ctx context.Context, settings Settings, options Options) (*Store, error) {
 	metrics, err := newMetrics(options.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of CA %s: %w", options.Name, err)
@@ -95,17 +95,17 @@ func newStore(settings Settings, options Options) (*Store, error) {
 		s.clock = clock.RealClock{}
 	}
 	if settings.Key != "" {
-		s.vault, err = openVault(settings.Key)
+		s.vault, err = openVault(ctx, settings.Key)
 	}
 	return s, err
 }
 
-func openVault(uri string) (vault, error) {
+func openVault(ctx context.Context, uri string) (vault, error) {
 	found, err := schemeOf(uri)
 	if err != nil {
 		return nil, err
 	}
-	return found.open(uri)
+	return found.open(ctx, uri)
 }
 
 func (s *Store) openFirst(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (s *Store) Close() error {
 	if s.vault == nil {
 		return nil
 	}
-	return s.vault.close()
+	return s.vault.Close()
 }
 
 // Current returns the CA with which to sign now. Two calls can return

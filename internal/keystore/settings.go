@@ -18,10 +18,11 @@ type Settings struct {
 	// PKCS#1 or SEC 1: RSA, ECDSA or Ed25519. It is read again together with
 	// certFile, and may be the same file. Set either keyFile or key.
 	KeyFile string `json:"keyFile,omitempty"`
-	// key is the URI of a private key that stays where it is, such as
-	// pkcs11:token=ca;object=issuing?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/certplane/pin
-	// (RFC 7512). The certificate still comes from certFile. Needs a program
-	// that was built for it: go build -tags pkcs11.
+	// key is the URI of a private key that never leaves the place it is in:
+	// pkcs11:token=T;object=LABEL?module-path=FILE&pin-source=file:FILE (RFC
+	// 7512), awskms:key-id=ID?region=R, cloudkms:projects/... or
+	// azurekms:name=K;vault=V. Each kind needs a certplane that was built with
+	// it: go build -tags pkcs11 and so on. The certificate is in certFile.
 	Key string `json:"key,omitempty"`
 }
 
@@ -50,13 +51,6 @@ func (s Settings) Validate(field string) error {
 	return nil
 }
 
-// scheme is a kind of URI that settings can name a key by.
-type scheme struct {
-	prefix   string
-	validate func(uri string) error
-	open     func(uri string) (vault, error)
-}
-
 func validateKey(uri string) error {
 	found, err := schemeOf(uri)
 	if err != nil {
@@ -67,7 +61,7 @@ func validateKey(uri string) error {
 
 func schemeOf(uri string) (scheme, error) {
 	var known []string
-	for _, s := range schemes {
+	for _, s := range schemes() {
 		if strings.HasPrefix(strings.ToLower(uri), s.prefix) {
 			return s, nil
 		}
@@ -76,5 +70,5 @@ func schemeOf(uri string) (scheme, error) {
 	if strings.Contains(uri, "-----BEGIN") {
 		return scheme{}, errors.New("holds a key itself: write that into a file and name it in keyFile")
 	}
-	return scheme{}, fmt.Errorf("is no URI of a known kind: it must begin with %s; a key in a file belongs in keyFile", strings.Join(known, " or "))
+	return scheme{}, fmt.Errorf("is no URI of a known kind: it must begin with one of %s; a key in a file belongs in keyFile", strings.Join(known, ", "))
 }
