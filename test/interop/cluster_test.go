@@ -61,10 +61,16 @@ func (c *cluster) may(t *testing.T, account, verb, resource, name string) bool {
 	return allowed
 }
 
+// kubectl runs the built-in kubectl as administrator in the namespace.
+func (c *cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return c.certplane(t, "", append([]string{"kubectl", "--kubeconfig", c.admin, "-n", "certplane-system"}, args...)...)
+}
+
 // token returns one of a service account of the namespace.
 func (c *cluster) token(t *testing.T, account string) string {
 	t.Helper()
-	return strings.TrimSpace(c.certplane(t, "", "kubectl", "--kubeconfig", c.admin, "-n", "certplane-system", "create", "token", account))
+	return strings.TrimSpace(c.kubectl(t, "create", "token", account))
 }
 
 // certplane runs the program under test to its end and returns all it said.

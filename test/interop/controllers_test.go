@@ -83,7 +83,7 @@ func (c *cluster) issued(t *testing.T, name string) *x509.Certificate {
 
 // testMetrics: only who may see them sees them.
 func (c *cluster) testMetrics(t *testing.T, r *replica) {
-	c.certplane(t, "", "kubectl", "--kubeconfig", c.admin, "-n", "certplane-system", "create", "serviceaccount", "monitor")
+	c.kubectl(t, "create", "serviceaccount", "monitor")
 	c.bind(t, "system:monitoring", "system:serviceaccount:certplane-system:monitor")
 	for _, tc := range []struct {
 		reason, token string
