@@ -18,9 +18,10 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrApproverAccount = "csr-approver"
-	csrSignerAccount   = "csr-signer"
-	publisherAccount   = "root-ca-cert-publisher"
+	csrApproverAccount   = "csr-approver"
+	csrSignerAccount     = "csr-signer"
+	webhookSignerAccount = "csr-webhook-signer"
+	publisherAccount     = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
@@ -81,6 +82,7 @@ type controller struct {
 var all = []controller{
 	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
+	{"sign", webhookSignerAccount, addWebhookSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // addSigners adds a signer for each name that has a CA: all of them are one
@@ -25,6 +26,9 @@ func addSigners(p Process, cfg Config) error {
 	}
 	cas := openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, signer := range cfg.Settings.Signing.All() {
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
+			continue // an endpoint's
+		}
 		ca, err := cas.of(signer.Name, cfg)
 		if err != nil {
 			return err

@@ -34,6 +34,12 @@ func controllers() []controller {
 				legacyUnknown),
 			allow("create patch update", events, "events"),
 		}},
+		// For which signers it signs is in the configuration: ReconcileDelegated.
+		{delegatedAccount, []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
+			allow("create patch update", events, "events"),
+		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
