@@ -47,6 +47,12 @@ var rules = []rule{
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{
+		from:      "internal/policy",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/policy", module + "internal/api", module + "internal/pki"},
+		reason:    "the same decision is made by a controller and explained by a client",
+	},
+	{
 		from:      "internal/encryption",
 		forbidden: []string{module, "k8s.io/"},
 		unless:    []string{module + "internal/encryption"},

@@ -87,7 +87,6 @@ func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
 				"and --cluster-signing-key-file", signer)
 		}
 		klog.InfoS("The sign controller is off: no CA is configured for any signer. Set signing.ca, or --cluster-signing-cert-file and --cluster-signing-key-file")
-		work.Settings.Controllers = append(slices.Clone(cfg.Controllers), "-"+signer)
 	}
 	return work, nil
 }

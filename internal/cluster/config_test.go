@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 const head = "apiVersion: config.certplane.dev/v1alpha1\nkind: ControllersConfiguration\n"
@@ -107,6 +109,7 @@ func TestAccounts(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			cfg := cluster.DefaultConfig()
 			cfg.Controllers = tc.choice
+			cfg.Signing.CA = keystore.Settings{CertFile: "a", KeyFile: "b"}
 			accounts := cfg.Accounts()
 			for _, account := range append(tc.with, "controller-cache") {
 				if !slices.Contains(accounts, account) {
@@ -117,6 +120,36 @@ func TestAccounts(t *testing.T) {
 				if slices.Contains(accounts, account) {
 					t.Errorf("%s is among %v", account, accounts)
 				}
+			}
+		})
+	}
+}
+
+// Who has nothing to sign with needs no account to sign as.
+func TestAccountsThatSign(t *testing.T) {
+	tests := []struct {
+		reason string
+		change func(*cluster.Config)
+		lacks  bool
+		want   []string
+	}{
+		{"nothing to sign with", func(*cluster.Config) {}, true, nil},
+		{"a CA", func(c *cluster.Config) { c.Signing.CA.CertFile = "a" }, false, []string{"csr-signer"}},
+		{"webhooks", func(c *cluster.Config) { c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x"}} }, false, []string{"csr-webhook-signer"}},
+		{"not to sign", func(c *cluster.Config) { c.Controllers = []string{"*", "-sign"} }, false, nil},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			cfg := cluster.DefaultConfig()
+			tc.change(&cfg)
+			var got []string
+			for _, account := range cfg.Accounts() {
+				if strings.HasSuffix(account, "-signer") {
+					got = append(got, account)
+				}
+			}
+			if !slices.Equal(got, tc.want) || cfg.LacksCA() != tc.lacks {
+				t.Errorf("accounts %v, lacks a CA: %v; want %v, %v", got, cfg.LacksCA(), tc.want, tc.lacks)
 			}
 		})
 	}

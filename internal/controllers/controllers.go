@@ -99,7 +99,7 @@ func Accounts() []string {
 func (c Config) Accounts() []string {
 	accounts := []string{CacheAccount}
 	for _, line := range all {
-		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+		if c.runs(line) && !slices.Contains(accounts, line.account) {
 			accounts = append(accounts, line.account)
 		}
 	}
@@ -109,7 +109,7 @@ func (c Config) Accounts() []string {
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !cfg.Chooses(c.name) {
+		if !cfg.runs(c) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -117,6 +117,21 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
+}
+
+// runs tells whether a controller is chosen and has anything to do.
+func (c Config) runs(line controller) bool {
+	if !c.Chooses(line.name) {
+		return false
+	}
+	switch line.account {
+	case csrSignerAccount:
+		return c.HasCA()
+	case webhookSignerAccount:
+		return len(c.Settings.Signing.Webhooks) > 0
+	default:
+		return true
+	}
 }
 
 func addPublisher(p Process, cfg Config) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/manifests"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 func config(change func(*cluster.Config)) manifests.Config {
@@ -28,6 +29,8 @@ func config(change func(*cluster.Config)) manifests.Config {
 	}
 	return manifests.Config{Image: "example.com/certplane:v1", Controllers: cfg}
 }
+
+func withCA(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" }
 
 func write(t *testing.T, cfg manifests.Config) string {
 	t.Helper()
@@ -104,7 +107,7 @@ func TestRights(t *testing.T) {
 		accounts = append(accounts, account.Name)
 	}
 	accounts = slices.DeleteFunc(accounts, func(name string) bool { return name == "certplane-controllers" })
-	if diff := cmp.Diff(cluster.DefaultConfig().Accounts(), accounts); diff != "" {
+	if diff := cmp.Diff(config(withCA).Controllers.Accounts(), accounts); diff != "" {
 		t.Errorf("accounts (-want +got):\n%s", diff)
 	}
 	for _, role := range find[*rbacv1.Role](all) {
@@ -162,6 +165,12 @@ func TestRightsFollowTheChoice(t *testing.T) {
 			}
 		})
 	}
+	webhooks := write(t, config(func(c *cluster.Config) { c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://a.example"}} }))
+	for _, want := range []string{"  name: csr-webhook-signer\n", "  - example.com/x\n"} {
+		if !strings.Contains(webhooks, want) || strings.Contains(webhooks, "csr-signer") {
+			t.Errorf("no %q, or a signer with a CA:\n%s", want, webhooks)
+		}
+	}
 	if text := write(t, config(func(c *cluster.Config) { c.Controllers = []string{"publish"} })); !strings.Contains(text, "configmaps") {
 		t.Errorf("nothing about config maps:\n%s", text)
 	}
@@ -195,9 +204,7 @@ func TestConfiguration(t *testing.T) {
 		{"ports", func(c *cluster.Config) { c.Metrics.BindAddress, c.Health.BindAddress = ":1", "0.0.0.0:2" }, func(c *cluster.Config) {
 			c.Metrics.BindAddress, c.Health.BindAddress = ":1", "0.0.0.0:2"
 		}},
-		{"a CA elsewhere", func(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" }, func(c *cluster.Config) {
-			c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b"
-		}},
+		{"a CA elsewhere", withCA, withCA},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -235,7 +242,7 @@ func TestPods(t *testing.T) {
 	if len(template.Spec.Volumes) != 2 {
 		t.Errorf("volumes %v", template.Spec.Volumes)
 	}
-	elsewhere := deployment(func(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" })
+	elsewhere := deployment(withCA)
 	if len(elsewhere.Spec.Volumes) != 1 {
 		t.Errorf("volumes %v", elsewhere.Spec.Volumes)
 	}

@@ -25,15 +25,7 @@ func TestControllersInCluster(t *testing.T) {
 			t.Errorf("issued for %s", leaf.Subject)
 		}
 	})
-	t.Run("kubelet client certificate", func(t *testing.T) {
-		c.bind(t, "system:node-bootstrapper", "bootstrapper")
-		c.bind(t, "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "bootstrapper")
-		c.submit(t, call{user: "bootstrapper", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
-			"--cn", "system:node:n1", "--org", "system:nodes", "--name", "node-client")})
-		if leaf := c.issued(t, "node-client"); leaf.Subject.CommonName != "system:node:n1" {
-			t.Errorf("issued for %s", leaf.Subject)
-		}
-	})
+	t.Run("kubelet", func(t *testing.T) { c.testKubeletRequests(t) })
 	t.Run("kubelet serving certificate", func(t *testing.T) {
 		c.bind(t, "system:node-bootstrapper", "system:node:n1")
 		c.approve(t, c.submit(t, call{user: "system:node:n1", group: "system:nodes", body: manifest(t, "--signer", "kubernetes.io/kubelet-serving",
@@ -43,7 +35,7 @@ func TestControllersInCluster(t *testing.T) {
 		}
 	})
 	t.Run("not approved by itself", func(t *testing.T) {
-		c.submit(t, call{user: "bootstrapper", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+		c.submit(t, call{user: "installer", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
 			"--cn", "not-a-node", "--org", "system:nodes", "--name", "node-unlike")})
 		c.approve(t, c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", "later", "--name", "later")}))
 		c.issued(t, "later")
@@ -53,6 +45,37 @@ func TestControllersInCluster(t *testing.T) {
 	})
 	t.Run("durations", func(t *testing.T) { c.testDurations(t) })
 	t.Run("metrics", func(t *testing.T) { c.testMetrics(t, replica) })
+}
+
+// testKubeletRequests: whoever may have node certificates approved needs no person;
+// who may not is told what is missing, once.
+func (c *cluster) testKubeletRequests(t *testing.T) {
+	request := func(user, name string) call {
+		return call{user: user, body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+			"--cn", "system:node:n1", "--org", "system:nodes", "--name", name)}
+	}
+	for _, user := range []string{"installer", "nobody"} {
+		c.bind(t, "system:node-bootstrapper", user)
+	}
+	c.bind(t, "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "installer")
+	c.submit(t, request("nobody", "not-permitted"))
+	c.submit(t, request("installer", "kubelet"))
+	if leaf := c.issued(t, "kubelet"); leaf.Subject.CommonName != "system:node:n1" {
+		t.Errorf("issued for %s", leaf.Subject)
+	}
+	var told []any
+	eventually(t, "the refusal is told of", func() bool {
+		path := "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=regarding.name=not-permitted"
+		told = c.do(t, call{method: http.MethodGet, path: path}).object(t)["items"].([]any)
+		return len(told) > 0
+	})
+	event := told[0].(map[string]any)
+	if note, _ := event["note"].(string); len(told) > 1 || event["reason"] != "NotPermitted" || !strings.Contains(note, `user "nobody" may not create`) {
+		t.Errorf("%d events, the first %v", len(told), event)
+	}
+	if got := issued(t, c.apiServer, "not-permitted"); got != "" {
+		t.Errorf("issued %s", got)
+	}
 }
 
 // testDurations: what a client asks for is what it gets, and the five minutes

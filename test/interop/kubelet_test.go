@@ -63,9 +63,19 @@ failCgroupV1: false
 	if len(list) != 1 {
 		t.Fatalf("the kubelet made %d requests, want 1", len(list))
 	}
-	spec := list[0].(map[string]any)["spec"].(map[string]any)
-	if got := spec["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
+	object := list[0].(map[string]any)
+	if got := object["spec"].(map[string]any)["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
 		t.Errorf("the kubelet asked %v", got)
+	}
+	approval := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+	if approval["type"] != "Approved" || approval["reason"] != "AutoApproved" ||
+		approval["message"] != "Auto approving kubelet client certificate after SubjectAccessReview." {
+		t.Errorf("the first condition is %v", approval)
+	}
+	// The certificate is worth something: the kubelet's own kubeconfig names it.
+	asKubelet := exec.CommandContext(t.Context(), certplane(t), "kubectl", "--kubeconfig", kubeconfig, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+	if who, err := asKubelet.CombinedOutput(); err != nil || string(who) != "system:node:n1" {
+		t.Errorf("the server takes the kubelet for %s (%v)", who, err)
 	}
 }
 

@@ -11,12 +11,16 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 )
 
-// The account that signs with what webhooks answer, and the role that says
-// for which signers: those in the configuration.
-const (
-	delegatedAccount = "csr-webhook-signer"
-	delegatedRole    = "system:controller:" + delegatedAccount + ":signers"
-)
+// DelegatedAccount signs with what webhooks answer.
+const DelegatedAccount = "csr-webhook-signer"
+
+// delegatedRole says for which signers: those in the configuration.
+const delegatedRole = "system:controller:" + DelegatedAccount + ":signers"
+
+// DelegatedRule lets DelegatedAccount sign for these signers.
+func DelegatedRule(signers []string) rbacv1.PolicyRule {
+	return allowOn("sign", certificates, "signers", signers...)
+}
 
 // ReconcileDelegated lets the account that signs for webhooks sign for these
 // signers and no others. A name can be that of a domain, example.com/*. A role
@@ -25,7 +29,7 @@ func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signer
 	if len(signers) == 0 {
 		return removeDelegated(ctx, client)
 	}
-	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{allowOn("sign", certificates, "signers", signers...)}}.object()
+	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{DelegatedRule(signers)}}.object()
 	options := reconciliation.ReconcileRoleOptions{
 		Role:                   reconciliation.ClusterRoleRuleOwner{ClusterRole: object},
 		Client:                 reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
@@ -35,7 +39,7 @@ func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signer
 	if err := retryOnConflict(ctx, func() error { _, err := options.Run(); return err }); err != nil {
 		return fmt.Errorf("reconciling ClusterRole %s: %w", delegatedRole, err)
 	}
-	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(delegatedAccount))})
+	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(DelegatedAccount))})
 }
 
 func removeDelegated(ctx context.Context, client kubernetes.Interface) error {
