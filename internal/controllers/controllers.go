@@ -18,10 +18,13 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrApproverAccount   = "csr-approver"
-	csrSignerAccount     = "csr-signer"
-	webhookSignerAccount = "csr-webhook-signer"
-	publisherAccount     = "root-ca-cert-publisher"
+	// WebhookSignerAccount signs with what webhooks answer. For which signers
+	// depends on the configuration.
+	WebhookSignerAccount = "csr-webhook-signer"
+
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
@@ -82,7 +85,7 @@ type controller struct {
 var all = []controller{
 	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
-	{"sign", webhookSignerAccount, addWebhookSigners},
+	{"sign", WebhookSignerAccount, addWebhookSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 
@@ -127,7 +130,7 @@ func (c Config) runs(line controller) bool {
 	switch line.account {
 	case csrSignerAccount:
 		return c.HasCA()
-	case webhookSignerAccount:
+	case WebhookSignerAccount:
 		return len(c.Settings.Signing.Webhooks) > 0
 	default:
 		return true

@@ -165,7 +165,9 @@ func TestRightsFollowTheChoice(t *testing.T) {
 			}
 		})
 	}
-	webhooks := write(t, config(func(c *cluster.Config) { c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://a.example"}} }))
+	webhooks := write(t, config(func(c *cluster.Config) {
+		c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://a.example", TokenFile: "/etc/certplane/ca/token"}}
+	}))
 	for _, want := range []string{"  name: csr-webhook-signer\n", "  - example.com/x\n"} {
 		if !strings.Contains(webhooks, want) || strings.Contains(webhooks, "csr-signer") {
 			t.Errorf("no %q, or a signer with a CA:\n%s", want, webhooks)

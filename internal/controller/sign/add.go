@@ -49,7 +49,7 @@ type Config struct {
 	// any name, also that of all signers of a domain, example.com/*.
 	Delegate signer.Sign
 	// Ours, if there is one, tells which requests are for this signer, by
-	// their spec.signerName. nil: those for SignerName.
+	// their spec.signerName. Nil: those for SignerName.
 	Ours func(signerName string) bool
 	// Settings are the user's.
 	Settings Settings
@@ -71,13 +71,13 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.CA != nil {
+	if cfg.Delegate == nil {
 		if err := mgr.Add(r.watch(cfg)); err != nil {
 			return fmt.Errorf("adding the watch over the CA: %w", err)
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName(r.report.signerName)).
+		Named(controllerName(cfg.SignerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
@@ -99,15 +99,12 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Ours == nil {
 		cfg.Ours = func(signerName string) bool { return signerName == cfg.SignerName }
 	}
-	if err := cfg.Settings.withDefaults().Validate(); err != nil {
+	sign, err := cfg.sign()
+	if err != nil {
 		return nil, err
 	}
-	if cfg.Delegate == nil {
-		profile, err := signer.Lookup(cfg.SignerName)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Delegate = signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader)
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
@@ -116,12 +113,24 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	metrics.begin(cfg.SignerName)
 	return &reconciler{
 		ours:   cfg.Ours,
-		sign:   cfg.Delegate,
+		sign:   sign,
 		cache:  cache,
 		client: cfg.Client,
 		clock:  cfg.Clock,
 		report: reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
 	}, nil
+}
+
+// sign returns what signs.
+func (cfg Config) sign() (signer.Sign, error) {
+	if cfg.Delegate != nil {
+		return cfg.Delegate, nil
+	}
+	profile, err := signer.Lookup(cfg.SignerName)
+	if err != nil {
+		return nil, err
+	}
+	return signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader), nil
 }
 
 // watch returns what looks at the signer's CA while nobody needs it.
@@ -141,12 +150,9 @@ func limits(s SignerSettings) signer.Limits {
 	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
 }
 
-// controllerName is csrsigning-kubelet-client and the like, and
-// csrsigning-example.com/signer for signers of others: the name in logs and in
-// the metrics of work queues.
-func controllerName(signerName string) string {
-	return "csrsigning-" + shortName(signerName)
-}
+// controllerName is csrsigning-kubelet-client and the like: the name in logs
+// and in the metrics of work queues.
+func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
 // backOff counts for each request alone: no flood of requests that have to
 // wait slows down one that need not.

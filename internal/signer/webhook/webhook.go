@@ -6,6 +6,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -37,8 +38,11 @@ const (
 
 // Config is what signing at an endpoint needs.
 type Config struct {
-	// Settings are complete and valid.
+	// Settings are valid.
 	Settings Settings
+	// Limits returns what operators allow a signer. The maximum duration in
+	// Settings, if there is one, goes before that in the limits.
+	Limits func(signerName string) signer.Limits
 	// Clock tells the time; nil is the real one.
 	Clock clock.Clock
 	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
@@ -60,6 +64,7 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
+	cfg.Settings = cfg.Settings.withDefaults()
 	client, err := newClient(cfg.Settings)
 	if err != nil {
 		return nil, err
@@ -68,12 +73,13 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.Settings.SignerName, err)
 	}
-	return &endpoint{settings: cfg.Settings, clock: cfg.Clock, client: client, metrics: metrics}, nil
+	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, clock: cfg.Clock, client: client, metrics: metrics}, nil
 }
 
 // endpoint is an HTTPS endpoint that signs. Safe for concurrent use.
 type endpoint struct {
 	settings Settings
+	limits   func(signerName string) signer.Limits
 	clock    clock.Clock
 	client   *client
 	metrics  *metrics
@@ -109,20 +115,23 @@ func (e *endpoint) examine(req signer.Request) (wanted, error) {
 	if !ours {
 		profile = foreign
 	}
+	limits := e.limits(req.SignerName)
+	limits.MaxDuration = cmp.Or(e.settings.MaxDuration.Duration, limits.MaxDuration)
+	profile = profile.With(limits)
 	parsed, usages, err := profile.Examine(req)
 	if err != nil {
 		return wanted{}, err
 	}
-	profile.Lifetime.Max = e.settings.MaxDuration.Duration
-	limit := profile.Lifetime.Duration(req.Duration)
-	return wanted{uid: req.UID, request: parsed, usages: usages, limit: limit, sameNames: ours}, nil
+	return wanted{
+		uid: req.UID, request: parsed, usages: usages,
+		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours,
+	}, nil
 }
 
 // foreign is the profile of signers of which nothing is known here: what they
 // demand is the endpoint's business.
 var foreign = signer.Profile{
 	Check:    func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
-	Policy:   pki.Policy{MinRSABits: 1024},
 	Lifetime: pki.Lifetime{Min: 10 * time.Minute},
 }
 

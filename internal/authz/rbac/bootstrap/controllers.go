@@ -35,7 +35,7 @@ func controllers() []controller {
 			allow("create patch update", events, "events"),
 		}},
 		// For which signers it signs is in the configuration: ReconcileDelegated.
-		{DelegatedAccount, []rbacv1.PolicyRule{
+		{delegatedAccount, []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allow("create patch update", events, "events"),

@@ -11,25 +11,27 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 )
 
-// DelegatedAccount signs with what webhooks answer.
-const DelegatedAccount = "csr-webhook-signer"
+// The account that signs with what webhooks answer, and the role that says
+// for which signers: those in the configuration.
+const (
+	delegatedAccount = "csr-webhook-signer"
+	delegatedRole    = "system:controller:" + delegatedAccount + ":signers"
+)
 
-// delegatedRole says for which signers: those in the configuration.
-const delegatedRole = "system:controller:" + DelegatedAccount + ":signers"
-
-// DelegatedRule lets DelegatedAccount sign for these signers.
-func DelegatedRule(signers []string) rbacv1.PolicyRule {
+// DelegatedRule lets certificates be signed for these signers. A name can be
+// that of a domain, example.com/*.
+func DelegatedRule(signers ...string) rbacv1.PolicyRule {
 	return allowOn("sign", certificates, "signers", signers...)
 }
 
 // ReconcileDelegated lets the account that signs for webhooks sign for these
-// signers and no others. A name can be that of a domain, example.com/*. A role
-// or binding whose autoupdate annotation is "false" is left alone.
+// signers and no others. A role or binding whose autoupdate annotation is
+// "false" is left alone.
 func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signers []string) error {
 	if len(signers) == 0 {
 		return removeDelegated(ctx, client)
 	}
-	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{DelegatedRule(signers)}}.object()
+	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{DelegatedRule(signers...)}}.object()
 	options := reconciliation.ReconcileRoleOptions{
 		Role:                   reconciliation.ClusterRoleRuleOwner{ClusterRole: object},
 		Client:                 reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
@@ -39,7 +41,7 @@ func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signer
 	if err := retryOnConflict(ctx, func() error { _, err := options.Run(); return err }); err != nil {
 		return fmt.Errorf("reconciling ClusterRole %s: %w", delegatedRole, err)
 	}
-	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(DelegatedAccount))})
+	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(delegatedAccount))})
 }
 
 func removeDelegated(ctx context.Context, client kubernetes.Interface) error {
