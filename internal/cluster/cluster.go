@@ -79,8 +79,8 @@ func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
 		return work, err
 	}
 	switch {
-	case work.Chooses(publisher) && len(work.RootCA) == 0:
-		return work, fmt.Errorf("controllers: %s has nothing to publish: the kubeconfig names no CA", publisher)
+	case work.Chooses(publisher) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
+		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", publisher)
 	case cfg.LacksCA():
 		if slices.Contains(cfg.Controllers, signer) {
 			return work, fmt.Errorf("controllers: %s is asked for by name, but no CA is configured: set signing.ca, or --cluster-signing-cert-file "+
