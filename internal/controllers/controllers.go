@@ -22,6 +22,10 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
+	// WebhookSignerAccount signs with what webhooks answer. For which signers
+	// depends on the configuration.
+	WebhookSignerAccount = "csr-webhook-signer"
+
 	csrApproverAccount = "csr-approver"
 	csrSignerAccount   = "csr-signer"
 	publisherAccount   = "root-ca-cert-publisher"
@@ -100,6 +104,7 @@ type controller struct {
 var all = []controller{
 	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
+	{"sign", WebhookSignerAccount, addWebhookSigners},
 	{"clean", cleanerAccount, addCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
@@ -118,6 +123,9 @@ func Accounts() []string {
 func (c Config) Accounts() []string {
 	accounts := []string{CacheAccount}
 	for _, line := range all {
+		if line.account == WebhookSignerAccount && len(c.Settings.Signing.Webhooks) == 0 {
+			continue
+		}
 		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
 			accounts = append(accounts, line.account)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // addSigners adds a signer for each name that has a CA: all of them are one
@@ -24,6 +25,9 @@ func addSigners(p Process, cfg Config) error {
 		return err
 	}
 	for _, signer := range cfg.Settings.Signing.All() {
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
+			continue
+		}
 		ca, err := cfg.cas.of(signer.Name, cfg)
 		if err != nil {
 			return err

@@ -41,7 +41,11 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	if account == controllers.CacheAccount {
 		return bootstrap.CacheRules(cfg.Accounts()...)
 	}
-	return bootstrap.ControllerRules(account)
+	rules := bootstrap.ControllerRules(account)
+	if account == controllers.WebhookSignerAccount {
+		rules = append(rules, bootstrap.DelegatedRule(cfg.Settings.Signing.Delegated()...))
+	}
+	return rules
 }
 
 func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // Settings is the stanza "signing".
@@ -49,6 +50,11 @@ type Settings struct {
 	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
 	// Default: none.
 	Signers []SignerSettings `json:"signers,omitempty"`
+	// webhooks are signers that are HTTPS endpoints, be they of kubernetes.io
+	// or not. Each has signerName and url, and any of caFile, serverName,
+	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and
+	// concurrency: see docs/webhook-signer.md. Default: none.
+	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
 // SignerSettings is what holds for one signer.
@@ -157,7 +163,10 @@ func (s Settings) Validate() error {
 			return err
 		}
 	}
-	return s.checkCAs()
+	if err := s.checkCAs(); err != nil {
+		return err
+	}
+	return s.checkWebhooks()
 }
 
 func (s Settings) checkSigner(i int, own SignerSettings) error {

@@ -34,6 +34,12 @@ func controllers() []controller {
 				legacyUnknown),
 			allow("create patch update", events, "events"),
 		}},
+		// For which signers it signs is in the configuration: ReconcileDelegated.
+		{delegatedAccount, []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
 			allow("create patch update", events, "events"),
