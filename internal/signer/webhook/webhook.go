@@ -179,7 +179,7 @@ func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, wan
 	var permanent *signer.PermanentError
 	var pending *signer.PendingError
 	if err != nil && !errors.As(err, &permanent) && !errors.As(err, &pending) {
-		err = &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+		err = invalid(err)
 	}
 	return issued, err
 }
