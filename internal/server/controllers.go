@@ -53,7 +53,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
 	process := controllers.Process{Manager: manager, Namespace: accountNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
-	ca, err := openGenerated(process, credentials.clientCA)
+	ca, err := openGenerated(process, credentials.clientCA.issuing)
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ type parts struct {
 
 // assemble builds the parts; none runs yet.
 func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
-	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // PermanentReasons returns the reasons why a request never gets a certificate.
-// Signers elsewhere can have others.
+// A signer elsewhere can have others.
 func PermanentReasons() []string {
 	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
 }

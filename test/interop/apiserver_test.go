@@ -37,7 +37,7 @@ func startServers(t *testing.T) servers {
 	run(t, dir, kubeAPIServer,
 		"--etcd-servers=unix://"+filepath.Join(data, "etcd/client.sock"),
 		"--etcd-prefix=/peer",
-		"--client-ca-file="+filepath.Join(data, "pki/client-ca.crt"),
+		"--client-ca-file="+filepath.Join(data, "pki/client-ca-root.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key,

@@ -22,7 +22,7 @@ func TestSettings(t *testing.T) {
 		want   string
 	}{
 		{reason: "defaults", change: func(*Settings) {}},
-		{reason: "nothing said", change: func(s *Settings) { *s = Settings{} }},
+		{reason: "nothing said", change: func(s *Settings) { *s = Settings{}.withDefaults() }},
 		{reason: "zero is the default, as in kube-controller-manager", change: func(s *Settings) { s.MaxDuration = duration(0) }},
 		{reason: "short", change: func(s *Settings) { s.MaxDuration = duration(time.Minute) }},
 		{reason: "a signer of its own kind", change: func(s *Settings) {
