@@ -27,7 +27,7 @@ func addSigners(p Process, cfg Config) error {
 	cas := openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, signer := range cfg.Settings.Signing.All() {
 		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
-			continue // an endpoint's
+			continue
 		}
 		ca, err := cas.of(signer.Name, cfg)
 		if err != nil {

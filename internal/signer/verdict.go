@@ -28,7 +28,7 @@ const (
 )
 
 // PermanentReasons returns the reasons why a request never gets a certificate.
-// A signer elsewhere can have others.
+// Signers elsewhere can have others.
 func PermanentReasons() []string {
 	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
 }

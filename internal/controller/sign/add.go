@@ -71,7 +71,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.CA != nil {
+	if cfg.Delegate == nil {
 		if err := mgr.Add(r.watch(cfg)); err != nil {
 			return fmt.Errorf("adding the watch over the CA: %w", err)
 		}
@@ -103,7 +103,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Settings.withDefaults().Validate(); err != nil {
+	if err := cfg.Settings.Validate(); err != nil {
 		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
@@ -150,12 +150,9 @@ func limits(s SignerSettings) signer.Limits {
 	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
 }
 
-// controllerName is csrsigning-kubelet-client and the like, and
-// csrsigning-example.com/signer for signers of others: the name in logs and in
-// the metrics of work queues.
-func controllerName(signerName string) string {
-	return "csrsigning-" + shortName(signerName)
-}
+// controllerName is csrsigning-kubelet-client and the like: the name in logs
+// and in the metrics of work queues.
+func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
 // backOff counts for each request alone: no flood of requests that have to
 // wait slows down one that need not.

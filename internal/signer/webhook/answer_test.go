@@ -362,7 +362,7 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{reason: "pending", answer: request.Postponed(90*time.Second, "the officer sleeps"), kind: "SignerPending", message: "the officer sleeps", after: 90 * time.Second},
 		{reason: "pending, for parts of a second", answer: request.Postponed(time.Millisecond, ""), kind: "SignerPending", message: needsTime, after: time.Second},
-		{reason: "pending, for as long as we like", answer: request.Postponed(0, ""), kind: "SignerPending", message: needsTime},
+		{reason: "pending, for as long as we like", answer: request.Postponed(0, ""), kind: "SignerPending", message: needsTime, after: 10 * time.Second},
 		{reason: "failed", answer: request.Refused("NotInInventory", "no such host"), permanent: true, kind: "NotInInventory", message: "no such host"},
 		{reason: "text that plays with terminals", answer: request.Refused("No", "a\x1b[2J\nb\u202ec"), permanent: true, kind: "No", message: "a [2J b c"},
 		{reason: "text without end", answer: request.Refused("No", strings.Repeat("é", 600)), permanent: true, kind: "No", message: strings.Repeat("é", 512)},
