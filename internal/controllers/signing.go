@@ -24,12 +24,11 @@ func addSigners(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cas := openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, signer := range cfg.Settings.Signing.All() {
 		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
 			continue
 		}
-		ca, err := cas.of(signer.Name, cfg)
+		ca, err := cfg.cas.of(signer.Name, cfg)
 		if err != nil {
 			return err
 		}
