@@ -33,4 +33,5 @@ go tool -modfile=hack/tools/go.mod openapi-gen \
   --report-filename /dev/null \
   "${packages[@]}"
 
-go run ./hack/configdoc > internal/server/zz_generated.defaults.yaml
+go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
+go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml

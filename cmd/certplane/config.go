@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -13,16 +17,34 @@ import (
 func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Show the configuration of the server",
+		Short: "Show the configuration of servers and controllers",
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(newPrintDefaults(streams))
+	return cmd
+}
+
+// defaultsFiles are the kinds of configuration files that there are.
+var defaultsFiles = map[string]string{
+	"ServerConfiguration":      server.DefaultsFile,
+	"ControllersConfiguration": cluster.DefaultsFile,
+}
+
+func newPrintDefaults(streams genericiooptions.IOStreams) *cobra.Command {
+	kind := "ServerConfiguration"
+	kinds := strings.Join(slices.Sorted(maps.Keys(defaultsFiles)), ", ")
+	cmd := &cobra.Command{
 		Use:   "print-defaults",
 		Short: "Print a commented configuration file with every default",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(streams.Out, server.DefaultsFile)
+			file, ok := defaultsFiles[kind]
+			if !ok {
+				return fmt.Errorf("--kind: there is no configuration of kind %q: there are %s", kind, kinds)
+			}
+			_, err := fmt.Fprint(streams.Out, file)
 			return err
 		},
-	})
+	}
+	cmd.Flags().StringVar(&kind, "kind", kind, "Kind of the file, one of "+kinds+".")
 	return cmd
 }

@@ -36,6 +36,8 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 	}
 	root.AddCommand(
 		newServe(streams),
+		newControllers(streams),
+		newManifests(streams),
 		newConfig(streams),
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),

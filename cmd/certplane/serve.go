@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -54,19 +55,14 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	flags.StringVar(&cfg.Etcd.CertFile, "etcd-certfile", cfg.Etcd.CertFile, "Client certificate for the external etcd.")
 	flags.StringVar(&cfg.Etcd.KeyFile, "etcd-keyfile", cfg.Etcd.KeyFile, "Private key of the client certificate for the external etcd.")
 	flags.StringVar(&cfg.Etcd.Prefix, "etcd-prefix", cfg.Etcd.Prefix, "Root of all keys in etcd.")
+	sign.AddFlags(flags, &cfg.Signing)
 }
 
 // loadConfig reads the file, if one is named, and puts the given flags on top.
 func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (server.Config, error) {
-	cfg := fromFlags
-	if file != "" {
-		var err error
-		if cfg, err = server.LoadConfig(file); err != nil {
-			return server.Config{}, err
-		}
-		if err := overrideWithFlags(&cfg, flags); err != nil {
-			return server.Config{}, err
-		}
+	cfg, err := onTop(file, server.LoadConfig, addConfigFlags, flags, fromFlags)
+	if err != nil {
+		return server.Config{}, err
 	}
 	dir, err := cli.DataDir(cfg.DataDir)
 	if err != nil {
@@ -74,29 +70,6 @@ func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (ser
 	}
 	cfg.DataDir = string(dir)
 	return cfg, cfg.Validate()
-}
-
-// overrideWithFlags sets the fields whose flags were given.
-func overrideWithFlags(cfg *server.Config, given *pflag.FlagSet) error {
-	target := pflag.NewFlagSet("", pflag.ContinueOnError)
-	addConfigFlags(target, cfg)
-	var failed error
-	given.Visit(func(f *pflag.Flag) {
-		if target.Lookup(f.Name) == nil || failed != nil {
-			return
-		}
-		failed = setFlag(target.Lookup(f.Name), f.Value)
-	})
-	return failed
-}
-
-// setFlag copies a value. A list has to go as a list: its text form is not
-// one that can be set.
-func setFlag(to *pflag.Flag, value pflag.Value) error {
-	if list, ok := value.(pflag.SliceValue); ok {
-		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())
-	}
-	return to.Value.Set(value.String())
 }
 
 // announce tells where the server is and what to try.

@@ -1,5 +1,6 @@
-// Command configdoc prints the server's default configuration as a commented
-// YAML file. The comments are the doc comments of the Go fields.
+// Command configdoc prints a default configuration as a commented YAML file:
+// that of the kind it is given. The comments are the doc comments of the Go
+// fields.
 package main
 
 import (
@@ -16,15 +17,34 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/server"
 )
 
 const module = "github.com/certplane/certplane/"
 
+// document is a kind of configuration.
+type document struct {
+	verb     string
+	defaults any
+}
+
+var documents = map[string]document{
+	"ServerConfiguration":      {"serve", server.DefaultConfig()},
+	"ControllersConfiguration": {"controllers", cluster.DefaultConfig()},
+}
+
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: configdoc KIND")
+	}
+	doc, ok := documents[os.Args[1]]
+	if !ok {
+		log.Fatalf("configdoc: %q is no kind of configuration", os.Args[1])
+	}
 	p := printer{out: os.Stdout, docs: map[reflect.Type]fieldDocs{}}
-	fmt.Fprintln(p.out, "# The configuration of \"certplane serve\" with every default.")
-	if err := p.object(reflect.ValueOf(server.DefaultConfig()), ""); err != nil {
+	fmt.Fprintf(p.out, "# The configuration of \"certplane %s\" with every default.\n", doc.verb)
+	if err := p.object(reflect.ValueOf(doc.defaults), ""); err != nil {
 		log.Fatalf("configdoc: %v", err)
 	}
 }

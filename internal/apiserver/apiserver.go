@@ -64,6 +64,9 @@ type Config struct {
 	Authorization authz.Settings
 	// Admission switches admission plugins.
 	Admission admission.Config
+	// DelegatedSigners are the signers for which the account that signs with
+	// what webhooks answer may sign.
+	DelegatedSigners []string
 }
 
 // Server is an API server that is ready to run.
@@ -142,7 +145,7 @@ func New(cfg Config) (*Server, error) {
 	if err := installAuthentication(server, cfg, who); err != nil {
 		return nil, err
 	}
-	if err := addBootstrap(server, client, cfg.Authentication.Bootstrap.Nodes); err != nil {
+	if err := addBootstrap(server, client, cfg); err != nil {
 		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions}, nil

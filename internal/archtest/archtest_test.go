@@ -30,9 +30,14 @@ var rules = []rule{
 		reason:    "X.509 facts rest on the standard library alone",
 	},
 	{
+		from:      "api/signing",
+		forbidden: []string{"github.com/", "k8s.io/", "sigs.k8s.io/"},
+		reason:    "whoever serves the protocol needs nothing of ours besides",
+	},
+	{
 		from:      "internal/signer",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/signer", module + "internal/pki"},
+		unless:    []string{module + "internal/signer", module + "internal/pki", module + "api/signing"},
 		reason:    "signing needs certificates, nothing around them",
 	},
 	{

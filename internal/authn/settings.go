@@ -14,7 +14,7 @@ import (
 // Settings is the stanza "authentication".
 type Settings struct {
 	// clientCAFile is a PEM bundle of CAs whose client certificates are
-	// honoured besides those of pki/client-ca.crt in the data folder: the
+	// honoured besides those of pki/client-ca-root.crt in the data folder: the
 	// common name of the subject is the user, its organizations are the
 	// groups. Both files are read again when they change. Default: none.
 	ClientCAFile string `json:"clientCAFile,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
 )
@@ -17,24 +18,34 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrSignerAccount = "csr-signer"
-	publisherAccount = "root-ca-cert-publisher"
+	csrApproverAccount   = "csr-approver"
+	csrSignerAccount     = "csr-signer"
+	webhookSignerAccount = "csr-webhook-signer"
+	publisherAccount     = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// sign (the signers) and publish (kube-root-ca.crt in every namespace).
-	// Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers)
+	// and publish (kube-root-ca.crt in every namespace; on by default in
+	// "certplane serve" only, because in clusters kube-controller-manager does
+	// it). Default: ["*"].
 	Controllers []string `json:"controllers"`
+	// approval rules which requests are approved without a person.
+	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{Controllers: []string{"*"}, Signing: sign.DefaultSettings()}
+	return Settings{
+		Controllers: []string{"*"},
+		Approval:    approve.DefaultSettings(),
+		Signing:     sign.DefaultSettings(),
+	}
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -42,16 +53,22 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
+	if err := s.Approval.Validate(); err != nil {
+		return err
+	}
 	return s.Signing.Validate()
 }
 
 // Config says what the controllers work with.
 type Config struct {
 	Settings Settings
-	// CA signs for the signers that Settings give no CA of their own.
+	// CA signs for the signers for which Settings name none. If it is nil too,
+	// such signers do not run.
 	CA sign.CA
 	// RootCA is what the certificate of the API server chains to.
 	RootCA []*x509.Certificate
+	// OnlyByName are controllers that "*" does not choose.
+	OnlyByName []string
 }
 
 // controller is a line of the table of controllers.
@@ -63,7 +80,9 @@ type controller struct {
 
 // all are the controllers by the names that users know them by.
 var all = []controller{
-	{"sign", csrSignerAccount, addSigner},
+	{"approve", csrApproverAccount, addApprover},
+	{"sign", csrSignerAccount, addSigners},
+	{"sign", webhookSignerAccount, addWebhookSigners},
 	{"publish", publisherAccount, addPublisher},
 }
 
@@ -76,10 +95,21 @@ func Accounts() []string {
 	return slices.Compact(accounts)
 }
 
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, line := range all {
+		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+			accounts = append(accounts, line.account)
+		}
+	}
+	return accounts
+}
+
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
 	for _, c := range all {
-		if !selected(cfg.Settings.Controllers, c.name) {
+		if !cfg.Chooses(c.name) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -87,20 +117,6 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
-}
-
-func addSigner(p Process, cfg Config) error {
-	writer, err := p.Client(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(csrSignerAccount)
-	if err != nil {
-		return err
-	}
-	return sign.Add(p.Manager, sign.Config{
-		Client: writer, CA: cfg.CA, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
-	})
 }
 
 func addPublisher(p Process, cfg Config) error {

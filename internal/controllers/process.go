@@ -17,6 +17,8 @@ import (
 type Process struct {
 	// Manager runs them. Its cache, which all share, belongs to CacheAccount.
 	Manager ctrl.Manager
+	// Namespace is where the service accounts are.
+	Namespace string
 	// As returns how to reach the API as one of Accounts.
 	As func(account string) (*rest.Config, error)
 	// Metrics gets the controllers' metrics.

@@ -9,6 +9,14 @@ import (
 // everything stands for all controllers that are on by default.
 const everything = "*"
 
+// Chooses tells whether a controller is to run.
+func (c Config) Chooses(name string) bool {
+	if slices.Contains(c.OnlyByName, name) {
+		return slices.Contains(c.Settings.Controllers, name)
+	}
+	return selected(c.Settings.Controllers, name)
+}
+
 // selected tells whether a choice names a controller. As in Kubernetes'
 // components, what is said of the controller itself counts more than "*".
 func selected(choice []string, name string) bool {
@@ -28,6 +36,7 @@ func checkSelection(choice []string) error {
 	for _, c := range all {
 		names = append(names, c.name)
 	}
+	names = slices.Compact(names)
 	for _, item := range choice {
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
 			return fmt.Errorf("%q is no controller: there are %s, and * for all", name, strings.Join(names, ", "))

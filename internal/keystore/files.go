@@ -1,66 +1,117 @@
-// Package keystore holds the keys of certification authorities.
 package keystore
 
 import (
+	"bytes"
+	"context"
 	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Files is a CA whose certificate and key are PEM files.
-type Files struct {
-	authority *pki.Authority
+// files are where a CA is read from. key is empty if the key is elsewhere.
+type files struct{ cert, key string }
+
+// content is what was in the files at one time, readable or not.
+type content struct {
+	cert, key []byte
+	err       error
+	digest    [sha256.Size]byte // tells contents apart
 }
 
-// OpenFiles reads a CA. certFile holds the CA's certificate first, then the
-// certificates that link it to its root, if it is not one itself; keyFile
-// holds the key, unencrypted, as PKCS#8, PKCS#1 or SEC 1. One file may serve
-// as both. A pair that cannot issue certificates is refused here and not when
-// somebody waits for a certificate.
-func OpenFiles(certFile, keyFile string) (*Files, error) {
-	chain, err := readChain(certFile)
+func (f files) read() content {
+	var c content
+	c.cert, c.err = os.ReadFile(f.cert)
+	if c.err != nil {
+		c.err = fmt.Errorf("reading CA certificate: %w", c.err)
+	} else if f.key != "" {
+		if c.key, c.err = os.ReadFile(f.key); c.err != nil {
+			c.err = fmt.Errorf("reading CA key: %w", c.err)
+		}
+	}
+	c.digest = c.sum()
+	return c
+}
+
+func (c content) sum() [sha256.Size]byte {
+	parts := sha256.New()
+	for _, part := range [][]byte{c.cert, c.key} {
+		sum := sha256.Sum256(part)
+		parts.Write(sum[:])
+	}
+	fmt.Fprint(parts, c.err)
+	return [sha256.Size]byte(parts.Sum(nil))
+}
+
+// authority is a CA as it was read.
+type authority struct {
+	*pki.Authority
+	chain  []*x509.Certificate // all of certFile, the root too
+	digest [sha256.Size]byte   // of the content it was read from
+}
+
+// load makes a CA of what was read. Its errors name the files, and show
+// nothing of the key.
+func (s *Store) load(ctx context.Context, c content) (*authority, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	chain, err := parseChain(c.cert)
+	if err != nil {
+		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.files.cert, err)
+	}
+	key, err := s.keyOf(ctx, chain[0], c)
 	if err != nil {
 		return nil, err
 	}
-	key, err := readKey(keyFile)
+	ca, err := pki.NewAuthority(chain, key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the CA in %s: %w", s.files.cert, err)
 	}
-	authority, err := pki.NewAuthority(chain, key)
-	if err != nil {
-		return nil, fmt.Errorf("opening the CA in %s with the key in %s: %w", certFile, keyFile, err)
-	}
-	return &Files{authority: authority}, nil
+	return &authority{Authority: ca, chain: chain, digest: c.digest}, nil
 }
 
-// Current returns the CA with which to sign now. Two calls can return
-// different CAs: whoever signs keeps the one it asked for.
-func (f *Files) Current() (*pki.Authority, error) { return f.authority, nil }
-
-func readChain(file string) ([]*x509.Certificate, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading CA certificate: %w", err)
+func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, c content) (crypto.Signer, error) {
+	if s.vault != nil {
+		return s.vault.Find(ctx, ca.PublicKey)
 	}
+	key, err := pki.ParsePrivateKey(c.key)
+	if err != nil {
+		return nil, fmt.Errorf("reading CA key in %s: %w", s.files.key, err)
+	}
+	if !pki.SameKey(key.Public(), ca.PublicKey) {
+		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, that of %s", s.files.cert, s.files.key, ca.Subject)
+	}
+	return key, nil
+}
+
+// parseChain refuses a file that ends within a certificate, which a PEM
+// decoder passes over as text: what was read of it could be a shorter chain
+// that is fine in itself.
+func parseChain(data []byte) ([]*x509.Certificate, error) {
 	chain, err := pki.ParseBundle(data)
 	if err != nil {
-		return nil, fmt.Errorf("reading CA certificate in %s: %w", file, err)
+		return nil, err
+	}
+	if begun := bytes.Count(data, []byte("-----BEGIN "+pki.CertificateBlockType+"-----")); begun != len(chain) {
+		return nil, fmt.Errorf("%d certificates begin in it, but only %d are whole", begun, len(chain))
 	}
 	return chain, nil
 }
 
-// readKey must never show the content of the file: not in errors either.
-func readKey(file string) (crypto.Signer, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading CA key: %w", err)
+// usable tells whether certificates that the CA issues now can be verified.
+func (a *authority) usable(now time.Time) error {
+	for i, cert := range a.chain {
+		switch {
+		case now.After(cert.NotAfter):
+			return fmt.Errorf("certificate %d of the CA (%s) has expired: it ended at %v", i+1, cert.Subject, cert.NotAfter)
+		case now.Before(cert.NotBefore):
+			return fmt.Errorf("certificate %d of the CA (%s) is not valid yet: it begins at %v", i+1, cert.Subject, cert.NotBefore)
+		}
 	}
-	key, err := pki.ParsePrivateKey(data)
-	if err != nil {
-		return nil, fmt.Errorf("reading CA key in %s: %w", file, err)
-	}
-	return key, nil
+	return nil
 }

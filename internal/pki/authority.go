@@ -14,10 +14,11 @@ import (
 // when it is made and never changes, so it is safe for concurrent use as far
 // as its key is.
 type Authority struct {
-	chain []*x509.Certificate // the CA first; each is issued by the next; no root
-	ca    *x509.Certificate
-	key   crypto.Signer
-	proof proof
+	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
+	ca     *x509.Certificate
+	anchor *x509.Certificate
+	key    crypto.Signer
+	proof  proof
 }
 
 // NewAuthority joins a CA's key with its chain: the CA's own certificate,
@@ -37,7 +38,7 @@ func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, err
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{chain: withoutRoot(chain), ca: chain[0], key: key, proof: proof}, nil
+	return &Authority{chain: withoutRoot(chain), ca: chain[0], anchor: chain[len(chain)-1], key: key, proof: proof}, nil
 }
 
 // Certificate returns the CA's own certificate. It must not be modified.
@@ -47,6 +48,10 @@ func (a *Authority) Certificate() *x509.Certificate { return a.ca }
 func (a *Authority) Validity() Validity {
 	return Validity{NotBefore: a.ca.NotBefore, NotAfter: a.ca.NotAfter}
 }
+
+// Anchor returns what somebody has to trust to verify what the CA issues: the
+// root, or the highest CA below it that is known. It must not be modified.
+func (a *Authority) Anchor() *x509.Certificate { return a.anchor }
 
 // Chain returns leaf and what has to accompany it so that somebody who only
 // has the root can verify it: the CA's chain without the root. It is leaf

@@ -117,9 +117,10 @@ func TestChain(t *testing.T) {
 		chain  func(hierarchy) []*x509.Certificate
 		want   []int // certificates of the hierarchy after the leaf
 		trust  int   // the one that a verifier has to have
+		anchor int   // the highest that is known
 	}{
-		{reason: "the root is not sent", chain: pick(0, 1, 2), want: []int{0, 1}, trust: 2},
-		{reason: "all that is known is sent", chain: pick(0, 1), want: []int{0, 1}, trust: 2},
+		{reason: "the root is not sent", chain: pick(0, 1, 2), want: []int{0, 1}, trust: 2, anchor: 2},
+		{reason: "all that is known is sent", chain: pick(0, 1), want: []int{0, 1}, trust: 2, anchor: 1},
 		{reason: "the issuing CA is sent unless it is a root", chain: pick(0), want: []int{0}, trust: 1},
 	}
 	for _, tc := range tests {
@@ -135,6 +136,10 @@ func TestChain(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			assertTrusted(t, ca.Chain(leaf), h.certs[tc.trust])
+			if ca.Anchor() != h.certs[tc.anchor] {
+				t.Errorf("anchor is %s", ca.Anchor().Subject)
+			}
+			assertTrusted(t, ca.Chain(leaf), ca.Anchor())
 		})
 	}
 }

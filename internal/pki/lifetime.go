@@ -40,20 +40,27 @@ func (l Lifetime) Duration(requested *time.Duration) time.Duration {
 	}
 }
 
+// Wish returns the validity of a certificate issued now by a CA that lasts for
+// ever.
+func (l Lifetime) Wish(requested *time.Duration, now time.Time) Validity {
+	duration := l.Duration(requested)
+	wish := Validity{NotBefore: now.Add(-l.Backdate), NotAfter: now.Add(duration)}
+	if duration >= l.Short {
+		wish.NotAfter = wish.NotAfter.Add(-l.Backdate)
+	}
+	return wish.wholeSeconds()
+}
+
 // Validity returns the validity of a certificate issued now by a CA that is
 // valid for ca. It lies within the CA's own: a certificate that outlives its
 // CA fails verification anyway, and one that is older than its CA misleads
 // people who read it. Its errors are *ExpiredError and *NotYetValidError.
 func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time) (Validity, error) {
-	duration := l.Duration(requested)
-	start, end := now.Add(-l.Backdate), now.Add(duration)
-	if duration >= l.Short {
-		end = end.Add(-l.Backdate)
-	}
-	if err := ca.permits(start, now); err != nil {
+	if err := ca.permits(now.Add(-l.Backdate), now); err != nil {
 		return Validity{}, err
 	}
-	return Validity{NotBefore: later(start, ca.NotBefore), NotAfter: earlier(end, ca.NotAfter)}.wholeSeconds(), nil
+	wish := l.Wish(requested, now)
+	return Validity{NotBefore: later(wish.NotBefore, ca.NotBefore), NotAfter: earlier(wish.NotAfter, ca.NotAfter)}, nil
 }
 
 // permits tells whether a CA that is valid for v can issue a certificate now

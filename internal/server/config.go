@@ -1,31 +1,20 @@
 package server
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
+	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/logging"
 )
 
-// The type of the configuration file.
-const (
-	configAPIVersion = "config.certplane.dev/v1alpha1"
-	configKind       = "ServerConfiguration"
-)
+// configKind is the kind of the configuration file.
+const configKind = "ServerConfiguration"
 
 // Config is the configuration file of "certplane serve".
 type Config struct {
@@ -98,7 +87,7 @@ type EtcdConfig struct {
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
 	return Config{
-		APIVersion:     configAPIVersion,
+		APIVersion:     configfile.APIVersion,
 		Kind:           configKind,
 		Serving:        ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:           EtcdConfig{Prefix: "/registry"},
@@ -111,63 +100,13 @@ func DefaultConfig() Config {
 	}
 }
 
-// LoadConfig reads the configuration in path on top of the defaults. Unknown,
-// repeated and ill-typed fields are errors that name the field.
+// LoadConfig reads the configuration in path on top of the defaults, strictly.
 func LoadConfig(path string) (Config, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return Config{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	cfg, err := parseConfig(data)
-	if err != nil {
-		return Config{}, fmt.Errorf("reading the configuration %s: %w", path, err)
+	cfg := DefaultConfig()
+	if err := configfile.Load(path, configKind, &cfg); err != nil {
+		return Config{}, err
 	}
 	return cfg, nil
-}
-
-func parseConfig(data []byte) (Config, error) {
-	if err := checkOneDocument(data); err != nil {
-		return Config{}, err
-	}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return Config{}, err
-	}
-	cfg := DefaultConfig()
-	cfg.APIVersion, cfg.Kind = "", ""
-	strictErrs, err := kjson.UnmarshalStrict(asJSON, &cfg)
-	if err != nil {
-		return Config{}, err
-	}
-	if len(strictErrs) > 0 {
-		return Config{}, strictErrs[0]
-	}
-	if cfg.APIVersion != configAPIVersion || cfg.Kind != configKind {
-		return Config{}, fmt.Errorf("apiVersion and kind are %q and %q, must be %q and %q",
-			cfg.APIVersion, cfg.Kind, configAPIVersion, configKind)
-	}
-	return cfg, cfg.Validate()
-}
-
-// checkOneDocument refuses a second YAML document, which the parser would
-// leave out without a word. Documents of comments alone do not count.
-func checkOneDocument(data []byte) error {
-	documents, reader := 0, utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if asJSON, err := yaml.YAMLToJSON(document); err == nil && string(asJSON) != "null" {
-			documents++
-		}
-		if documents > 1 {
-			return errors.New("there is more than one YAML document")
-		}
-	}
 }
 
 // Validate reports the first value that cannot work, by its field.

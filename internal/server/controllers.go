@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/client-go/discovery"
@@ -15,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
+	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
 )
@@ -50,16 +52,26 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
-	ca, err := keystore.OpenFiles(credentials.clientCA.certFile, credentials.clientCA.keyFile)
+	process := controllers.Process{Manager: manager, Namespace: accountNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
+	ca, err := openGenerated(process, credentials.clientCA.issuing)
 	if err != nil {
 		return nil, err
 	}
-	process := controllers.Process{Manager: manager, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
 	if err := addKeepers(process); err != nil {
 		return nil, err
 	}
 	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: credentials.servingCA.chain})
 	return manager, err
+}
+
+// openGenerated opens the CA of the signers for which none is configured.
+func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
+	settings := keystore.Settings{CertFile: pair.certFile, KeyFile: pair.keyFile}
+	ca, err := keystore.Open(context.Background(), settings, keystore.Options{Name: "generated", Metrics: process.Metrics})
+	if err != nil {
+		return nil, err
+	}
+	return ca, process.Follow(ca)
 }
 
 // addKeepers adds the controllers that keep the API in order. In a cluster

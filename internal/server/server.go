@@ -113,7 +113,7 @@ type parts struct {
 
 // assemble builds the parts; none runs yet.
 func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
-	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.certFile)
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
@@ -140,6 +140,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Authentication:    cfg.Authentication,
 		ServiceAccountKey: credentials.serviceAccountKey,
 		Authorization:     cfg.Authorization,
+		DelegatedSigners:  cfg.Signing.Delegated(),
 	})
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func BenchmarkSign(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			sign, req := local(lookup(b), root), signer.Request{PEM: request(b), Usages: clientUsages}
+			sign, req := local(lookup(b, apiServerClient), root), signer.Request{PEM: request(b), Usages: clientUsages}
 			for b.Loop() {
 				if _, err := sign(b.Context(), req, now); err != nil {
 					b.Fatal(err)

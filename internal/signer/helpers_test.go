@@ -17,7 +17,11 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-const apiServerClient = certificatesv1.KubeAPIServerClientSignerName
+const (
+	apiServerClient = certificatesv1.KubeAPIServerClientSignerName
+	nodeClient      = certificatesv1.KubeAPIServerClientKubeletSignerName
+	nodeServing     = certificatesv1.KubeletServingSignerName
+)
 
 var (
 	now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -27,16 +31,16 @@ var (
 
 func sign(t *testing.T, ca *pki.Authority, req signer.Request) (*signer.Issued, error) {
 	t.Helper()
-	return local(lookup(t), ca)(t.Context(), req, now)
+	return local(lookup(t, apiServerClient), ca)(t.Context(), req, now)
 }
 
 func local(profile signer.Profile, ca *pki.Authority) func(context.Context, signer.Request, time.Time) (*signer.Issued, error) {
 	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
 }
 
-func lookup(t testing.TB) signer.Profile {
+func lookup(t testing.TB, name string) signer.Profile {
 	t.Helper()
-	profile, err := signer.Lookup(apiServerClient)
+	profile, err := signer.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}

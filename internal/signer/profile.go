@@ -11,7 +11,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/pki/kubelet"
 )
+
+// LegacyUnknown is the signer of requests from before signers had names. No
+// API accepts new requests for it; a store can still hold old ones.
+const LegacyUnknown = "kubernetes.io/legacy-unknown"
 
 // Profile is what one signer promises its relying parties: which requests it
 // answers and what its certificates look like.
@@ -25,21 +30,48 @@ type Profile struct {
 	Policy pki.Policy
 	// Lifetime is how long certificates live.
 	Lifetime pki.Lifetime
+	// CheckStrictly, if there is one, is what an operator can demand besides.
+	CheckStrictly func(*x509.CertificateRequest) error
+
+	strict bool
 }
 
-// profiles are the signers that certplane can be.
+// profiles are the signers that certplane can be. Their checks and the texts
+// of these are Kubernetes' own.
 var profiles = []Profile{
 	{
 		SignerName: certificatesv1.KubeAPIServerClientSignerName,
 		Check:      checkAPIServerClient,
-		Policy:     pki.Policy{MinRSABits: minRSABits},
+		Policy:     policy,
+		Lifetime:   lifetime,
+	},
+	{
+		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		Check:      kubelet.ValidateClient[certificatesv1.KeyUsage],
+		Policy:     policy,
+		Lifetime:   lifetime,
+
+		CheckStrictly: kubelet.ValidateNodeName,
+	},
+	{
+		SignerName: certificatesv1.KubeletServingSignerName,
+		Check:      kubelet.ValidateServing[certificatesv1.KeyUsage],
+		Policy:     policy,
+		Lifetime:   lifetime,
+
+		CheckStrictly: kubelet.ValidateNodeName,
+	},
+	{
+		SignerName: LegacyUnknown,
+		Check:      checkNothing,
+		Policy:     policy,
 		Lifetime:   lifetime,
 	},
 }
 
-// minRSABits is what the standard library's verifiers demand. Older clients
-// have such keys; the linter can ask for more once they are gone.
-const minRSABits = 1024
+// policy has the smallest RSA keys that the standard library's verifiers
+// accept, which is what older clients have.
+var policy = pki.Policy{MinRSABits: 1024}
 
 // lifetime is that of the Kubernetes signers (KEP-2784).
 var lifetime = pki.Lifetime{
@@ -51,20 +83,39 @@ var lifetime = pki.Lifetime{
 
 // Lookup returns the profile of a signer by its name.
 func Lookup(signerName string) (Profile, error) {
-	var known []string
 	for _, profile := range profiles {
 		if profile.SignerName == signerName {
 			return profile, nil
 		}
-		known = append(known, profile.SignerName)
 	}
-	return Profile{}, fmt.Errorf("unknown signer %q: the signers are %s", signerName, strings.Join(known, ", "))
+	return Profile{}, fmt.Errorf("unknown signer %q: the signers are %s", signerName, strings.Join(Names(), ", "))
 }
 
-// WithMaxDuration returns the profile with a different upper limit for
-// lifetimes, which is also the lifetime of requests that name none.
-func (p Profile) WithMaxDuration(limit time.Duration) Profile {
-	p.Lifetime.Max = limit
+// Names returns the names of all signers.
+func Names() []string {
+	var names []string
+	for _, profile := range profiles {
+		names = append(names, profile.SignerName)
+	}
+	return names
+}
+
+// Limits are what operators can tighten in a profile.
+type Limits struct {
+	// MaxDuration is the upper limit for lifetimes, which is also the lifetime
+	// of requests that name none.
+	MaxDuration time.Duration
+	// MinRSABits is the size of the smallest RSA key that gets a certificate.
+	MinRSABits int
+	// Strict asks for valid node names where the profile is about nodes.
+	Strict bool
+}
+
+// With returns the profile within limits.
+func (p Profile) With(limits Limits) Profile {
+	p.Lifetime.Max = limits.MaxDuration
+	p.Policy.MinRSABits = limits.MinRSABits
+	p.strict = limits.Strict
 	return p
 }
 
@@ -95,6 +146,11 @@ func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.Key
 	if err := p.Check(req, usages); err != nil {
 		return err
 	}
+	if p.strict && p.CheckStrictly != nil {
+		if err := p.CheckStrictly(req); err != nil {
+			return err
+		}
+	}
 	return checkSubject(req.Subject)
 }
 
@@ -111,6 +167,10 @@ func checkAPIServerClient(_ *x509.CertificateRequest, usages []certificatesv1.Ke
 	}
 	return nil
 }
+
+// checkNothing leaves it all to the linter: relying parties get no promise
+// from such certificates.
+func checkNothing(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil }
 
 var apiServerClientUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,

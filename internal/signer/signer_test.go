@@ -18,9 +18,14 @@ import (
 )
 
 func TestLookup(t *testing.T) {
-	profile, err := signer.Lookup(apiServerClient)
-	if err != nil || profile.SignerName != apiServerClient {
-		t.Errorf("%+v, %v", profile, err)
+	want := []string{apiServerClient, nodeClient, nodeServing, signer.LegacyUnknown}
+	if diff := cmp.Diff(want, signer.Names()); diff != "" {
+		t.Errorf("signers (-want +got):\n%s", diff)
+	}
+	for _, name := range want {
+		if profile, err := signer.Lookup(name); err != nil || profile.SignerName != name {
+			t.Errorf("%s: %+v, %v", name, profile, err)
+		}
 	}
 	for _, name := range []string{"", "kubernetes.io/unknown", "example.com/signer"} {
 		if _, err := signer.Lookup(name); err == nil {
@@ -80,9 +85,9 @@ func TestDurations(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			profile := lookup(t)
+			profile := lookup(t, apiServerClient)
 			if tc.limit != 0 {
-				profile = profile.WithMaxDuration(tc.limit)
+				profile = profile.With(signer.Limits{MaxDuration: tc.limit, MinRSABits: 1024})
 			}
 			issued, err := local(profile, oldRoot(t))(t.Context(), signer.Request{PEM: request(t), Usages: clientUsages, Duration: tc.requested}, now)
 			if err != nil {

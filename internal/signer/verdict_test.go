@@ -124,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 			if tc.rand == nil {
 				tc.rand = rand.Reader
 			}
-			issued, err := signer.Local(lookup(t), tc.ca, tc.rand)(t.Context(), signer.Request{PEM: tc.request, Usages: tc.usages}, tc.now)
+			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, tc.rand)(t.Context(), signer.Request{PEM: tc.request, Usages: tc.usages}, tc.now)
 			if issued != nil {
 				t.Fatalf("issued %s", issued.Certificate.Subject)
 			}
@@ -152,7 +152,7 @@ func assertVerdict(t *testing.T, err error, reason, message string, pending bool
 }
 
 func TestUnsupportedKeys(t *testing.T) {
-	demanding := lookup(t)
+	demanding := lookup(t, apiServerClient)
 	demanding.Policy.MinRSABits = 3072
 	key, err := pki.GenerateKey(pki.RSA2048)
 	if err != nil {
@@ -161,7 +161,7 @@ func TestUnsupportedKeys(t *testing.T) {
 	root := newRoot(t)
 	ca := func() (*pki.Authority, error) { return root, nil }
 	req := signer.Request{PEM: requestOf(t, key, attribute(oidCommonName, "alice")), Usages: clientUsages}
-	if _, err := signer.Local(lookup(t), ca, rand.Reader)(t.Context(), req, now); err != nil {
+	if _, err := signer.Local(lookup(t, apiServerClient), ca, rand.Reader)(t.Context(), req, now); err != nil {
 		t.Errorf("RSA-2048: %v", err)
 	}
 	_, err = signer.Local(demanding, ca, rand.Reader)(t.Context(), req, now)

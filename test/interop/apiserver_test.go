@@ -21,6 +21,7 @@ import (
 // servers are certplane and the kube-apiserver it is compared with.
 type servers struct {
 	ours, peer *apiServer
+	dir        string // has "data", which is certplane's, and "peer"
 }
 
 // startServers runs both on one etcd, under different prefixes, with one
@@ -36,7 +37,7 @@ func startServers(t *testing.T) servers {
 	run(t, dir, kubeAPIServer,
 		"--etcd-servers=unix://"+filepath.Join(data, "etcd/client.sock"),
 		"--etcd-prefix=/peer",
-		"--client-ca-file="+filepath.Join(data, "pki/client-ca.crt"),
+		"--client-ca-file="+filepath.Join(data, "pki/client-ca-root.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key,
@@ -50,7 +51,7 @@ func startServers(t *testing.T) servers {
 	)
 	peer := newAPIServer(t, "https://"+peerAddress, data)
 	eventually(t, "kube-apiserver is ready", peer.ready)
-	return servers{ours: ours, peer: peer}
+	return servers{ours: ours, peer: peer, dir: dir}
 }
 
 // serviceAccountKey makes a key in the one form that kube-apiserver takes both

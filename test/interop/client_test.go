@@ -45,6 +45,7 @@ type call struct {
 	contentType  string
 	accept       string
 	user         string // impersonated
+	group        string // impersonated with user
 	header       http.Header
 	until        string // what the answer has once the server knows enough
 }
@@ -99,7 +100,7 @@ func (s *apiServer) request(t *testing.T, c call) *http.Request {
 	}
 	maps.Copy(request.Header, c.header)
 	for name, value := range map[string]string{
-		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user,
+		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user, "Impersonate-Group": c.group,
 	} {
 		if value != "" {
 			request.Header.Set(name, value)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -43,9 +44,27 @@ func certplane(t *testing.T) string {
 	return path
 }
 
+// process is a program that runs until the test ends, at the latest.
+type process struct {
+	command *exec.Cmd
+	output  *lockedBuffer
+	ended   chan struct{} // closed when err is known
+	err     error
+}
+
+// kill ends the process as a crash would.
+func (p *process) kill() { p.command.Process.Kill() }
+
+// stop ends the process as an init system would, and returns how it ended.
+func (p *process) stop() error {
+	p.command.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	return p.err
+}
+
 // run starts a program that runs until the test ends. Its output is shown if
 // the test fails.
-func run(t *testing.T, dir, path string, args ...string) {
+func run(t *testing.T, dir, path string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -57,13 +76,19 @@ func run(t *testing.T, dir, path string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", path, err)
 	}
+	p := &process{command: cmd, output: output, ended: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
 		cancel()
-		cmd.Wait()
+		<-p.ended
 		if t.Failed() {
 			t.Logf("%s said:\n%s", filepath.Base(path), output.tail(16<<10))
 		}
 	})
+	return p
 }
 
 // lockedBuffer is safe for concurrent use.

@@ -5,11 +5,11 @@ package sign
 import (
 	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -45,12 +45,21 @@ type Config struct {
 	Client client.Client
 	// CA has the signer's CA.
 	CA CA
+	// Delegate, if there is one, signs instead of a CA. Then SignerName can be
+	// any name, also that of all signers of a domain, example.com/*.
+	Delegate signer.Sign
+	// Ours, if there is one, tells which requests are for this signer, by
+	// their spec.signerName. nil: those for SignerName.
+	Ours func(signerName string) bool
 	// Settings are the user's.
 	Settings Settings
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what happened in the signer's name.
 	Events events.EventRecorder
+	// Account is whom events regard that are about the signer and no request:
+	// its service account. Nil: there are no such events.
+	Account *corev1.ObjectReference
 	// Metrics, if there is one, gets the signer's metrics. Signers that share
 	// it share the metrics.
 	Metrics prometheus.Registerer
@@ -62,8 +71,13 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if cfg.CA != nil {
+		if err := mgr.Add(r.watch(cfg)); err != nil {
+			return fmt.Errorf("adding the watch over the CA: %w", err)
+		}
+	}
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName(r.signerName)).
+		Named(controllerName(r.report.signerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
@@ -82,32 +96,56 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	profile, err := signer.Lookup(cfg.SignerName)
-	if err != nil {
+	if cfg.Ours == nil {
+		cfg.Ours = func(signerName string) bool { return signerName == cfg.SignerName }
+	}
+	if err := cfg.Settings.withDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	settings := cfg.Settings.withDefaults()
-	if err := settings.Validate(); err != nil {
-		return nil, err
+	if cfg.Delegate == nil {
+		profile, err := signer.Lookup(cfg.SignerName)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Delegate = signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader)
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
 	}
+	metrics.begin(cfg.SignerName)
 	return &reconciler{
-		signerName: cfg.SignerName,
-		sign:       signer.Local(profile.WithMaxDuration(settings.MaxDuration.Duration), cfg.CA.Current, rand.Reader),
-		cache:      cache,
-		client:     cfg.Client,
-		clock:      cfg.Clock,
-		report:     reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
+		ours:   cfg.Ours,
+		sign:   cfg.Delegate,
+		cache:  cache,
+		client: cfg.Client,
+		clock:  cfg.Clock,
+		report: reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
 	}, nil
 }
 
-// controllerName is csrsigning-kube-apiserver-client and the like.
+// watch returns what looks at the signer's CA while nobody needs it.
+func (r *reconciler) watch(cfg Config) *caWatch {
+	return &caWatch{
+		signerName: r.report.signerName,
+		ca:         cfg.CA,
+		clock:      r.clock,
+		warnBefore: cfg.Settings.withDefaults().WarnBefore.Duration,
+		metrics:    r.report.metrics,
+		events:     cfg.Events,
+		regarding:  cfg.Account,
+	}
+}
+
+func limits(s SignerSettings) signer.Limits {
+	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
+}
+
+// controllerName is csrsigning-kubelet-client and the like, and
+// csrsigning-example.com/signer for signers of others: the name in logs and in
+// the metrics of work queues.
 func controllerName(signerName string) string {
-	_, name, _ := strings.Cut(signerName, "/")
-	return "csrsigning-" + name
+	return "csrsigning-" + shortName(signerName)
 }
 
 // backOff counts for each request alone: no flood of requests that have to
@@ -120,7 +158,7 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 func (r *reconciler) predicate() predicate.Predicate {
 	wanted := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && actionable(csr, r.signerName)
+		return ok && actionable(csr, r.ours)
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) },

@@ -4,12 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/certplane/certplane/internal/signer"
 )
 
 func newManager(t *testing.T) ctrl.Manager {
@@ -55,7 +58,7 @@ func TestAddRefuses(t *testing.T) {
 	}{
 		{
 			reason: "unknown signer", cfg: Config{SignerName: "example.com/signer"},
-			want: `unknown signer "example.com/signer": the signers are kubernetes.io/kube-apiserver-client`,
+			want: `unknown signer "example.com/signer": the signers are kubernetes.io/kube-apiserver-client, kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kubelet-serving, kubernetes.io/legacy-unknown`,
 		},
 		{
 			reason: "settings that cannot work", cfg: Config{Settings: Settings{MaxDuration: metav1.Duration{Duration: time.Second}}},
@@ -75,8 +78,14 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-func TestControllerName(t *testing.T) {
-	if got := controllerName(signerName); got != "csrsigning-kube-apiserver-client" {
-		t.Errorf("got %q", got)
+// Each signer has a queue, and with it metrics, of its own.
+func TestControllerNames(t *testing.T) {
+	var got []string
+	for _, name := range signer.Names() {
+		got = append(got, controllerName(name))
+	}
+	want := []string{"csrsigning-kube-apiserver-client", "csrsigning-kubelet-client", "csrsigning-kubelet-serving", "csrsigning-legacy-unknown"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -56,7 +56,7 @@ func TestActionable(t *testing.T) {
 			if tc.signerName != "" {
 				c.Spec.SignerName = tc.signerName
 			}
-			if got := actionable(c, signerName); got != tc.want {
+			if got := actionable(c, ours); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 			assertPredicate(t, c, tc.want)
@@ -64,10 +64,12 @@ func TestActionable(t *testing.T) {
 	}
 }
 
+func ours(name string) bool { return name == signerName }
+
 // assertPredicate: the queue gets what is actionable, whatever the event.
 func assertPredicate(t *testing.T, c *csr, want bool) {
 	t.Helper()
-	p := (&reconciler{signerName: signerName}).predicate()
+	p := (&reconciler{ours: ours}).predicate()
 	if got := p.Create(event.CreateEvent{Object: c}); got != want {
 		t.Errorf("create event passes: %v", got)
 	}
@@ -172,39 +174,5 @@ func TestRequest(t *testing.T) {
 	c.Spec.ExpirationSeconds = nil
 	if got := request(c).Duration; got != nil {
 		t.Errorf("duration of a request that asks for none is %v", *got)
-	}
-}
-
-func TestSettings(t *testing.T) {
-	tests := []struct {
-		reason   string
-		settings Settings
-		want     string
-	}{
-		{reason: "defaults", settings: DefaultSettings()},
-		{reason: "nothing said", settings: Settings{}.withDefaults()},
-		{reason: "short", settings: Settings{MaxDuration: metav1.Duration{Duration: time.Minute}, Concurrency: 1}},
-		{
-			reason: "negative duration", settings: Settings{MaxDuration: metav1.Duration{Duration: -time.Hour}, Concurrency: 1},
-			want: "signing.maxDuration: -1h0m0s is too short: must be at least 1m",
-		},
-		{
-			reason: "negative concurrency", settings: Settings{MaxDuration: metav1.Duration{Duration: time.Hour}, Concurrency: -1},
-			want: "signing.concurrency: -1 must be at least 1",
-		},
-	}
-	for _, tc := range tests {
-		t.Run(tc.reason, func(t *testing.T) {
-			var got string
-			if err := tc.settings.Validate(); err != nil {
-				got = err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("error %q, want %q", got, tc.want)
-			}
-		})
-	}
-	if got := DefaultSettings().MaxDuration.Duration; got != 8760*time.Hour {
-		t.Errorf("default maximum is %v, want a year", got)
 	}
 }

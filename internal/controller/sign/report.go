@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,26 +25,48 @@ type reporter struct {
 	events     events.EventRecorder // can be nil
 }
 
+// times are those of the work on one request.
+type times struct{ start, signed, end time.Time }
+
 // outcome reports one outcome. Every signature that the CA's key has made is
 // logged with its serial number, also if its certificate reached nobody:
 // whoever audits the key wants to know.
-func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, took time.Duration) {
+func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, t times) {
 	switch {
 	case o.issued != nil && stored != nil:
 		r.discarded(ctx, c, o, stored)
 	case o.issued != nil:
-		r.issued(ctx, c, o, took)
+		r.issued(ctx, c, o, t)
 	case stored == nil:
-		r.condition(ctx, c, o.condition)
+		r.condition(ctx, c, o)
+	}
+	if wait, known := waited(c, t.start); known && stored == nil {
+		r.metrics.queueWait.WithLabelValues(r.signerName).Observe(wait.Seconds())
 	}
 }
 
-func (r reporter) issued(ctx context.Context, c *csr, o outcome, took time.Duration) {
+// waited tells how long an approved request waited until work began. One that
+// was delayed before waited for the CA and not in the queue.
+func waited(c *csr, start time.Time) (wait time.Duration, known bool) {
+	approved := find(c, certificatesv1.CertificateApproved)
+	if approved == nil || approved.LastUpdateTime.IsZero() || find(c, ConditionDelayed) != nil {
+		return 0, false
+	}
+	return max(0, start.Sub(approved.LastUpdateTime.Time)), true // clocks differ
+}
+
+func (r reporter) issued(ctx context.Context, c *csr, o outcome, t times) {
 	cert := o.issued.Certificate
 	log.FromContext(ctx).Info("Issued certificate", r.facts(c, cert)...)
 	r.metrics.issued.WithLabelValues(r.signerName).Inc()
-	r.metrics.duration.WithLabelValues(r.signerName).Observe(took.Seconds())
-	r.event(c, corev1.EventTypeNormal, "Issued", "Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
+	r.metrics.signature.WithLabelValues(r.signerName).Observe(t.signed.Sub(t.start).Seconds())
+	r.metrics.duration.WithLabelValues(r.signerName).Observe(t.end.Sub(t.start).Seconds())
+	note := fmt.Sprintf("Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
+	if o.issued.Cut > 0 {
+		r.metrics.shortened.WithLabelValues(r.signerName).Inc()
+		note += fmt.Sprintf(", which ends on %s with its CA, %v earlier than it was to", cert.NotAfter.Format(time.RFC3339), o.issued.Cut)
+	}
+	r.event(c, corev1.EventTypeNormal, "Issued", "%s", note)
 }
 
 func (r reporter) discarded(ctx context.Context, c *csr, o outcome, why error) {
@@ -54,14 +77,18 @@ func (r reporter) discarded(ctx context.Context, c *csr, o outcome, why error) {
 	log.FromContext(ctx).Info("Discarded certificate that was signed but not stored", facts...)
 }
 
-func (r reporter) condition(ctx context.Context, c *csr, cond *condition) {
+func (r reporter) condition(ctx context.Context, c *csr, o outcome) {
+	cond := o.condition
 	if cond.Type == certificatesv1.CertificateFailed {
 		log.FromContext(ctx).Info("Refused request", "signer", r.signerName, "uid", c.UID, "reason", cond.Reason, "message", cond.Message)
-		r.metrics.refused.WithLabelValues(r.signerName, cond.Reason).Inc()
+		r.metrics.refused.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
 	} else {
-		r.metrics.delayed.WithLabelValues(r.signerName, cond.Reason).Inc()
+		r.metrics.delayed.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
 	}
-	r.event(c, corev1.EventTypeWarning, cond.Reason, "%s", cond.Message)
+	if o.after > 0 { // else the queue logs it
+		log.FromContext(ctx).Info("Delayed request", "signer", r.signerName, "uid", c.UID, "retryAfter", o.after, "why", o.retry.Error())
+	}
+	r.event(c, corev1.EventTypeWarning, cond.Reason, "%s", o.note)
 }
 
 func (r reporter) event(c *csr, kind, reason, note string, args ...any) {

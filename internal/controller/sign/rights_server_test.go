@@ -28,16 +28,17 @@ func (w world) testRights(t *testing.T) {
 		want                 bool
 	}{
 		{"sign", "signers", signerName, true},
+		{"sign", "signers", certificatesv1.KubeAPIServerClientKubeletSignerName, true},
+		{"sign", "signers", certificatesv1.KubeletServingSignerName, true},
+		{"sign", "signers", "kubernetes.io/legacy-unknown", true},
 		{"update", "certificatesigningrequests/status", "x", true},
 		{"get", "certificatesigningrequests", "x", true},
 
 		{"sign", "signers", "kubernetes.io/*", false},
 		{"sign", "signers", "", false},
-		{"sign", "signers", certificatesv1.KubeAPIServerClientKubeletSignerName, false},
-		{"sign", "signers", certificatesv1.KubeletServingSignerName, false},
-		{"sign", "signers", "kubernetes.io/legacy-unknown", false},
 		{"sign", "signers", "example.com/signer", false},
 		{"approve", "signers", signerName, false},
+		{"approve", "signers", certificatesv1.KubeAPIServerClientKubeletSignerName, false},
 		{"approve", "signers", "kubernetes.io/*", false},
 		{"attest", "signers", signerName, false},
 		{"update", "certificatesigningrequests/approval", "x", false},

@@ -1,9 +1,9 @@
 package sign_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,7 +68,7 @@ func (w world) issue(t *testing.T, request *csr) *x509.Certificate {
 	t.Helper()
 	created := apitest.Create(t, w.admin, request)
 	apitest.Decide(t, w.admin, created, certificatesv1.CertificateApproved)
-	return parseOne(t, apitest.Issued(t, w.admin, created))
+	return w.parse(t, apitest.Issued(t, w.admin, created))[0]
 }
 
 // What has become of a request is told in the signer's name.
@@ -85,18 +85,28 @@ func (w world) testEvents(t *testing.T) {
 	})
 }
 
-// parseOne takes exactly one PEM block and nothing around it.
-func parseOne(t *testing.T, data []byte) *x509.Certificate {
+// parse takes a certificate and that of the CA that has issued it, with
+// nothing around them.
+func (w world) parse(t *testing.T, data []byte) []*x509.Certificate {
 	t.Helper()
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) != 0 || !strings.HasPrefix(string(data), "-----BEGIN") {
-		t.Fatalf("not exactly one certificate:\n%s", data)
+	chain := parseChain(t, data)
+	if len(chain) != 2 || !chain[1].Equal(w.ClientCA(t).Certificate()) {
+		t.Fatalf("not a certificate and its issuer:\n%s", data)
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	return chain
+}
+
+// parseChain takes PEM blocks with certificates and nothing around them.
+func parseChain(t *testing.T, data []byte) []*x509.Certificate {
+	t.Helper()
+	chain, err := pki.ParseCertificates(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cert
+	if !bytes.Equal(pki.EncodeCertificates(chain...), data) {
+		t.Fatalf("not certificates alone:\n%s", data)
+	}
+	return chain
 }
 
 // span is how long a certificate is valid, counted as the API server's
@@ -256,7 +266,7 @@ func (w world) testUntouched(t *testing.T) {
 		create("undecided", signerName),
 		apitest.Decide(t, w.admin, create("denied", signerName), certificatesv1.CertificateDenied),
 		apitest.Decide(t, w.admin, create("failed", signerName), certificatesv1.CertificateFailed),
-		apitest.Decide(t, w.admin, create("kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName), certificatesv1.CertificateApproved),
+		create("kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName),
 		apitest.Decide(t, w.admin, create("foreign", "example.com/signer"), certificatesv1.CertificateApproved),
 	}
 	// Failed and then approved after all.

@@ -5,35 +5,165 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // Settings is the stanza "signing".
 type Settings struct {
+	// ca is the CA of all signers of kubernetes.io. Give either this or, under
+	// signers, CAs of their own: both is an error. "certplane serve" makes a
+	// CA for the signers that have none; "certplane controllers" leaves such
+	// signers to others. Flags: --cluster-signing-cert-file,
+	// --cluster-signing-key-file.
+	CA keystore.Settings `json:"ca"`
 	// maxDuration is the longest life of a certificate, and the life of one
 	// whose request names no expirationSeconds. A request for more gets this
 	// much, without an error. A certificate never outlives its CA, whatever is
-	// said here. A duration such as 24h. Default: 8760h, a year.
+	// said here. A duration such as 24h. Default, and what 0 stands for: 8760h,
+	// a year.
+	// Flag: --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
+	// minRSABits is the size of the smallest RSA key that gets a certificate.
+	// Requests for smaller ones fail. Default: 1024, which is what clients of
+	// the API can still use; 2048 is what most rules ask for.
+	MinRSABits int `json:"minRSABits"`
+	// strict refuses node certificates (signers kubelet-serving and
+	// kube-apiserver-client-kubelet) whose common name has no valid node name
+	// after "system:node:", which Kubernetes signs. Default: false.
+	Strict bool `json:"strict,omitempty"`
 	// concurrency is how many requests each signer works on at the same time.
 	// More helps while the API server is slow to store certificates.
 	// Default: 5.
 	Concurrency int `json:"concurrency"`
+	// warnBefore is how long before the end of a CA its signer begins to warn,
+	// once a day, with an Event and in the log. Certificates that would outlive
+	// the CA are shortened, so there is reason to replace it earlier than that.
+	// Default: 720h, thirty days.
+	WarnBefore metav1.Duration `json:"warnBefore"`
+	// signers say what is different for single signers. Each has a name, such
+	// as kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits
+	// and strict. As soon as one has a ca, no other uses signing.ca, which has
+	// to be empty then.
+	// Flags: --cluster-signing-kubelet-serving-cert-file and -key-file;
+	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
+	// Default: none.
+	Signers []SignerSettings `json:"signers,omitempty"`
+	// webhooks are the signers that are HTTPS endpoints, each with signerName,
+	// url, caFile, serverName, certFile, keyFile, tokenFile, timeout, retries,
+	// maxDuration and concurrency: see docs/webhook-signer.md. Default: none.
+	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
+}
+
+// SignerSettings is what holds for one signer.
+type SignerSettings struct {
+	// name is the signer's name.
+	Name string `json:"name"`
+	// ca is the signer's own CA. Default: signing.ca.
+	CA keystore.Settings `json:"ca,omitzero"`
+	// maxDuration is as in signing. Default: signing.maxDuration.
+	MaxDuration metav1.Duration `json:"maxDuration,omitzero"`
+	// minRSABits is as in signing. Default: signing.minRSABits.
+	MinRSABits int `json:"minRSABits,omitempty"`
+	// strict is as in signing. Default: signing.strict, which cannot be
+	// switched off for one signer.
+	Strict bool `json:"strict,omitempty"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
-	return Settings{MaxDuration: metav1.Duration{Duration: 365 * 24 * time.Hour}, Concurrency: 5}
+	return Settings{
+		MaxDuration: metav1.Duration{Duration: 365 * 24 * time.Hour},
+		MinRSABits:  minRSABits,
+		Concurrency: 5,
+		WarnBefore:  metav1.Duration{Duration: 30 * 24 * time.Hour},
+	}
 }
 
-// Validate reports the first value that cannot work, by its field.
-func (s Settings) Validate() error {
-	if s.MaxDuration.Duration < time.Minute {
-		return fmt.Errorf("signing.maxDuration: %s is too short: must be at least 1m", s.MaxDuration.Duration)
+// The bounds of minRSABits: below the first no verifier accepts certificates,
+// above the second no request is read.
+const (
+	minRSABits = 1024
+	maxRSABits = 16384
+)
+
+// All returns what holds for each signer of kubernetes.io.
+func (s Settings) All() []SignerSettings {
+	var all []SignerSettings
+	for _, name := range signer.Names() {
+		all = append(all, s.For(name))
 	}
-	if s.Concurrency < 1 {
-		return fmt.Errorf("signing.concurrency: %d must be at least 1", s.Concurrency)
+	return all
+}
+
+// For returns what holds for a signer.
+func (s Settings) For(signerName string) SignerSettings {
+	s = s.withDefaults()
+	own := SignerSettings{}
+	if i := s.index(signerName); i >= 0 {
+		own = s.Signers[i]
+	}
+	own.Name = signerName
+	own.CA, _ = s.CAOf(signerName)
+	own.Strict = own.Strict || s.Strict
+	if own.MaxDuration.Duration == 0 {
+		own.MaxDuration = s.MaxDuration
+	}
+	if own.MinRSABits == 0 {
+		own.MinRSABits = s.MinRSABits
+	}
+	return own
+}
+
+// index returns where a signer is among those with settings of their own, or
+// a negative number.
+func (s Settings) index(signerName string) int {
+	for i, own := range s.Signers {
+		if own.Name == signerName {
+			return i
+		}
+	}
+	return -1
+}
+
+// validateWebhooks: each has a name of its own.
+func (s Settings) validateWebhooks() error {
+	for i, w := range s.Webhooks {
+		path := fmt.Sprintf("signing.webhooks[%d]", i)
+		if err := checkDelegated(w); err != nil {
+			return fmt.Errorf("%s.signerName: %w", path, err)
+		}
+		if first := webhook.Choose(s.Webhooks, w.SignerName); first != i {
+			return fmt.Errorf("%s.signerName: %q is that of signing.webhooks[%d] already", path, w.SignerName, first)
+		}
+		if err := w.Validate(path); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func checkDelegated(w webhook.Settings) error {
+	name := w.SignerName
+	if domain, ok := w.Domain(); ok {
+		name = domain + "/any"
+	}
+	if len(certificates.ValidateSignerName(nil, name)) > 0 {
+		return fmt.Errorf("%q must be a signer such as example.com/my-signer, or example.com/* for all of a domain", w.SignerName)
+	}
+	return nil
+}
+
+// Delegated returns the names of the signers that are webhooks.
+func (s Settings) Delegated() []string {
+	var names []string
+	for _, w := range s.Webhooks {
+		names = append(names, w.SignerName)
+	}
+	return names
 }
 
 // withDefaults completes settings that were made without DefaultSettings.
@@ -42,8 +172,61 @@ func (s Settings) withDefaults() Settings {
 	if s.MaxDuration.Duration == 0 {
 		s.MaxDuration = defaults.MaxDuration
 	}
+	if s.MinRSABits == 0 {
+		s.MinRSABits = defaults.MinRSABits
+	}
 	if s.Concurrency == 0 {
 		s.Concurrency = defaults.Concurrency
 	}
+	if s.WarnBefore.Duration == 0 {
+		s.WarnBefore = defaults.WarnBefore
+	}
 	return s
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	if s.MaxDuration.Duration == 0 { // as kube-controller-manager's flag
+		s.MaxDuration = DefaultSettings().MaxDuration
+	}
+	if err := checkLimits("signing", s.MaxDuration.Duration, s.MinRSABits); err != nil {
+		return err
+	}
+	if s.Concurrency < 1 {
+		return fmt.Errorf("signing.concurrency: %d must be at least 1", s.Concurrency)
+	}
+	if s.WarnBefore.Duration < 0 {
+		return fmt.Errorf("signing.warnBefore: %s must not be negative", s.WarnBefore.Duration)
+	}
+	for i, own := range s.Signers {
+		if err := s.checkSigner(i, own); err != nil {
+			return err
+		}
+	}
+	if err := s.checkCAs(); err != nil {
+		return err
+	}
+	return s.validateWebhooks()
+}
+
+func (s Settings) checkSigner(i int, own SignerSettings) error {
+	field := fmt.Sprintf("signing.signers[%d]", i)
+	if _, err := signer.Lookup(own.Name); err != nil {
+		return fmt.Errorf("%s.name: %w", field, err)
+	}
+	if s.index(own.Name) != i {
+		return fmt.Errorf("%s.name: %s is there twice", field, own.Name)
+	}
+	complete := s.For(own.Name)
+	return checkLimits(field, complete.MaxDuration.Duration, complete.MinRSABits)
+}
+
+func checkLimits(field string, maxDuration time.Duration, minBits int) error {
+	if maxDuration < time.Minute {
+		return fmt.Errorf("%s.maxDuration: %s is too short: must be at least 1m", field, maxDuration)
+	}
+	if minBits < minRSABits || minBits > maxRSABits {
+		return fmt.Errorf("%s.minRSABits: %d must be from %d to %d", field, minBits, minRSABits, maxRSABits)
+	}
+	return nil
 }

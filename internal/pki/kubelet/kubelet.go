@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -54,6 +55,19 @@ func ValidateServing[U ~string](req *x509.CertificateRequest, usages []U) error 
 		checkCommonName(req),
 	)
 }
+
+// ValidateNodeName tells what keeps the name of a request, which fits one of
+// the shapes, from being a node's: after the prefix comes the name of a Node
+// object, a DNS subdomain as of RFC 1123. Kubernetes does not look at it.
+func ValidateNodeName(req *x509.CertificateRequest) error {
+	name, _ := strings.CutPrefix(req.Subject.CommonName, userPrefix)
+	if len(name) > 253 || !subdomain.MatchString(name) {
+		return fmt.Errorf("subject common name has no valid node name after %s", userPrefix)
+	}
+	return nil
+}
+
+var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func first(errs ...error) error {
 	for _, err := range errs {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509/pkix"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/certplane/certplane/internal/pki/kubelet"
@@ -84,6 +85,27 @@ func TestValidateServing(t *testing.T) {
 		{reason: "order: usages before common name", change: commonName("alice"), usages: []usage{clientAuth}, want: mismatch},
 	}
 	run(t, tests, good, &x509.CertificateRequest{DNSNames: []string{"node1"}}, kubelet.ValidateServing[usage])
+}
+
+func TestValidateNodeName(t *testing.T) {
+	const wrong = "subject common name has no valid node name after system:node:"
+	tests := []testCase{
+		{reason: "a name", change: commonName("system:node:worker-1")},
+		{reason: "a domain", change: commonName("system:node:worker-1.zone-a.example.com")},
+		{reason: "digits", change: commonName("system:node:10.0.0.1")},
+		{reason: "the longest", change: commonName("system:node:" + strings.Repeat("a", 253))},
+
+		{reason: "no name", change: commonName("system:node:"), want: wrong},
+		{reason: "too long", change: commonName("system:node:" + strings.Repeat("a", 254)), want: wrong},
+		{reason: "capitals", change: commonName("system:node:Worker"), want: wrong},
+		{reason: "a prefix twice", change: commonName("system:node:system:node:a"), want: wrong},
+		{reason: "another line", change: commonName("system:node:a\n"), want: wrong},
+		{reason: "hyphen at the end", change: commonName("system:node:a-"), want: wrong},
+		{reason: "hyphen at the begin", change: commonName("system:node:-a"), want: wrong},
+		{reason: "empty label", change: commonName("system:node:a..b"), want: wrong},
+		{reason: "underscore", change: commonName("system:node:a_b"), want: wrong},
+	}
+	run(t, tests, nil, &x509.CertificateRequest{}, func(req *x509.CertificateRequest, _ []usage) error { return kubelet.ValidateNodeName(req) })
 }
 
 func run(t *testing.T, tests []testCase, usages []usage, base *x509.CertificateRequest, validate func(*x509.CertificateRequest, []usage) error) {

@@ -93,11 +93,18 @@ func TestCertificateRoles(t *testing.T) {
 			"update certificatesigningrequests/approval.certificates.k8s.io",
 			"update certificatesigningrequests/status.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/certificate-controller"}},
+		{"system:controller:csr-approver", []string{
+			"approve" + signers + "kube-apiserver-client-kubelet",
+			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"update certificatesigningrequests/approval.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/csr-approver"}},
 		{"system:controller:csr-signer", []string{
 			"create,patch,update events.events.k8s.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"patch,update certificatesigningrequests/status.certificates.k8s.io",
-			"sign" + signers + "kube-apiserver-client",
+			"sign" + signers + "kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown",
 		}, []string{"ServiceAccount kube-system/csr-signer"}},
 		{"system:controller:controller-cache", []string{
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",

@@ -16,18 +16,28 @@ type controller struct {
 // own both approves and signs.
 func controllers() []controller {
 	return []controller{
-		// The cache that all controllers of this process read from.
-		{"controller-cache", []rbacv1.PolicyRule{
+		{"controller-cache", CacheRules()},
+		{"csr-approver", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
-			allow(read, rbac, "clusterroles"),
-			allow(read, core, "namespaces"),
-			allowOn(read, core, "configmaps", "kube-root-ca.crt"),
-			allowOn(read, core, "serviceaccounts", "default"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
 		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
-			allowOn("sign", certificates, "signers", certificatesv1.KubeAPIServerClientSignerName),
+			allowOn("sign", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown),
+			allow("create patch update", events, "events"),
+		}},
+		// For which signers it signs is in the configuration: ReconcileDelegated.
+		{delegatedAccount, []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allow("create patch update", events, "events"),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{

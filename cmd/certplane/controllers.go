@@ -1,0 +1,71 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cluster"
+)
+
+// newControllers returns the controllers verb.
+func newControllers(streams genericiooptions.IOStreams) *cobra.Command {
+	var configFile string
+	flags := cluster.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "controllers",
+		Short: "Approve, sign and clean up in any Kubernetes cluster",
+		Long: `Runs the certificate controllers against the API of any Kubernetes cluster until
+it gets SIGINT or SIGTERM. Several such processes elect one that works.
+
+"certplane manifests" prints what installs them in a cluster. There they take the
+place of three controllers of Kubernetes:
+
+  kube-controller-manager --controllers=*,-csrsigning,-csrapproving,-csrcleaner`,
+		Example: `  certplane controllers --kubeconfig admin.kubeconfig \
+      --cluster-signing-cert-file ca.crt --cluster-signing-key-file ca.key
+  certplane config print-defaults --kind ControllersConfiguration > controllers.yaml
+  certplane controllers --kubeconfig admin.kubeconfig --config controllers.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := onTop(configFile, cluster.LoadConfig, addControllersFlags, cmd.Flags(), flags)
+			if err != nil {
+				return err
+			}
+			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
+				return err
+			}
+			return cluster.Run(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().StringVar(&configFile, "config", "",
+		"Configuration file. Flags win over it. See 'certplane config print-defaults --kind ControllersConfiguration'.")
+	addControllersFlags(cmd.Flags(), &flags)
+	return cmd
+}
+
+// addControllersFlags adds the flags that stand for fields of the
+// configuration. Those that kube-controller-manager has too are called as
+// there.
+func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
+	client, election := &cfg.ClientConnection, &cfg.LeaderElection
+	flags.StringVar(&client.Kubeconfig, "kubeconfig", client.Kubeconfig, "File that says where the API is and who asks. Not needed in a pod.")
+	flags.Float32Var(&client.QPS, "kube-api-qps", client.QPS, "Requests a second that each controller may send. 0 is no limit.")
+	flags.IntVar(&client.Burst, "kube-api-burst", client.Burst, "Requests that each controller may send at once, with --kube-api-qps.")
+	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to run: * for all, NAME for one more, -NAME for one less.")
+	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace of the controllers' service accounts and of their lease.")
+	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
+		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
+	flags.StringVar(&cfg.SigningCA.CertFile, "cluster-signing-cert-file", cfg.SigningCA.CertFile, "CA")
+	flags.StringVar(&cfg.SigningCA.KeyFile, "cluster-signing-key-file", cfg.SigningCA.KeyFile, "CA")
+	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
+	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
+	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")
+	flags.DurationVar(&election.LeaseDuration.Duration, "leader-elect-lease-duration", election.LeaseDuration.Duration, "How long others wait for a leader that says nothing.")
+	flags.DurationVar(&election.RenewDeadline.Duration, "leader-elect-renew-deadline", election.RenewDeadline.Duration, "How long a leader tries to renew its lease before it ends.")
+	flags.DurationVar(&election.RetryPeriod.Duration, "leader-elect-retry-period", election.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")
+	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, HOST:PORT; 0 for none.")
+	flags.StringVar(&cfg.Health.BindAddress, "health-probe-bind-address", cfg.Health.BindAddress, "Address of /healthz and /readyz, HOST:PORT; 0 for none.")
+	flags.IntVarP(&cfg.Logging.Verbosity, "v", "v", cfg.Logging.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
+	flags.StringVar(&cfg.Logging.Format, "logging-format", cfg.Logging.Format, "How to log: text, or json with one object a line.")
+}

@@ -1,0 +1,40 @@
+package main
+
+import "github.com/spf13/pflag"
+
+// onTop returns the configuration in a file, if one is named, with the given
+// flags on top; else what the flags alone say. add adds the flags of a
+// configuration to a set.
+func onTop[C any](file string, load func(string) (C, error), add func(*pflag.FlagSet, *C), given *pflag.FlagSet, fromFlags C) (C, error) {
+	if file == "" {
+		return fromFlags, nil
+	}
+	cfg, err := load(file)
+	if err != nil {
+		return cfg, err
+	}
+	target := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add(target, &cfg)
+	return cfg, override(target, given)
+}
+
+// override sets in target the flags that were given.
+func override(target, given *pflag.FlagSet) error {
+	var failed error
+	given.Visit(func(f *pflag.Flag) {
+		if target.Lookup(f.Name) == nil || failed != nil {
+			return
+		}
+		failed = setFlag(target.Lookup(f.Name), f.Value)
+	})
+	return failed
+}
+
+// setFlag copies a value. A list has to go as a list: its text form is not
+// one that can be set.
+func setFlag(to *pflag.Flag, value pflag.Value) error {
+	if list, ok := value.(pflag.SliceValue); ok {
+		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())
+	}
+	return to.Value.Set(value.String())
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/certplane/certplane/internal/account"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// How long a starting process waits for the API, and how often it asks.
+const (
+	apiTimeout = 10 * time.Second
+	apiPoll    = 500 * time.Millisecond
+)
+
+// connect returns how this process reaches the API as itself.
+func connect(c ClientConnection) (*rest.Config, error) {
+	cfg, err := load(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = "certplane/controllers"
+	cfg.QPS, cfg.Burst = c.QPS, c.Burst
+	if c.QPS == 0 {
+		cfg.QPS = -1 // client-go's word for no limit
+	}
+	return cfg, nil
+}
+
+func load(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		cfg, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("there is no API to work for: name a kubeconfig file with --kubeconfig, or run in a pod")
+		}
+		return cfg, err
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig %s: %w", kubeconfig, err)
+	}
+	return cfg, nil
+}
+
+// waitForAPI waits for an API that starts at the same time. After that, one
+// that does not answer is an error that says why.
+func waitForAPI(ctx context.Context, cfg *rest.Config) error {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("making the client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Error(); ctx.Err() == nil {
+			last = err
+		}
+		if apierrors.IsUnauthorized(last) {
+			return false, last
+		}
+		return last == nil || apierrors.IsForbidden(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("reaching the API at %s: %w", cfg.Host, errors.Join(last, ctx.Err()))
+	}
+	return nil
+}
+
+// identities returns how to act as each account.
+func identities(ctx context.Context, cfg Config, own *rest.Config) (func(string) (*rest.Config, error), error) {
+	if !cfg.UseServiceAccountCredentials {
+		return func(name string) (*rest.Config, error) {
+			as := rest.CopyConfig(own)
+			as.UserAgent = "certplane/" + name
+			return as, nil
+		}, nil
+	}
+	accounts, err := account.New(account.Config{Client: own, Namespace: cfg.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (*rest.Config, error) {
+		as, err := accounts.As(ctx, name)
+		var missing *account.MissingError
+		if errors.As(err, &missing) || apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("%w: apply the output of 'certplane manifests', or let all controllers act as the "+
+				"kubeconfig's user with --use-service-account-credentials=false", err)
+		}
+		return as, err
+	}, nil
+}
+
+// rootCA is what the API server's certificate chains to, as far as cfg tells.
+func rootCA(cfg *rest.Config) ([]*x509.Certificate, error) {
+	bundle := cfg.CAData
+	if len(bundle) == 0 && cfg.CAFile != "" {
+		var err error
+		if bundle, err = os.ReadFile(cfg.CAFile); err != nil {
+			return nil, fmt.Errorf("reading the API server's CA: %w", err)
+		}
+	}
+	if len(bundle) == 0 {
+		return nil, nil
+	}
+	certs, err := pki.ParseBundle(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's CA in the kubeconfig: %w", err)
+	}
+	return certs, nil
+}

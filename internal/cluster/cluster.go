@@ -1,0 +1,87 @@
+// Package cluster is the composition root of "certplane controllers": the
+// certificate controllers for any Kubernetes API.
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/controllers"
+)
+
+// Run runs the chosen controllers until ctx ends or they cannot go on. It is
+// no error that ctx ends. The process must end when Run returns: a controller
+// that does not stop in time may still be at work, without the lease.
+func Run(ctx context.Context, cfg Config) error {
+	err := run(ctx, cfg)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	own, err := connect(cfg.ClientConnection)
+	if err != nil {
+		return err
+	}
+	work, err := plan(cfg, own)
+	if err != nil {
+		return err
+	}
+	if err := waitForAPI(ctx, own); err != nil {
+		return err
+	}
+	as, err := identities(ctx, cfg, own)
+	if err != nil {
+		return err
+	}
+	manager, err := newManager(cfg, own, as)
+	if err != nil {
+		return err
+	}
+	process := controllers.Process{Manager: manager, As: as, Metrics: registry()}
+	if err := controllers.Add(process, work); err != nil {
+		return err
+	}
+	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
+	return start(ctx, cfg, manager)
+}
+
+// start runs the manager; it explains the one error that is no failure of
+// anything but needs an answer.
+func start(ctx context.Context, cfg Config, manager ctrl.Manager) error {
+	err := manager.Start(ctx)
+	if err != nil && err.Error() == lostLease {
+		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
+			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
+	}
+	return err
+}
+
+// plan is what the controllers work with.
+func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
+	work := cfg.work()
+	var err error
+	if work.RootCA, err = rootCA(own); err != nil {
+		return work, err
+	}
+	return work, openCA(cfg, &work)
+}
+
+// work is what the controllers do, as far as the configuration says it.
+func (c Config) work() controllers.Config {
+	// kube-controller-manager publishes too, and may know another CA.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{"publish"}}
+}
+
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string { return c.work().Accounts() }

@@ -1,0 +1,222 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/configfile"
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/logging"
+)
+
+// configKind is the kind of the configuration file.
+const configKind = "ControllersConfiguration"
+
+// Config is the configuration file of "certplane controllers".
+type Config struct {
+	// apiVersion must be config.certplane.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// kind must be ControllersConfiguration.
+	Kind string `json:"kind"`
+
+	// clientConnection says how the Kubernetes API is reached.
+	ClientConnection ClientConnection `json:"clientConnection"`
+	// namespace is where the controllers' service accounts and their lease
+	// are. Default: certplane-system. Flag: --namespace.
+	Namespace string `json:"namespace"`
+	// useServiceAccountCredentials lets each controller act as a service
+	// account of its own, which needs nothing but that controller's rights.
+	// Their tokens are requested with the credentials of clientConnection and
+	// kept in memory. If false, all controllers act as the user of
+	// clientConnection, who then both approves and signs. Default: true.
+	// Flag: --use-service-account-credentials.
+	UseServiceAccountCredentials bool `json:"useServiceAccountCredentials"`
+	// leaderElection lets one of several processes work at a time.
+	LeaderElection LeaderElection `json:"leaderElection"`
+	// metrics says where and to whom /metrics is served.
+	Metrics MetricsConfig `json:"metrics"`
+	// health says where /healthz and /readyz are served.
+	Health HealthConfig `json:"health"`
+	// signingCA is the CA of the signers.
+	SigningCA CA `json:"signingCA"`
+	// logging says what the process tells about itself.
+	Logging logging.Config `json:"logging"`
+
+	controllers.Settings
+}
+
+// ClientConnection is the stanza "clientConnection".
+type ClientConnection struct {
+	// kubeconfig is a file that says where the API is and who asks. Default:
+	// none, which uses the service account of the pod that the process runs
+	// in. Flag: --kubeconfig.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// qps is how many requests a second each controller may send. Default: 0,
+	// no limit: the API server's priority and fairness decides.
+	// Flag: --kube-api-qps.
+	QPS float32 `json:"qps"`
+	// burst is how many requests each controller may send at once. It counts
+	// only with qps, and must be at least that then. Default: 0.
+	// Flag: --kube-api-burst.
+	Burst int `json:"burst"`
+}
+
+// LeaderElection is the stanza "leaderElection".
+type LeaderElection struct {
+	// leaderElect switches the election on. Without it there must be one
+	// process only. Default: true. Flag: --leader-elect.
+	LeaderElect bool `json:"leaderElect"`
+	// resourceName is the name of the lease. Processes with different leases
+	// do not know of each other. Default: certplane-controllers.
+	// Flag: --leader-elect-resource-name.
+	ResourceName string `json:"resourceName"`
+	// resourceNamespace is where the lease is. Default: the value of
+	// namespace. Flag: --leader-elect-resource-namespace.
+	ResourceNamespace string `json:"resourceNamespace,omitempty"`
+	// leaseDuration is how long the others wait for a leader that says nothing
+	// before one of them takes over. Default: 15s.
+	// Flag: --leader-elect-lease-duration.
+	LeaseDuration metav1.Duration `json:"leaseDuration"`
+	// renewDeadline is how long a leader tries to renew its lease before the
+	// process ends; less than leaseDuration. Default: 10s.
+	// Flag: --leader-elect-renew-deadline.
+	RenewDeadline metav1.Duration `json:"renewDeadline"`
+	// retryPeriod is the time between two attempts to get or to renew the
+	// lease; less than five sixths of renewDeadline. Default: 2s.
+	// Flag: --leader-elect-retry-period.
+	RetryPeriod metav1.Duration `json:"retryPeriod"`
+}
+
+// MetricsConfig is the stanza "metrics".
+type MetricsConfig struct {
+	// bindAddress is the address of /metrics, HOST:PORT; "0" serves none.
+	// Default: 127.0.0.1:8443. Flag: --metrics-bind-address.
+	BindAddress string `json:"bindAddress"`
+	// certFile and keyFile are the certificate for /metrics in PEM, read again
+	// when they change. Set both or none. Default: none, which makes a
+	// self-signed one at each start.
+	CertFile string `json:"certFile,omitempty"`
+	// keyFile belongs to certFile.
+	KeyFile string `json:"keyFile,omitempty"`
+	// anonymous serves /metrics without TLS to anybody. Otherwise the API
+	// decides who may see them, by a TokenReview and a SubjectAccessReview for
+	// get on /metrics. Default: false.
+	Anonymous bool `json:"anonymous"`
+}
+
+// HealthConfig is the stanza "health".
+type HealthConfig struct {
+	// bindAddress is the address of /healthz and /readyz, HOST:PORT, served
+	// without TLS to anybody; "0" serves none. Default: 127.0.0.1:8081.
+	// Flag: --health-probe-bind-address.
+	BindAddress string `json:"bindAddress"`
+}
+
+// DefaultConfig is the configuration of a process that gets no file.
+func DefaultConfig() Config {
+	return Config{
+		APIVersion:                   configfile.APIVersion,
+		Kind:                         configKind,
+		Namespace:                    "certplane-system",
+		UseServiceAccountCredentials: true,
+		LeaderElection: LeaderElection{
+			LeaderElect:   true,
+			ResourceName:  "certplane-controllers",
+			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+		},
+		Metrics:  MetricsConfig{BindAddress: "127.0.0.1:8443"},
+		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
+		Logging:  logging.DefaultConfig(),
+		Settings: controllers.DefaultSettings(),
+	}
+}
+
+// LoadConfig reads the configuration in path on top of the defaults, strictly.
+func LoadConfig(path string) (Config, error) {
+	cfg := DefaultConfig()
+	if err := configfile.Load(path, configKind, &cfg); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// LeaseNamespace is where the lease is.
+func (c Config) LeaseNamespace() string {
+	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c Config) Validate() error {
+	if c.Namespace == "" {
+		return errors.New("namespace: missing")
+	}
+	for _, stanza := range []interface{ Validate() error }{
+		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Logging, c.Settings,
+	} {
+		if err := stanza.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c ClientConnection) Validate() error {
+	if c.QPS < 0 {
+		return fmt.Errorf("clientConnection.qps: %v must be 0, for no limit, or more", c.QPS)
+	}
+	if c.QPS > 0 && float32(c.Burst) < c.QPS {
+		return fmt.Errorf("clientConnection.burst: %d must be at least qps", c.Burst)
+	}
+	return nil
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c LeaderElection) Validate() error {
+	switch {
+	case !c.LeaderElect:
+		return nil
+	case c.ResourceName == "":
+		return errors.New("leaderElection.resourceName: missing")
+	case c.RetryPeriod.Duration <= 0:
+		return fmt.Errorf("leaderElection.retryPeriod: %s must be more than 0", c.RetryPeriod.Duration)
+	case c.RenewDeadline.Duration*5 <= c.RetryPeriod.Duration*6:
+		return fmt.Errorf("leaderElection.renewDeadline: %s must be more than 1.2 times retryPeriod", c.RenewDeadline.Duration)
+	case c.LeaseDuration.Duration <= c.RenewDeadline.Duration:
+		return fmt.Errorf("leaderElection.leaseDuration: %s must be more than renewDeadline", c.LeaseDuration.Duration)
+	case c.LeaseDuration.Duration < time.Second:
+		return fmt.Errorf("leaderElection.leaseDuration: %s must be at least 1s", c.LeaseDuration.Duration)
+	}
+	return nil
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c MetricsConfig) Validate() error {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("metrics.certFile and metrics.keyFile: set both or none")
+	}
+	return checkAddress("metrics.bindAddress", c.BindAddress)
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c HealthConfig) Validate() error { return checkAddress("health.bindAddress", c.BindAddress) }
+
+// off as an address serves nothing.
+const off = "0"
+
+func checkAddress(field, address string) error {
+	if address == off {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("%s: %q is not HOST:PORT, nor 0 for none", field, address)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package configfile reads certplane's configuration files, strictly.
+package configfile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// APIVersion is that of all configuration files.
+const APIVersion = "config.certplane.dev/v1alpha1"
+
+// Config is a pointer to a configuration.
+type Config interface {
+	// Validate reports the first value that cannot work, by its field.
+	Validate() error
+}
+
+// Load reads the configuration of a kind in path on top of cfg, which holds
+// the defaults. Unknown, repeated and ill-typed fields, and values that cannot
+// work, are errors that name the file and the field.
+func Load(path, kind string, cfg Config) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	if err := parse(data, kind, cfg); err != nil {
+		return fmt.Errorf("reading the configuration %s: %w", path, err)
+	}
+	return nil
+}
+
+func parse(data []byte, kind string, cfg Config) error {
+	if err := checkOneDocument(data); err != nil {
+		return err
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return err
+	}
+	if err := checkKind(asJSON, kind); err != nil {
+		return err
+	}
+	strictErrs, err := kjson.UnmarshalStrict(asJSON, cfg)
+	if err != nil {
+		return err
+	}
+	if len(strictErrs) > 0 {
+		return strictErrs[0]
+	}
+	return cfg.Validate()
+}
+
+// checkKind refuses a file that is meant for something else, before its fields
+// are called unknown.
+func checkKind(asJSON []byte, kind string) error {
+	var header struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &header); err != nil {
+		return err
+	}
+	if header.APIVersion != APIVersion || header.Kind != kind {
+		return fmt.Errorf("apiVersion and kind are %q and %q, must be %q and %q", header.APIVersion, header.Kind, APIVersion, kind)
+	}
+	return nil
+}
+
+// checkOneDocument refuses a second YAML document, which the parser would
+// leave out without a word. Documents of comments alone do not count.
+func checkOneDocument(data []byte) error {
+	documents, reader := 0, utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if asJSON, err := yaml.YAMLToJSON(document); err == nil && string(asJSON) != "null" {
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("there is more than one YAML document")
+		}
+	}
+}

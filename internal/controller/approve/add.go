@@ -1,0 +1,109 @@
+// Package approve approves the CertificateSigningRequests that need no person
+// for it, and says on the others what they lack.
+package approve
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/approval"
+)
+
+// controllerName is the approver's name in Kubernetes.
+const controllerName = "csrapproving"
+
+// Config is what the approver needs to run.
+type Config struct {
+	// Client is the approver's own identity at the API. It needs create on
+	// subjectaccessreviews, update on certificatesigningrequests/approval and
+	// approve on the signer kubernetes.io/kube-apiserver-client-kubelet.
+	Client client.Client
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells in the approver's name why a request is
+	// left to a person.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the approver's metrics.
+	Metrics prometheus.Registerer
+}
+
+// Add adds the approver to mgr, whose cache it reads.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	r, err := newReconciler(mgr.GetCache(), cfg)
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(arrivals())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
+			RateLimiter:             backOff(),
+			ReconciliationTimeout:   time.Minute,
+			// Names are unique in a manager; a process can have several.
+			SkipNameValidation: ptr.To(true),
+		}).
+		Complete(r)
+}
+
+func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	settings := cfg.Settings.withDefaults()
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the approver's metrics: %w", err)
+	}
+	return &reconciler{
+		policy:  approval.Policy{Strict: settings.Strict},
+		cache:   cache,
+		client:  cfg.Client,
+		clock:   cfg.Clock,
+		waiting: newWaitingRoom(),
+		report:  reporter{metrics: metrics, events: cfg.Events},
+	}, nil
+}
+
+// backOff is for errors. It counts for each request alone: no flood of
+// requests that have to wait slows down one that need not.
+func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
+}
+
+// arrivals lets a request pass when it begins to wait. What the decision is
+// about never changes after that, so later changes are no reason to look.
+func arrivals() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return waits(e.ObjectNew) && (!waits(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(e event.GenericEvent) bool { return waits(e.Object) },
+	}
+}
+
+func waits(o client.Object) bool {
+	c, ok := o.(*certificatesv1.CertificateSigningRequest)
+	return ok && approval.Waits(c)
+}

@@ -1,0 +1,105 @@
+package approve
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/approval"
+)
+
+type csr = certificatesv1.CertificateSigningRequest
+
+type reconciler struct {
+	policy  approval.Policy
+	cache   client.Reader
+	client  client.Client
+	clock   clock.PassiveClock
+	waiting *waitingRoom
+	report  reporter
+}
+
+// Reconcile approves one request, if it waits for that and may be approved.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	c := &csr{}
+	// The object is the cache's own: it is not written to.
+	err := r.cache.Get(ctx, req.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
+	if err != nil || !approval.Waits(c) {
+		r.waiting.leave(req.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	known, err := r.policy.Recognise(c)
+	if err != nil {
+		r.waiting.leave(req.Name)
+		r.report.unrecognised(ctx, c, err)
+		return reconcile.Result{}, nil
+	}
+	return r.decide(ctx, c, known)
+}
+
+// decide asks for the requester's permission and approves.
+func (r *reconciler) decide(ctx context.Context, c *csr, known []approval.Recogniser) (reconcile.Result, error) {
+	start := r.clock.Now()
+	permitted, err := r.permitted(ctx, c, known)
+	switch {
+	case err != nil:
+		return r.unavailable(c, err)
+	case permitted == nil:
+		return r.refuse(ctx, c, known), nil
+	}
+	err = r.client.SubResource("approval").Update(ctx, permitted.Approve(c))
+	switch {
+	case apierrors.IsConflict(err):
+		// Nobody's fault and no news: the cache is about to catch up.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return r.unavailable(c, fmt.Errorf("writing the approval: %w", err))
+	}
+	r.waiting.leave(c.Name)
+	if err == nil {
+		r.report.approved(ctx, c, *permitted, r.clock.Since(start))
+	}
+	return reconcile.Result{}, nil
+}
+
+// permitted returns the first recogniser for which the requester has the
+// permission, or nil.
+func (r *reconciler) permitted(ctx context.Context, c *csr, known []approval.Recogniser) (*approval.Recogniser, error) {
+	for _, recogniser := range known {
+		review := &authorizationv1.SubjectAccessReview{Spec: recogniser.Permission(c)}
+		if err := r.client.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("asking for the requester's permission to create %s: %w", recogniser.Name, err)
+		}
+		if review.Status.Allowed {
+			return &recogniser, nil
+		}
+	}
+	return nil, nil
+}
+
+// refuse leaves c to a person, until a permission is there after all. New
+// requests come first meanwhile.
+func (r *reconciler) refuse(ctx context.Context, c *csr, known []approval.Recogniser) reconcile.Result {
+	wait, news := r.waiting.enter(c, reasonNotPermitted, r.clock.Now())
+	if news {
+		r.report.notPermitted(ctx, c, &approval.NotPermittedError{User: c.Spec.Username, Recognisers: known})
+	}
+	return reconcile.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)}
+}
+
+// unavailable is for when the fault is the approver's or the API's.
+func (r *reconciler) unavailable(c *csr, err error) (reconcile.Result, error) {
+	if _, news := r.waiting.enter(c, reasonUnavailable, r.clock.Now()); news {
+		r.report.unavailable(c)
+	}
+	return reconcile.Result{}, err
+}

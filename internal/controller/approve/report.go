@@ -1,0 +1,76 @@
+package approve
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/policy/approval"
+)
+
+// The reasons for which a request is not approved, as events and metrics show
+// them.
+const (
+	// reasonNotRecognised: the request is not what its signer is for.
+	reasonNotRecognised = "NotRecognised"
+	// reasonNotPermitted: the requester lacks a permission.
+	reasonNotPermitted = "NotPermitted"
+	// reasonUnavailable: the approver cannot ask or write at present.
+	reasonUnavailable = "ApproverUnavailable"
+)
+
+// action is what events say the approver was doing.
+const action = "Approve"
+
+// maxNote is what the events API takes.
+const maxNote = 1024
+
+// reporter tells operators and requesters what has become of requests.
+type reporter struct {
+	metrics *metrics
+	events  events.EventRecorder // can be nil
+}
+
+func (r reporter) approved(ctx context.Context, c *csr, by approval.Recogniser, took time.Duration) {
+	log.FromContext(ctx).Info("Approved request", "uid", c.UID, "requester", c.Spec.Username, "recogniser", by.Name)
+	r.metrics.approved.WithLabelValues(c.Spec.SignerName, by.Name).Inc()
+	r.metrics.duration.WithLabelValues(c.Spec.SignerName).Observe(took.Seconds())
+}
+
+func (r reporter) unrecognised(ctx context.Context, c *csr, why error) {
+	r.leave(ctx, c, reasonNotRecognised, "Left to a person, as this is no request of a kubelet for its client certificate: "+why.Error())
+}
+
+func (r reporter) notPermitted(ctx context.Context, c *csr, why *approval.NotPermittedError) {
+	r.leave(ctx, c, reasonNotPermitted, "Left to a person: "+why.Error())
+}
+
+// leave tells of a request that only a person can approve now.
+func (r reporter) leave(ctx context.Context, c *csr, reason, note string) {
+	log.FromContext(ctx).Info("Left request to a person", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
+	r.metrics.notApproved.WithLabelValues(c.Spec.SignerName, reason).Inc()
+	r.event(c, reason, note)
+}
+
+// unavailable tells nothing of the cause, which is for the log.
+func (r reporter) unavailable(c *csr) {
+	r.event(c, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
+}
+
+func (r reporter) event(c *csr, reason, note string) {
+	if r.events != nil {
+		r.events.Eventf(c, nil, corev1.EventTypeWarning, reason, action, "%s", presentable(note))
+	}
+}
+
+// presentable makes a note, which can quote the request, fit for the API.
+func presentable(note string) string {
+	if len(note) > maxNote {
+		note = note[:maxNote-len("...")] + "..."
+	}
+	return strings.ToValidUTF8(note, "")
+}

@@ -1,0 +1,34 @@
+package approve
+
+import "fmt"
+
+// Settings is the stanza "approval".
+type Settings struct {
+	// concurrency is how many requests are decided at the same time. Each
+	// decision waits for two or three answers of the API server.
+	// Default: 5.
+	Concurrency int `json:"concurrency"`
+	// strict has more requests left to a person than Kubernetes leaves: those
+	// of a node whose name no Node object can have, and those with an RSA key
+	// of less than 2048 bits. Default: false.
+	Strict bool `json:"strict"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings { return Settings{Concurrency: 5} }
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	if s.Concurrency < 1 {
+		return fmt.Errorf("approval.concurrency: %d must be at least 1", s.Concurrency)
+	}
+	return nil
+}
+
+// withDefaults completes settings that were made without DefaultSettings.
+func (s Settings) withDefaults() Settings {
+	if s.Concurrency == 0 {
+		s.Concurrency = DefaultSettings().Concurrency
+	}
+	return s
+}

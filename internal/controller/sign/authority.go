@@ -1,0 +1,75 @@
+package sign
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const (
+	// lookEvery is how often a signer looks at its CA.
+	lookEvery = time.Minute
+	// warnEvery is how often it says that the CA ends soon.
+	warnEvery = 24 * time.Hour
+)
+
+// caWatch tells operators in time that a signer's CA ends. Only Start uses it.
+type caWatch struct {
+	signerName string
+	ca         CA
+	clock      clock.PassiveClock
+	warnBefore time.Duration
+	metrics    *metrics
+	events     events.EventRecorder    // can be nil
+	regarding  *corev1.ObjectReference // nil: no events
+
+	warned     time.Time
+	warnedOfCA string // its fingerprint
+}
+
+// Start implements manager.Runnable.
+func (w *caWatch) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, w.look, lookEvery)
+	return nil
+}
+
+// look shows when the CA ends. A CA that is not there shows on the requests
+// that wait for it.
+func (w *caWatch) look(ctx context.Context) {
+	authority, err := w.ca.Current()
+	if err != nil {
+		return
+	}
+	end := authority.Validity().NotAfter
+	w.metrics.notAfter.WithLabelValues(w.signerName).Set(float64(end.Unix()))
+	if w.due(authority, end) {
+		w.warn(ctx, end)
+	}
+}
+
+// due tells whether to warn now, and remembers it.
+func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
+	now, fingerprint := w.clock.Now(), pki.Fingerprint(authority.Certificate())
+	if now.Before(end.Add(-w.warnBefore)) || fingerprint == w.warnedOfCA && now.Sub(w.warned) < warnEvery {
+		return false
+	}
+	w.warned, w.warnedOfCA = now, fingerprint
+	return true
+}
+
+func (w *caWatch) warn(ctx context.Context, end time.Time) {
+	log.FromContext(ctx).Info("The signer's CA ends soon: replace it", "signer", w.signerName, "notAfter", end)
+	if w.events != nil && w.regarding != nil {
+		// The recorder joins events that agree in all but the note: the action
+		// keeps signers apart.
+		w.events.Eventf(w.regarding, nil, corev1.EventTypeWarning, "CAEndsSoon", controllerName(w.signerName),
+			"The CA of signer %s ends on %s: replace it before", w.signerName, end.Format(time.RFC3339))
+	}
+}

@@ -1,0 +1,79 @@
+package sign
+
+import (
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// shortNames are what Kubernetes calls its signers in the names of flags and
+// of controllers, in the order in which it looks at the flags.
+var shortNames = []struct{ signerName, short string }{
+	{certificatesv1.KubeletServingSignerName, "kubelet-serving"},
+	{certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet-client"},
+	{certificatesv1.KubeAPIServerClientSignerName, "kube-apiserver-client"},
+	{signer.LegacyUnknown, "legacy-unknown"},
+}
+
+func shortName(signerName string) string {
+	for _, name := range shortNames {
+		if name.signerName == signerName {
+			return name.short
+		}
+	}
+	return signerName
+}
+
+// CAOf returns the CA that is configured for a signer and the field in which
+// it is, or settings that are zero: no CA is configured. As in Kubernetes, the
+// CA of all signers is nobody's once a single one has its own.
+func (s Settings) CAOf(signerName string) (ca keystore.Settings, field string) {
+	if !s.anySpecific() {
+		return s.CA, "signing.ca"
+	}
+	if i := s.index(signerName); i >= 0 {
+		return s.Signers[i].CA, fmt.Sprintf("signing.signers[%d].ca", i)
+	}
+	return keystore.Settings{}, ""
+}
+
+func (s Settings) anySpecific() bool {
+	for _, own := range s.Signers {
+		if !own.CA.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCAs holds the choice of CAs to Kubernetes' rules, in its words. Unlike
+// it, half of a CA is an error wherever it is: nobody means to sign nothing.
+func (s Settings) checkCAs() error {
+	for _, name := range shortNames {
+		if i := s.index(name.signerName); i >= 0 {
+			if err := checkCA(s.Signers[i].CA, fmt.Sprintf("signing.signers[%d].ca", i), "cluster-signing-"+name.short); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.CA.IsZero() && s.anySpecific() {
+		return errors.New("signing.ca: cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time: " +
+			"signing.ca is for signers that have none of their own, and one under signing.signers has")
+	}
+	return checkCA(s.CA, "signing.ca", "cluster-signing")
+}
+
+func checkCA(ca keystore.Settings, field, flags string) error {
+	hasKey := ca.KeyFile != "" || ca.Key != ""
+	switch {
+	case ca.CertFile != "" && !hasKey:
+		return fmt.Errorf("%s: %q: cannot specify cert without key", field, flags)
+	case ca.CertFile == "" && hasKey:
+		return fmt.Errorf("%s: %q: cannot specify key without cert", field, flags)
+	}
+	return ca.Validate(field)
+}

@@ -1,0 +1,18 @@
+//go:build awskms
+
+package kms
+
+import (
+	"context"
+
+	"go.step.sm/crypto/kms/apiv1"
+	"go.step.sm/crypto/kms/awskms"
+)
+
+func openAWS(ctx context.Context, uri string) (*Key, error) {
+	service, err := awskms.New(ctx, apiv1.Options{URI: uri})
+	if err != nil {
+		return nil, err
+	}
+	return keyOf(service, uri)
+}

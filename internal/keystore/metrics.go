@@ -1,0 +1,46 @@
+package keystore
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	changes *prometheus.CounterVec
+	failed  *prometheus.GaugeVec
+}
+
+// newMetrics makes the metrics and registers them with registry; nil makes
+// metrics that nobody sees. Those of another CA that are there already are
+// used.
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "certplane", Subsystem: "ca", Name: "changes_total",
+			Help: "Number of times that another CA came into use without a restart, by the CA's place in the configuration.",
+		}, []string{"ca"}),
+		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "ca", Name: "reload_failed",
+			Help: "1 while the CA's files hold what cannot be used, so that the CA before it still signs, else 0; by the CA's place in the configuration.",
+		}, []string{"ca"}),
+	}
+	if registry == nil {
+		return m, nil
+	}
+	return m, errors.Join(register(registry, &m.changes), register(registry, &m.failed))
+}
+
+func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
+	err := registry.Register(*collector)
+	var already prometheus.AlreadyRegisteredError
+	if !errors.As(err, &already) {
+		return err
+	}
+	existing, ok := already.ExistingCollector.(C)
+	if !ok {
+		return err
+	}
+	*collector = existing
+	return nil
+}

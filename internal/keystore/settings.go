@@ -1,0 +1,74 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Settings is the stanza of one CA.
+type Settings struct {
+	// certFile holds the CA's certificate in PEM, then the certificates that
+	// link it to its root, in order; the root itself may be left out. Clients
+	// get all of them but the root with each certificate. The file is read
+	// again every few seconds: a new CA is used, without a restart, once it is
+	// whole, valid and belongs to the key.
+	CertFile string `json:"certFile,omitempty"`
+	// keyFile holds the CA's private key in PEM, unencrypted, as PKCS#8,
+	// PKCS#1 or SEC 1: RSA, ECDSA or Ed25519. It is read again together with
+	// certFile, and may be the same file. Set either keyFile or key.
+	KeyFile string `json:"keyFile,omitempty"`
+	// key is the URI of a private key that never leaves the place it is in:
+	// pkcs11:token=T;object=LABEL?module-path=FILE&pin-source=file:FILE (RFC
+	// 7512), awskms:key-id=ID?region=R, cloudkms:projects/... or
+	// azurekms:name=K;vault=V. Each kind needs a certplane that was built with
+	// it: go build -tags pkcs11 and so on. The certificate is in certFile.
+	Key string `json:"key,omitempty"`
+}
+
+// IsZero tells whether no CA is named at all.
+func (s Settings) IsZero() bool { return s == Settings{} }
+
+// Validate reports the first value that cannot work, by its field; field is
+// the stanza's own, such as signing.ca. A stanza that is empty is fine: what
+// it means is up to whom it belongs to. No error shows the value of key, which
+// may have a PIN in it.
+func (s Settings) Validate(field string) error {
+	switch {
+	case s.IsZero():
+		return nil
+	case s.CertFile == "":
+		return fmt.Errorf("%s.certFile: missing: set it to the file with the certificate that belongs to the key", field)
+	case s.KeyFile == "" && s.Key == "":
+		return fmt.Errorf("%s.keyFile: missing: set it to the file with the key that belongs to certFile, or set %s.key to the key's URI", field, field)
+	case s.KeyFile != "" && s.Key != "":
+		return fmt.Errorf("%s.key: is set besides keyFile, so there are two keys: remove one of them", field)
+	case s.Key != "":
+		if err := validateKey(s.Key); err != nil {
+			return fmt.Errorf("%s.key: %w", field, err)
+		}
+	}
+	return nil
+}
+
+func validateKey(uri string) error {
+	found, err := schemeOf(uri)
+	if err != nil {
+		return err
+	}
+	return found.validate(uri)
+}
+
+func schemeOf(uri string) (scheme, error) {
+	var known []string
+	for _, s := range schemes() {
+		if strings.HasPrefix(strings.ToLower(uri), s.prefix) {
+			return s, nil
+		}
+		known = append(known, s.prefix)
+	}
+	if strings.Contains(uri, "-----BEGIN") {
+		return scheme{}, errors.New("holds a key itself: write that into a file and name it in keyFile")
+	}
+	return scheme{}, fmt.Errorf("is no URI of a known kind: it must begin with one of %s; a key in a file belongs in keyFile", strings.Join(known, ", "))
+}

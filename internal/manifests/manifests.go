@@ -1,0 +1,84 @@
+// Package manifests makes the objects that install the certificate controllers
+// in a cluster.
+package manifests
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/certplane/certplane/internal/cluster"
+)
+
+// The names of what is installed.
+const (
+	// name is that of the Deployment and of what belongs to it: the account
+	// of the process itself, its configuration, service and lease.
+	name = "certplane-controllers"
+	// caSecret has the files of the signers' CA. Whoever installs makes it.
+	caSecret = "certplane-ca"
+)
+
+// Config says what to install.
+type Config struct {
+	// Image is the container image of this program.
+	Image string
+	// Controllers is the configuration of the controllers. What it says about
+	// addresses is completed for a pod.
+	Controllers cluster.Config
+}
+
+// Objects returns what to install, in the order in which to do so.
+func Objects(cfg Config) ([]runtime.Object, error) {
+	settings, err := inPod(cfg.Controllers)
+	if err != nil {
+		return nil, err
+	}
+	text, err := configFile(settings)
+	if err != nil {
+		return nil, err
+	}
+	objects := []runtime.Object{namespace(settings.Namespace)}
+	objects = append(objects, rights(settings)...)
+	return append(objects,
+		configMap(settings.Namespace, text),
+		deployment(cfg.Image, settings, text),
+		disruptionBudget(settings.Namespace),
+		service(settings),
+	), nil
+}
+
+// Write writes the objects as YAML, always the same for the same cfg.
+func Write(out io.Writer, cfg Config) error {
+	objects, err := Objects(cfg)
+	if err != nil {
+		return err
+	}
+	text := &strings.Builder{}
+	fmt.Fprintf(text, heading, caSecret, cfg.Controllers.Namespace)
+	for _, object := range objects {
+		document, err := encode(object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(text, "---\n%s", document)
+	}
+	_, err = io.WriteString(out, text.String())
+	return err
+}
+
+const heading = `# Made by "certplane manifests". The pods wait for the Secret with the CA:
+#   kubectl --namespace %[2]s create secret tls %[1]s --cert ca.crt --key ca.key
+`
+
+// labels are on everything and select the pods.
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "certplane", "app.kubernetes.io/component": "controllers"}
+}
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()}
+}

@@ -1,0 +1,112 @@
+package manifests
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/controllers"
+)
+
+// rights are the service accounts and what they may do: the account of the
+// process may lead, ask who may see metrics, and become the accounts of its
+// controllers; those may do what their controller does.
+func rights(cfg cluster.Config) []runtime.Object {
+	objects := []runtime.Object{serviceAccount(cfg.Namespace, name, true)}
+	for _, account := range cfg.Accounts() {
+		if cfg.UseServiceAccountCredentials {
+			objects = append(objects, serviceAccount(cfg.Namespace, account, false))
+		}
+	}
+	for _, account := range cfg.Accounts() {
+		role := "certplane:" + account
+		objects = append(objects, clusterRole(role, rulesOf(cfg, account)), bindCluster(role, role, subject(cfg, account)))
+	}
+	own := subject(cfg, name)
+	objects = append(objects, bindCluster("certplane:metrics-auth", "system:auth-delegator", own))
+	objects = append(objects, bound(cfg.LeaseNamespace(), name+":leader-election", leaderRules(cfg), own)...)
+	if cfg.UseServiceAccountCredentials {
+		objects = append(objects, bound(cfg.Namespace, name+":tokens", tokenRules(cfg), own)...)
+	}
+	return objects
+}
+
+// rulesOf is what an account may do in the whole cluster. The table is the
+// standalone server's.
+func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
+	if account == controllers.CacheAccount {
+		return bootstrap.CacheRules(cfg.Accounts()...)
+	}
+	return bootstrap.ControllerRules(account)
+}
+
+func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// A name cannot be asked for where there is no object yet.
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{cfg.LeaderElection.ResourceName}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+}
+
+func tokenRules(cfg cluster.Config) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: cfg.Accounts(), Verbs: []string{"create"}},
+	}
+}
+
+// subject is who acts for an account.
+func subject(cfg cluster.Config, account string) rbacv1.Subject {
+	if !cfg.UseServiceAccountCredentials {
+		account = name
+	}
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: cfg.Namespace, Name: account}
+}
+
+// serviceAccount says whether pods get its token: nobody runs as the accounts
+// of controllers.
+func serviceAccount(namespace, account string, mounted bool) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta:                   meta(namespace, account),
+		AutomountServiceAccountToken: ptr.To(mounted),
+	}
+}
+
+func clusterRole(role string, rules []rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: meta("", role),
+		Rules:      rules,
+	}
+}
+
+func bindCluster(binding, role string, who rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: meta("", binding),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{who},
+	}
+}
+
+// bound is a role in a namespace and its binding.
+func bound(namespace, role string, rules []rbacv1.PolicyRule, who rbacv1.Subject) []runtime.Object {
+	return []runtime.Object{
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+			ObjectMeta: meta(namespace, role),
+			Rules:      rules,
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+			ObjectMeta: meta(namespace, role),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects:   []rbacv1.Subject{who},
+		},
+	}
+}

@@ -1,0 +1,101 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/certplane/certplane/internal/cluster"
+)
+
+// inPod completes a configuration for a pod: what is reached from outside must
+// not listen on loopback, and the CA is a mounted Secret.
+func inPod(cfg cluster.Config) (cluster.Config, error) {
+	defaults := cluster.DefaultConfig()
+	if cfg.Metrics.BindAddress == defaults.Metrics.BindAddress {
+		cfg.Metrics.BindAddress = ":8443"
+	}
+	if cfg.Health.BindAddress == defaults.Health.BindAddress {
+		cfg.Health.BindAddress = ":8081"
+	}
+	if len(cfg.CAFiles()) == 0 {
+		cfg.SigningCA.CertFile, cfg.SigningCA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
+	}
+	return cfg, check(cfg)
+}
+
+// check refuses what cannot work in a pod, or would harm others.
+func check(cfg cluster.Config) error {
+	if cfg.ClientConnection.Kubeconfig != "" {
+		return errors.New("clientConnection.kubeconfig: a pod uses the service account that it runs as: remove this")
+	}
+	if strings.HasPrefix(cfg.Namespace, "kube-") {
+		return fmt.Errorf("namespace: %s is Kubernetes' own, where the restrictions on pods would stop other pods: choose another", cfg.Namespace)
+	}
+	if err := checkReachable("metrics.bindAddress", cfg.Metrics.BindAddress); err != nil {
+		return err
+	}
+	if err := checkReachable("health.bindAddress", cfg.Health.BindAddress); err != nil {
+		return err
+	}
+	return cfg.Validate()
+}
+
+func checkReachable(field, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%s: %q is not HOST:PORT, which a pod needs", field, address)
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		return fmt.Errorf("%s: %s is not reached from outside of the pod", field, address)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return fmt.Errorf("%s: port %q is not a number from 1 to 65535", field, port)
+	}
+	return nil
+}
+
+// port is that of an address that checkReachable has seen.
+func port(address string) int32 {
+	_, text, _ := net.SplitHostPort(address)
+	number, _ := strconv.ParseInt(text, 10, 32)
+	return int32(number)
+}
+
+// configFile is the configuration as a file with what differs from the
+// defaults, so that a later version's defaults count where nothing is said.
+func configFile(cfg cluster.Config) (string, error) {
+	all, err := asMap(cfg)
+	if err != nil {
+		return "", err
+	}
+	defaults, err := asMap(cluster.DefaultConfig())
+	if err != nil {
+		return "", err
+	}
+	said := difference(all, defaults)
+	said["apiVersion"], said["kind"] = cfg.APIVersion, cfg.Kind
+	return asYAML(said)
+}
+
+// difference returns what of a map is not so in defaults.
+func difference(all, defaults map[string]any) map[string]any {
+	said := map[string]any{}
+	for key, value := range all {
+		stanza, isStanza := value.(map[string]any)
+		byDefault, _ := defaults[key].(map[string]any)
+		switch {
+		case isStanza:
+			if below := difference(stanza, byDefault); len(below) > 0 {
+				said[key] = below
+			}
+		case !reflect.DeepEqual(value, defaults[key]):
+			said[key] = value
+		}
+	}
+	return said
+}
