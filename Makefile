@@ -51,6 +51,7 @@ test-interop: build ## Test against real Kubernetes components, where they are f
 
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
+	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
@@ -71,8 +72,8 @@ verify: lint ## Check format, modules and that generated files are fresh
 	hack/verify.sh
 
 .PHONY: bench
-bench: build ## Measure idle memory and the rate of the whole flow
-	$(GO) run ./bench bin/certplane
+bench: build ## Measure rate, CPU and memory, beside Kubernetes where it is found
+	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
 
 .PHONY: help
 help: ## Show this list

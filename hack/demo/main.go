@@ -179,7 +179,7 @@ func (d *demo) do(ctx context.Context, s step) error {
 func (d *demo) verify() error {
 	fmt.Println("\n# And it verifies against the CA of the server:")
 	roots := x509.NewCertPool()
-	ca, err := os.ReadFile(filepath.Join(d.dir, "data/pki/client-ca.crt"))
+	ca, err := os.ReadFile(filepath.Join(d.dir, "data/pki/client-ca-root.crt"))
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (d *demo) verify() error {
 	if err != nil {
 		return err
 	}
-	block, _ := pem.Decode(issued)
+	block, rest := pem.Decode(issued)
 	if block == nil {
 		return errors.New("the server answered with something that is no certificate")
 	}
@@ -196,7 +196,9 @@ func (d *demo) verify() error {
 	if err != nil {
 		return err
 	}
-	_, err = cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chain := x509.NewCertPool()
+	chain.AppendCertsFromPEM(rest)
+	_, err = cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return err
 	}

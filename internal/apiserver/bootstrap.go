@@ -18,14 +18,18 @@ const retryPause = time.Second
 
 // addBootstrap has server make the objects that must be there before it is
 // ready.
-func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, nodes bool) error {
+func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, cfg Config) error {
 	bindNodes := func(ctx context.Context, client kubernetes.Interface) error {
-		return bootstrap.ReconcileNodes(ctx, client, nodes)
+		return bootstrap.ReconcileNodes(ctx, client, cfg.Authentication.Bootstrap.Nodes)
+	}
+	bindDelegated := func(ctx context.Context, client kubernetes.Interface) error {
+		return bootstrap.ReconcileDelegated(ctx, client, cfg.DelegatedSigners)
 	}
 	for name, step := range map[string]func(context.Context, kubernetes.Interface) error{
-		"rbac/bootstrap-roles": bootstrap.Reconcile,
-		"rbac/bootstrap-nodes": bindNodes,
-		"bootstrap-namespaces": makeNamespaces,
+		"rbac/bootstrap-roles":             bootstrap.Reconcile,
+		"rbac/bootstrap-nodes":             bindNodes,
+		"rbac/bootstrap-delegated-signers": bindDelegated,
+		"bootstrap-namespaces":             makeNamespaces,
 	} {
 		err := server.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
 			untilDone(hook, name, func(ctx context.Context) error { return step(ctx, client) })

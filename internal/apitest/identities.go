@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"crypto"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,19 @@ func (s *Server) LoginWith(t testing.TB, certPEM []byte, key crypto.Signer) *res
 	return cfg
 }
 
-// ClientCA returns the CA whose client certificates the server honours.
+// ClientRoot returns the root of the client certificates that the server
+// honours.
+func (s *Server) ClientRoot(t testing.TB) *x509.Certificate {
+	t.Helper()
+	roots, err := pki.ParseBundle(readFile(t, filepath.Join(datadir.Dir(s.Config.DataDir).PKI(), "client-ca-root.crt")))
+	if err != nil {
+		t.Fatalf("reading the client root CA: %v", err)
+	}
+	return roots[0]
+}
+
+// ClientCA returns the CA of client certificates, whose own certificate has to
+// come along with those that it issues.
 func (s *Server) ClientCA(t testing.TB) *pki.Authority {
 	t.Helper()
 	dir := datadir.Dir(s.Config.DataDir).PKI()

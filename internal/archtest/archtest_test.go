@@ -30,9 +30,14 @@ var rules = []rule{
 		reason:    "X.509 facts rest on the standard library alone",
 	},
 	{
+		from:      "api/signing",
+		forbidden: []string{"github.com/", "k8s.io/", "sigs.k8s.io/"},
+		reason:    "whoever serves the protocol needs nothing of ours besides",
+	},
+	{
 		from:      "internal/signer",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/signer", module + "internal/pki"},
+		unless:    []string{module + "internal/signer", module + "internal/pki", module + "api/signing"},
 		reason:    "signing needs certificates, nothing around them",
 	},
 	{
@@ -40,6 +45,12 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless:    []string{module + "internal/keystore", module + "internal/pki"},
 		reason:    "key custody knows keys, nobody who uses them",
+	},
+	{
+		from:      "internal/policy",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/policy", module + "internal/api", module + "internal/pki"},
+		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
 		from:      "internal/encryption",
@@ -90,6 +101,26 @@ var rules = []rule{
 			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
 		},
 		reason: "the same controllers must run in somebody else's cluster",
+	},
+	{
+		from: "internal/cluster",
+		forbidden: []string{
+			module + "internal/registry", module + "internal/apiserver", module + "internal/admission",
+			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
+		},
+		reason: "what runs in somebody else's cluster has no server in it",
+	},
+	{
+		from:      "internal/account",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/account"},
+		reason:    "acting as service accounts needs an API, nothing of ours",
+	},
+	{
+		from:      "internal/configfile",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/configfile"},
+		reason:    "files are read for whoever has a configuration",
 	},
 	{
 		from: "internal/cli",

@@ -162,8 +162,8 @@ func TestClientCAFilesAreReloaded(t *testing.T) {
 
 	// The same for the server's own CA.
 	login := s.Login(t, "ann")
-	own := filepath.Join(datadir.Dir(s.Config.DataDir).PKI(), "client-ca.crt")
-	if err := os.WriteFile(own, bundle(s.ClientCA(t), third), 0o600); err != nil {
+	own := filepath.Join(datadir.Dir(s.Config.DataDir).PKI(), "client-ca-root.crt")
+	if err := os.WriteFile(own, append(pki.EncodeCertificates(s.ClientRoot(t)), bundle(third)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the third CA is honoured", func() bool { return honoured(third) })

@@ -14,15 +14,16 @@ import (
 // Settings is the stanza "authentication".
 type Settings struct {
 	// clientCAFile is a PEM bundle of CAs whose client certificates are
-	// honoured besides those of pki/client-ca.crt in the data folder: the
+	// honoured besides those of pki/client-ca-root.crt in the data folder: the
 	// common name of the subject is the user, its organizations are the
 	// groups. Both files are read again when they change. Default: none.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// configFile is an AuthenticationConfiguration of apiserver.config.k8s.io,
 	// as kube-apiserver takes it: OpenID Connect issuers whose tokens are
 	// honoured, and which paths are open to requests without credentials. It
-	// is read again when it changes; a change that is not valid is logged and
-	// not used. Default: none. Then /healthz, /livez, /readyz and /version are
+	// is read again when it changes; a change that is not valid is logged,
+	// counted in apiserver_authentication_config_controller_automatic_reloads_total
+	// and not used. Default: none. Then /healthz, /livez, /readyz and /version are
 	// open.
 	ConfigFile string `json:"configFile,omitempty"`
 	// serviceAccounts rules the tokens of service accounts.

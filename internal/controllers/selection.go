@@ -36,6 +36,7 @@ func checkSelection(choice []string) error {
 	for _, c := range all {
 		names = append(names, c.name)
 	}
+	names = slices.Compact(names)
 	for _, item := range choice {
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
 			return fmt.Errorf("%q is no controller: there are %s, and * for all", name, strings.Join(names, ", "))

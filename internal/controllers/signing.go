@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // addSigners adds a signer for each name that has a CA: all of them are one
@@ -23,9 +25,11 @@ func addSigners(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cas := openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, signer := range cfg.Settings.Signing.All() {
-		ca, err := cas.of(signer.Name, cfg)
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
+			continue
+		}
+		ca, err := cfg.cas.of(signer.Name, cfg)
 		if err != nil {
 			return err
 		}
@@ -50,6 +54,14 @@ func (p Process) reference(account string) *corev1.ObjectReference {
 		return nil
 	}
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: p.Namespace, Name: account}
+}
+
+// HasCA tells whether any signer has a CA.
+func (c Config) HasCA() bool {
+	return c.CA != nil || slices.ContainsFunc(c.Settings.Signing.All(), func(signer sign.SignerSettings) bool {
+		ca, _ := c.Settings.Signing.CAOf(signer.Name)
+		return !ca.IsZero()
+	})
 }
 
 // openTimeout is how long a CA's key may take to be found.

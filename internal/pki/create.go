@@ -54,7 +54,7 @@ const backdate = 5 * time.Minute
 
 // NewRoot makes a self-signed CA of the given name.
 func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
-	template, err := rootTemplate(commonName, key.Public(), lifetime, now)
+	template, err := caTemplate(commonName, key.Public(), lifetime, now)
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
@@ -69,7 +69,7 @@ func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now t
 	return NewAuthority([]*x509.Certificate{cert}, key)
 }
 
-func rootTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration, now time.Time) (*x509.Certificate, error) {
+func caTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration, now time.Time) (*x509.Certificate, error) {
 	serial, err := NewSerial(rand.Reader)
 	if err != nil {
 		return nil, err
@@ -89,6 +89,49 @@ func rootTemplate(commonName string, key crypto.PublicKey, lifetime time.Duratio
 		IsCA:                  true,
 		SubjectKeyId:          id,
 	}, nil
+}
+
+// NewIntermediate makes a CA of the given name below this one. It issues
+// end-entity certificates and no further CAs: its path length is 0 (RFC 5280
+// section 4.2.1.9). It does not outlive this CA.
+func (a *Authority) NewIntermediate(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	intermediate, err := a.newIntermediate(commonName, key, lifetime, now)
+	if err != nil {
+		return nil, fmt.Errorf("making intermediate CA %q: %w", commonName, err)
+	}
+	return intermediate, nil
+}
+
+func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	template, err := caTemplate(commonName, key.Public(), lifetime, now)
+	if err != nil {
+		return nil, err
+	}
+	validity, err := Lifetime{Max: lifetime, Backdate: backdate, Short: lifetime + 1}.Validity(nil, a.Validity(), now)
+	if err != nil {
+		return nil, err
+	}
+	template.NotBefore, template.NotAfter = validity.NotBefore, validity.NotAfter
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	template.MaxPathLenZero = true
+	der, err := x509.CreateCertificate(rand.Reader, template, a.ca, key.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return NewAuthority(append([]*x509.Certificate{cert}, a.upward()...), key)
+}
+
+// upward returns the CA and what links it to its root, which is among them
+// when the CA is a root itself.
+func (a *Authority) upward() []*x509.Certificate {
+	if len(a.chain) == 0 {
+		return []*x509.Certificate{a.ca}
+	}
+	return a.chain
 }
 
 // Issue makes a certificate for a key in one's own hands, without a request:

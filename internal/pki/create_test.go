@@ -67,6 +67,49 @@ func TestNewRoot(t *testing.T) {
 	}
 }
 
+func TestNewIntermediate(t *testing.T) {
+	root := newRoot(t)
+	issuing, err := root.NewIntermediate("issuing", newKey(t, pki.ECDSAP256), 100*day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := issuing.Certificate()
+	if !cert.IsCA || !cert.MaxPathLenZero || cert.MaxPathLen != 0 || cert.KeyUsage != x509.KeyUsageCertSign|x509.KeyUsageCRLSign || cert.Subject.String() != "CN=issuing" {
+		t.Errorf("CA %v, path length %d, key usage %b, subject %s", cert.IsCA, cert.MaxPathLen, cert.KeyUsage, cert.Subject)
+	}
+	if !cert.NotAfter.Equal(now.Add(100 * day)) {
+		t.Errorf("ends at %v", cert.NotAfter)
+	}
+	if string(cert.AuthorityKeyId) != string(root.Certificate().SubjectKeyId) || len(cert.SubjectKeyId) != 20 {
+		t.Errorf("key identifiers: own %x, authority's %x", cert.SubjectKeyId, cert.AuthorityKeyId)
+	}
+	chain, err := issuing.Issue(pki.Subject{CommonName: "leaf"}, newKey(t, pki.ECDSAP256).Public(), pki.ClientUsages(), day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chain) != 2 || !chain[1].Equal(cert) {
+		t.Errorf("a chain of %d, want the leaf and the issuing CA", len(chain))
+	}
+	assertTrusted(t, chain, root.Certificate())
+}
+
+func TestNewIntermediateKeepsWithinItsIssuer(t *testing.T) {
+	root := newRoot(t)
+	issuing, err := root.NewIntermediate("issuing", newKey(t, pki.ECDSAP256), 100*365*day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := issuing.Certificate(); !got.NotAfter.Equal(root.Certificate().NotAfter) || got.NotBefore.Before(root.Certificate().NotBefore) {
+		t.Errorf("valid from %v to %v, longer than the root", got.NotBefore, got.NotAfter)
+	}
+	if _, err := issuing.NewIntermediate("below", newKey(t, pki.ECDSAP256), day, now); err == nil {
+		t.Error("an issuing CA made a CA")
+	}
+	if _, err := root.NewIntermediate("late", newKey(t, pki.ECDSAP256), day, now.Add(pki.DefaultRootLifetime+time.Hour)); err == nil {
+		t.Error("an expired root made a CA")
+	}
+}
+
 func TestIssue(t *testing.T) {
 	root := newRoot(t)
 	subject := pki.Subject{CommonName: "server", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}

@@ -29,12 +29,11 @@ const (
 type credentials struct {
 	// servingCA signs serving: clients trust it.
 	servingCA, serving keyPair
-	// clientCA signs client certificates: the server trusts it. It is also
-	// the CA of the built-in signers.
-	clientCA, admin keyPair
-
-	// servingRoot and clientRoot issue for servingCA and clientCA.
-	servingRoot, clientRoot *pki.Authority
+	// servingRoot issues for servingCA.
+	servingRoot *pki.Authority
+	// clientCA signs admin and other client certificates.
+	clientCA clientCA
+	admin    keyPair
 	// serviceAccountKey signs the tokens of service accounts.
 	serviceAccountKey crypto.Signer
 }
@@ -49,7 +48,7 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	clientCA, clientRoot, err := openRoot(dir, "client-ca", "certplane client CA", now)
+	clientCA, err := openClientCA(dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -59,27 +58,31 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	}
 	made := &credentials{
 		servingCA: servingCA, servingRoot: servingRoot,
-		clientCA: clientCA, clientRoot: clientRoot,
+		clientCA:          clientCA,
 		serviceAccountKey: serviceAccountKey,
 	}
 	return made.renewed(dir, names, now)
 }
 
-// renewed returns the same credentials with end-entity certificates that are
-// good at now and for names.
+// renewed returns the same credentials with certificates that are good at now
+// and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
 	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
 	serving, err := server.open(dir, c.servingRoot, now)
 	if err != nil {
 		return nil, err
 	}
+	clientCA, err := c.clientCA.renewed(dir, now)
+	if err != nil {
+		return nil, err
+	}
 	administrator := leaf{name: "admin", subject: adminSubject(), usages: pki.ClientUsages()}
-	admin, err := administrator.open(dir, c.clientRoot, now)
+	admin, err := administrator.open(dir, clientCA.authority, now)
 	if err != nil {
 		return nil, err
 	}
 	renewed := *c
-	renewed.serving, renewed.admin = serving, admin
+	renewed.serving, renewed.clientCA, renewed.admin = serving, clientCA, admin
 	return &renewed, nil
 }
 
@@ -167,10 +170,16 @@ func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error
 }
 
 func (l leaf) fits(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
-	return now.Before(cert.NotAfter.Add(-renewBefore)) &&
+	return (now.Before(cert.NotAfter.Add(-renewBefore)) || endsWith(cert, ca, now)) &&
 		cert.CheckSignatureFrom(ca.Certificate()) == nil &&
 		cert.Subject.CommonName == l.subject.CommonName &&
 		slices.Equal(cert.Subject.Organization, l.subject.Organizations) &&
 		slices.Equal(cert.DNSNames, l.subject.DNSNames) &&
 		slices.EqualFunc(cert.IPAddresses, l.subject.IPAddresses, net.IP.Equal)
+}
+
+// endsWith tells whether another certificate would last no longer: this one is
+// valid until its CA ends.
+func endsWith(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
+	return now.Before(cert.NotAfter) && !cert.NotAfter.Before(ca.Validity().NotAfter)
 }

@@ -17,15 +17,29 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Request is what a certificate is made from. Who asks for it and who has
-// approved it is settled before.
+// Request is what a certificate is made from. It has been approved: who asks
+// is for signers to know, not to judge.
 type Request struct {
+	// Name and UID are those of the CertificateSigningRequest. The UID is the
+	// same in each attempt to sign it.
+	Name, UID string
+	// SignerName is the signer that was asked.
+	SignerName string
+	// Requester is who asks.
+	Requester Requester
 	// PEM is the PKCS#10 request.
 	PEM []byte
 	// Usages are the approved usages.
 	Usages []certificatesv1.KeyUsage
 	// Duration is the lifetime that was asked for; nil leaves it to the signer.
 	Duration *time.Duration
+}
+
+// Requester is a user as the API server knows it.
+type Requester struct {
+	Username, UID string
+	Groups        []string
+	Extra         map[string][]string
 }
 
 // Issued is a certificate with what a client needs to present it.

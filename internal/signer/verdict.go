@@ -1,6 +1,9 @@
 package signer
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // The reasons of verdicts, as conditions and metrics show them.
 const (
@@ -18,15 +21,22 @@ const (
 	ReasonExpired = "SignerExpired"
 	// ReasonUnavailable: the CA or its key cannot be used.
 	ReasonUnavailable = "SignerUnavailable"
+	// ReasonPending: the signer is elsewhere and takes its time.
+	ReasonPending = "SignerPending"
+	// ReasonInvalidAnswer: the signer is elsewhere, and its answer unusable.
+	ReasonInvalidAnswer = "SignerAnswerInvalid"
 )
 
 // PermanentReasons returns the reasons why a request never gets a certificate.
+// Signers elsewhere can have others.
 func PermanentReasons() []string {
 	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
 }
 
 // PendingReasons returns the reasons why a request has to wait.
-func PendingReasons() []string { return []string{ReasonExpired, ReasonUnavailable} }
+func PendingReasons() []string {
+	return []string{ReasonExpired, ReasonUnavailable, ReasonPending, ReasonInvalidAnswer}
+}
 
 // PermanentError is the verdict that this request will never get a
 // certificate. Its message is for the requester.
@@ -46,6 +56,11 @@ type PendingError struct {
 	Message string
 	// Err is for the operator.
 	Err error
+	// Note is what an Event says instead of Message; it can tell more.
+	// Empty: Message.
+	Note string
+	// RetryAfter is when to try again; 0 leaves it to the caller.
+	RetryAfter time.Duration
 }
 
 func (e *PendingError) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }

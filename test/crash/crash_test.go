@@ -79,7 +79,8 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 // one. Each file marks a step of the start.
 func TestKillDuringFirstStart(t *testing.T) {
 	for _, file := range []string{
-		"lock", "pki/serving-ca.key", "pki/serving-ca.crt", "pki/client-ca.key", "pki/admin.crt",
+		"lock", "pki/serving-ca.key", "pki/serving-ca.crt", "pki/client-ca-root.key",
+		"pki/client-ca-root.crt", "pki/client-ca.key", "pki/client-ca.crt", "pki/admin.crt",
 		"etcd/member/wal", "etcd/member/snap/db", "admin.kubeconfig",
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {

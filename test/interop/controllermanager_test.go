@@ -9,10 +9,12 @@ import (
 )
 
 // A real kube-controller-manager approves and signs kubelets' requests that
-// certplane serves, and looks after its namespaces.
+// certplane serves and leaves to it, and looks after its namespaces.
 func TestKubeControllerManager(t *testing.T) {
 	program, manager := certplane(t), peer(t, "kube-controller-manager")
-	server, dir := startCertplane(t, program)
+	config := filepath.Join(t.TempDir(), "server.yaml")
+	write(t, config, "apiVersion: config.certplane.dev/v1alpha1\nkind: ServerConfiguration\ncontrollers: ['*', -approve, -sign]\n")
+	server, dir := startCertplane(t, program, "--config", config)
 	startControllerManager(t, manager, dir)
 
 	t.Run("kubelet client certificate", func(t *testing.T) {
@@ -62,8 +64,8 @@ func startControllerManager(t *testing.T, program, dir string) {
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--authentication-skip-lookup",
 		"--controllers=csrsigning,csrapproving,csrcleaner,root-ca-certificate-publisher-controller,namespace-controller,serviceaccount-controller",
-		"--cluster-signing-cert-file="+filepath.Join(dir, "data/pki/client-ca.crt"),
-		"--cluster-signing-key-file="+filepath.Join(dir, "data/pki/client-ca.key"),
+		"--cluster-signing-cert-file="+filepath.Join(dir, "data/pki/client-ca-root.crt"),
+		"--cluster-signing-key-file="+filepath.Join(dir, "data/pki/client-ca-root.key"),
 		"--root-ca-file="+filepath.Join(dir, "data/pki/serving-ca.crt"),
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(dir, "manager"),
 		"--leader-elect=false",

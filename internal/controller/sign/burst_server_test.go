@@ -84,7 +84,7 @@ func (w world) wantOneEach(t *testing.T, first map[string][]byte) {
 		if !bytes.Equal(c.Status.Certificate, first[c.Name]) {
 			t.Errorf("%s has another certificate than at first", c.Name)
 		}
-		cert := parseOne(t, c.Status.Certificate)
+		cert := w.parse(t, c.Status.Certificate)[0]
 		wantCertificateFor(t, &c, cert)
 		if twin := serials[cert.SerialNumber.String()]; twin != "" {
 			t.Errorf("%s and %s have the same serial number", twin, c.Name)
@@ -171,6 +171,6 @@ func TestStop(t *testing.T) {
 	w.admin = apitest.Client(t, w.Admin(t))
 	for i := range 50 {
 		c := w.get(t, fmt.Sprintf("stop-%d", i))
-		wantCertificateFor(t, c, parseOne(t, apitest.Issued(t, w.admin, c)))
+		wantCertificateFor(t, c, w.parse(t, apitest.Issued(t, w.admin, c))[0])
 	}
 }

@@ -153,7 +153,7 @@ func TestKeysElsewhere(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			got := message(tc.settings.Validate())
+			got := message(tc.settings.withDefaults().Validate())
 			if !strings.Contains(got, tc.want) {
 				t.Errorf("error %q, want %q", got, tc.want)
 			}

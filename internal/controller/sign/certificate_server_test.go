@@ -128,10 +128,11 @@ func (w world) testCertificate(t *testing.T) {
 	if public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(cert.PublicKey) {
 		t.Error("the certificate is for another key")
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca)
+	roots, chain := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(w.ClientRoot(t))
+	chain.AddCert(ca)
 	for _, moment := range []time.Time{before, time.Now()} {
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: moment, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, CurrentTime: moment, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			t.Errorf("verifying: %v", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"testing"
@@ -21,10 +22,13 @@ import (
 func (w world) testClientCertificate(t *testing.T) {
 	key := apitest.NewKey(t)
 	request := newCSR(t, "carol", pki.Subject{CommonName: "carol", Organizations: []string{"ark", "zoo"}}, key)
-	cert := w.issue(t, request)
+	created := apitest.Create(t, w.admin, request)
+	apitest.Decide(t, w.admin, created, certificatesv1.CertificateApproved)
+	chain := apitest.Issued(t, w.admin, created)
+	cert := w.parse(t, chain)[0]
 	w.Grant(t, "carol", apitest.Allow("create", "certificatesigningrequests"))
 
-	carol := apitest.Client(t, w.LoginWith(t, pki.EncodeCertificates(cert), key))
+	carol := apitest.Client(t, w.LoginWith(t, chain, key))
 	forged := newCSR(t, "carol-again", pki.Subject{CommonName: "eve"}, key)
 	forged.Spec.Username, forged.Spec.UID, forged.Spec.Groups = "eve", "1", []string{"system:masters"}
 	forged.Spec.Extra = map[string]certificatesv1.ExtraValue{"a": {"b"}}
@@ -78,7 +82,7 @@ func (w world) testBadClientCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client := w.insist(t, chain[0].Raw, key)
+			client := w.insist(t, chain, key)
 			for _, path := range []string{"/livez", "/apis/certificates.k8s.io/v1/certificatesigningrequests"} {
 				if got := getStatus(t, client, w.URL+path); got != tc.want {
 					t.Errorf("%s answers %d, want %d", path, got, tc.want)
@@ -90,7 +94,7 @@ func (w world) testBadClientCertificates(t *testing.T) {
 
 // insist returns a client that presents its certificate although the server
 // does not ask for one of its CA.
-func (w world) insist(t *testing.T, certificate []byte, key crypto.Signer) *http.Client {
+func (w world) insist(t *testing.T, chain []*x509.Certificate, key crypto.Signer) *http.Client {
 	t.Helper()
 	cfg, err := rest.TLSConfigFor(w.Anonymous(t))
 	if err != nil {
@@ -98,7 +102,11 @@ func (w world) insist(t *testing.T, certificate []byte, key crypto.Signer) *http
 	}
 	cfg = cfg.Clone()
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return &tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, nil
+		presented := &tls.Certificate{PrivateKey: key}
+		for _, cert := range chain {
+			presented.Certificate = append(presented.Certificate, cert.Raw)
+		}
+		return presented, nil
 	}
 	transport := &http.Transport{TLSClientConfig: cfg}
 	t.Cleanup(transport.CloseIdleConnections)

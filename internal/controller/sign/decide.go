@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ const maxMessage = 1021
 
 // actionable tells whether a request waits for this signer. Approved and
 // Denied count by their presence alone; their status can only be True.
-func actionable(c *csr, signerName string) bool {
-	return c.Spec.SignerName == signerName &&
+func actionable(c *csr, ours func(signerName string) bool) bool {
+	return ours(c.Spec.SignerName) &&
 		len(c.Status.Certificate) == 0 &&
 		find(c, certificatesv1.CertificateApproved) != nil &&
 		find(c, certificatesv1.CertificateDenied) == nil &&
@@ -54,7 +55,17 @@ func find(c *csr, kind certificatesv1.RequestConditionType) *condition {
 
 // request is what the signer gets to see.
 func request(c *csr) signer.Request {
-	req := signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}
+	req := signer.Request{
+		Name: c.Name, UID: string(c.UID), SignerName: c.Spec.SignerName,
+		Requester: signer.Requester{Username: c.Spec.Username, UID: c.Spec.UID, Groups: c.Spec.Groups},
+		PEM:       c.Spec.Request, Usages: c.Spec.Usages,
+	}
+	for key, values := range c.Spec.Extra {
+		if req.Requester.Extra == nil {
+			req.Requester.Extra = map[string][]string{}
+		}
+		req.Requester.Extra[key] = values
+	}
 	if c.Spec.ExpirationSeconds != nil {
 		duration := time.Duration(*c.Spec.ExpirationSeconds) * time.Second
 		req.Duration = &duration
@@ -68,8 +79,12 @@ type outcome struct {
 	issued *signer.Issued
 	// condition says why there is none.
 	condition *condition
+	// note is what the event about the condition says.
+	note string
 	// retry is why it has to be tried again, or nil.
 	retry error
+	// after is when; 0 leaves it to the queue.
+	after time.Duration
 }
 
 // decide makes an outcome of a signer's answer.
@@ -80,9 +95,11 @@ func decide(issued *signer.Issued, err error, now time.Time) outcome {
 	case err == nil:
 		return outcome{issued: issued}
 	case errors.As(err, &permanent):
-		return outcome{condition: newCondition(certificatesv1.CertificateFailed, permanent.Reason, err.Error(), now)}
+		cond := newCondition(certificatesv1.CertificateFailed, permanent.Reason, err.Error(), now)
+		return outcome{condition: cond, note: cond.Message}
 	case errors.As(err, &pending):
-		return outcome{condition: newCondition(ConditionDelayed, pending.Reason, pending.Message, now), retry: err}
+		cond := newCondition(ConditionDelayed, pending.Reason, pending.Message, now)
+		return outcome{condition: cond, note: cmp.Or(presentable(pending.Note), cond.Message), retry: err, after: pending.RetryAfter}
 	default:
 		return decide(nil, signer.Unavailable(err), now)
 	}

@@ -56,7 +56,7 @@ func TestActionable(t *testing.T) {
 			if tc.signerName != "" {
 				c.Spec.SignerName = tc.signerName
 			}
-			if got := actionable(c, signerName); got != tc.want {
+			if got := actionable(c, ours); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 			assertPredicate(t, c, tc.want)
@@ -64,10 +64,12 @@ func TestActionable(t *testing.T) {
 	}
 }
 
+func ours(name string) bool { return name == signerName }
+
 // assertPredicate: the queue gets what is actionable, whatever the event.
 func assertPredicate(t *testing.T, c *csr, want bool) {
 	t.Helper()
-	p := (&reconciler{signerName: signerName}).predicate()
+	p := (&reconciler{ours: ours}).predicate()
 	if got := p.Create(event.CreateEvent{Object: c}); got != want {
 		t.Errorf("create event passes: %v", got)
 	}

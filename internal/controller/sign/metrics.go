@@ -2,6 +2,7 @@ package sign
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -73,6 +74,15 @@ func (m *metrics) begin(signerName string) {
 	for _, reason := range signer.PendingReasons() {
 		m.delayed.WithLabelValues(signerName, reason)
 	}
+}
+
+// reasonLabel keeps the reasons that endpoints make up out of the labels, of
+// which there must not be many.
+func reasonLabel(reason string) string {
+	if slices.Contains(signer.PermanentReasons(), reason) || slices.Contains(signer.PendingReasons(), reason) {
+		return reason
+	}
+	return "Other"
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -15,12 +15,12 @@ import (
 )
 
 type reconciler struct {
-	signerName string
-	sign       signer.Sign
-	cache      client.Reader
-	client     client.Client
-	clock      clock.PassiveClock
-	report     reporter
+	ours   func(signerName string) bool
+	sign   signer.Sign
+	cache  client.Reader
+	client client.Client
+	clock  clock.PassiveClock
+	report reporter
 }
 
 // Reconcile answers one request, if it waits for an answer.
@@ -29,7 +29,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !actionable(c, r.signerName) {
+	if !actionable(c, r.ours) {
 		return reconcile.Result{}, nil
 	}
 	start := r.clock.Now()
@@ -37,7 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	signed := r.clock.Now()
 	o := decide(issued, err, start)
 	if o.on(c) {
-		return reconcile.Result{}, o.retry
+		return result(o, nil)
 	}
 	err = r.store(ctx, c, o)
 	r.report.outcome(ctx, c, o, err, times{start: start, signed: signed, end: r.clock.Now()})
@@ -51,6 +51,8 @@ func result(o outcome, stored error) (reconcile.Result, error) {
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(stored):
 		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case stored == nil && o.after > 0:
+		return reconcile.Result{RequeueAfter: o.after}, nil
 	default:
 		return reconcile.Result{}, errors.Join(stored, o.retry)
 	}
@@ -80,7 +82,7 @@ func (r *reconciler) store(ctx context.Context, c *csr, o outcome) error {
 			return reason
 		case o.on(latest):
 			return nil // stored, but the answer got lost or came late
-		case !actionable(latest, r.signerName):
+		case !actionable(latest, r.ours):
 			return errSuperseded
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("writing the status: %w", err)

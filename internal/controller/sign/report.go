@@ -38,7 +38,7 @@ func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, 
 	case o.issued != nil:
 		r.issued(ctx, c, o, t)
 	case stored == nil:
-		r.condition(ctx, c, o.condition)
+		r.condition(ctx, c, o)
 	}
 	if wait, known := waited(c, t.start); known && stored == nil {
 		r.metrics.queueWait.WithLabelValues(r.signerName).Observe(wait.Seconds())
@@ -77,14 +77,18 @@ func (r reporter) discarded(ctx context.Context, c *csr, o outcome, why error) {
 	log.FromContext(ctx).Info("Discarded certificate that was signed but not stored", facts...)
 }
 
-func (r reporter) condition(ctx context.Context, c *csr, cond *condition) {
+func (r reporter) condition(ctx context.Context, c *csr, o outcome) {
+	cond := o.condition
 	if cond.Type == certificatesv1.CertificateFailed {
 		log.FromContext(ctx).Info("Refused request", "signer", r.signerName, "uid", c.UID, "reason", cond.Reason, "message", cond.Message)
-		r.metrics.refused.WithLabelValues(r.signerName, cond.Reason).Inc()
+		r.metrics.refused.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
 	} else {
-		r.metrics.delayed.WithLabelValues(r.signerName, cond.Reason).Inc()
+		r.metrics.delayed.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
 	}
-	r.event(c, corev1.EventTypeWarning, cond.Reason, "%s", cond.Message)
+	if o.after > 0 { // else the queue logs it
+		log.FromContext(ctx).Info("Delayed request", "signer", r.signerName, "uid", c.UID, "retryAfter", o.after, "why", o.retry.Error())
+	}
+	r.event(c, corev1.EventTypeWarning, cond.Reason, "%s", o.note)
 }
 
 func (r reporter) event(c *csr, kind, reason, note string, args ...any) {

@@ -1,9 +1,9 @@
 package sign_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,9 +36,13 @@ type world struct {
 	admin kubernetes.Interface
 }
 
-func start(t *testing.T) world {
+// start starts one in which nobody but the test approves.
+func start(t *testing.T, options ...func(*server.Config)) world {
 	t.Helper()
-	s := apitest.Start(t, func(c *server.Config) { c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour} })
+	s := apitest.Start(t, append(options, func(c *server.Config) {
+		c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour}
+		c.Controllers = []string{"*", "-approve"}
+	})...)
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
@@ -47,6 +51,8 @@ func TestServer(t *testing.T) {
 	t.Run("durations", w.testDurations)
 	t.Run("durations that are refused", w.testRefusedDurations)
 	t.Run("certificate", w.testCertificate)
+	t.Run("signers", w.testSigners)
+	t.Run("legacy signer", w.testLegacySigner)
 	t.Run("failed", w.testFailed)
 	t.Run("untouched", w.testUntouched)
 	t.Run("client certificate", w.testClientCertificate)
@@ -68,7 +74,7 @@ func (w world) issue(t *testing.T, request *csr) *x509.Certificate {
 	t.Helper()
 	created := apitest.Create(t, w.admin, request)
 	apitest.Decide(t, w.admin, created, certificatesv1.CertificateApproved)
-	return parseOne(t, apitest.Issued(t, w.admin, created))
+	return w.parse(t, apitest.Issued(t, w.admin, created))[0]
 }
 
 // What has become of a request is told in the signer's name.
@@ -85,18 +91,28 @@ func (w world) testEvents(t *testing.T) {
 	})
 }
 
-// parseOne takes exactly one PEM block and nothing around it.
-func parseOne(t *testing.T, data []byte) *x509.Certificate {
+// parse takes a certificate and that of the CA that has issued it, with
+// nothing around them.
+func (w world) parse(t *testing.T, data []byte) []*x509.Certificate {
 	t.Helper()
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) != 0 || !strings.HasPrefix(string(data), "-----BEGIN") {
-		t.Fatalf("not exactly one certificate:\n%s", data)
+	chain := parseChain(t, data)
+	if len(chain) != 2 || !chain[1].Equal(w.ClientCA(t).Certificate()) {
+		t.Fatalf("not a certificate and its issuer:\n%s", data)
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	return chain
+}
+
+// parseChain takes PEM blocks with certificates and nothing around them.
+func parseChain(t *testing.T, data []byte) []*x509.Certificate {
+	t.Helper()
+	chain, err := pki.ParseCertificates(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cert
+	if !bytes.Equal(pki.EncodeCertificates(chain...), data) {
+		t.Fatalf("not certificates alone:\n%s", data)
+	}
+	return chain
 }
 
 // span is how long a certificate is valid, counted as the API server's

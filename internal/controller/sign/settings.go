@@ -8,6 +8,7 @@ import (
 
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // Settings is the stanza "signing".
@@ -21,7 +22,8 @@ type Settings struct {
 	// maxDuration is the longest life of a certificate, and the life of one
 	// whose request names no expirationSeconds. A request for more gets this
 	// much, without an error. A certificate never outlives its CA, whatever is
-	// said here. A duration such as 24h. Default: 8760h, a year.
+	// said here. A duration such as 24h. Default, and what 0 stands for: 8760h,
+	// a year.
 	// Flag: --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
 	// minRSABits is the size of the smallest RSA key that gets a certificate.
@@ -49,6 +51,11 @@ type Settings struct {
 	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
 	// Default: none.
 	Signers []SignerSettings `json:"signers,omitempty"`
+	// webhooks are signers that are HTTPS endpoints, be they of kubernetes.io
+	// or not. Each has signerName and url, and any of caFile, serverName,
+	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and
+	// concurrency: see docs/webhook-signer.md. Default: none.
+	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
 // SignerSettings is what holds for one signer.
@@ -142,7 +149,9 @@ func (s Settings) withDefaults() Settings {
 
 // Validate reports the first value that cannot work, by its field.
 func (s Settings) Validate() error {
-	s = s.withDefaults()
+	if s.MaxDuration.Duration == 0 { // as kube-controller-manager's flag
+		s.MaxDuration = DefaultSettings().MaxDuration
+	}
 	if err := checkLimits("signing", s.MaxDuration.Duration, s.MinRSABits); err != nil {
 		return err
 	}
@@ -157,7 +166,10 @@ func (s Settings) Validate() error {
 			return err
 		}
 	}
-	return s.checkCAs()
+	if err := s.checkCAs(); err != nil {
+		return err
+	}
+	return s.checkWebhooks()
 }
 
 func (s Settings) checkSigner(i int, own SignerSettings) error {

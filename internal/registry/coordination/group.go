@@ -42,8 +42,12 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 		PutCreates: true,
 		// Whoever holds a lease must know which one it was.
 		NeedsResourceVersion: true,
+		PrepareCreate:        func(lease *coordinationv1.Lease) { keepUncoordinated(lease, &coordinationv1.Lease{}) },
 		Validate:             coordination.ValidateLease,
-		Update:               kind.Update[coordinationv1.Lease]{ValidateUpdate: coordination.ValidateLeaseUpdate},
+		Update: kind.Update[coordinationv1.Lease]{
+			PrepareUpdate:  keepUncoordinated,
+			ValidateUpdate: coordination.ValidateLeaseUpdate,
+		},
 		Table: kind.Table[coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{
 				kind.Name(),
@@ -54,5 +58,16 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 				return []any{lease.Name, ptr.Deref(lease.Spec.HolderIdentity, ""), kind.Age(lease.CreationTimestamp, now)}
 			},
 		},
+	}
+}
+
+// keepUncoordinated drops what asks the server to elect a leader (KEP-4355),
+// unless an object has it already: nobody here does.
+func keepUncoordinated(lease, old *coordinationv1.Lease) {
+	if old.Spec.Strategy == nil {
+		lease.Spec.Strategy = nil
+	}
+	if old.Spec.PreferredHolder == nil {
+		lease.Spec.PreferredHolder = nil
 	}
 }

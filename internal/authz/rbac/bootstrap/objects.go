@@ -30,14 +30,17 @@ func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 		out = append(out, bind(b.role, subjects...))
 	}
 	for _, c := range controllers() {
-		account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: c.account}
-		out = append(out, bind(c.name(), account))
+		out = append(out, bind(c.name(), serviceAccount(c.account)))
 	}
 	return out
 }
 
 func group(name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: name}
+}
+
+func serviceAccount(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: name}
 }
 
 func (c controller) name() string {

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	"fmt"
+
+	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+// addWebhookSigners adds a controller for each signer that is a webhook.
+func addWebhookSigners(p Process, cfg Config) error {
+	settings := cfg.Settings.Signing
+	if len(settings.Webhooks) == 0 {
+		return nil
+	}
+	writer, err := p.Client(WebhookSignerAccount)
+	if err != nil {
+		return err
+	}
+	recorder, err := p.Recorder(WebhookSignerAccount)
+	if err != nil {
+		return err
+	}
+	for i, w := range settings.Webhooks {
+		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Metrics: p.Metrics})
+		if err != nil {
+			return fmt.Errorf("signing.webhooks[%d]: %w", i, err)
+		}
+		own := settings
+		own.Concurrency = w.Calls()
+		err = sign.Add(p.Manager, sign.Config{
+			SignerName: w.SignerName,
+			Ours:       func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
+			Delegate:   endpoint, Client: writer, Settings: own, Events: recorder, Metrics: p.Metrics,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

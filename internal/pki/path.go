@@ -1,0 +1,73 @@
+package pki
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+// Path takes an end-entity certificate from elsewhere with the CAs that come
+// with it, each issued by the next, and returns them without the root: the
+// relying parties have that. It proves the links and nothing else.
+func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
+	for i, cert := range certs {
+		// Signatures of outsized keys take minutes to verify.
+		if err := CheckPublicKey(cert.PublicKey, 0); err != nil {
+			return nil, fmt.Errorf("certificate %d (%s): %w", i+1, describe(cert), err)
+		}
+	}
+	switch {
+	case len(certs) == 0:
+		return nil, errors.New("no certificate")
+	case isRoot(certs[0]):
+		return nil, fmt.Errorf("certificate 1 (%s): is self-signed", describe(certs[0]))
+	case len(certs) == 1:
+		return certs, nil
+	}
+	leaf, issuers := certs[0], certs[1:]
+	if err := checkLink(leaf, issuers[0]); err != nil {
+		return nil, fmt.Errorf("certificate 1 (%s): %w", describe(leaf), err)
+	}
+	if err := checkChain(issuers); err != nil {
+		return nil, fmt.Errorf("issuers: %w", err)
+	}
+	return append([]*x509.Certificate{leaf}, withoutRoot(issuers)...), nil
+}
+
+// WithinUsages tells whether a certificate's key can be used for no more than
+// usages. The absence of a key usage or an extended key usage allows each of
+// them, so it is fine only where none is asked for (RFC 5280 sections 4.2.1.3
+// and 4.2.1.12).
+func WithinUsages(cert *x509.Certificate, usages Usages) error {
+	const ofCA = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	switch extra := cert.KeyUsage &^ usages.Key; {
+	case usages.Key == 0 && extra&ofCA == 0:
+		// Naming some is less than naming none.
+	case extra != 0:
+		return errors.New("its key usage has more than was asked for")
+	case cert.KeyUsage == 0:
+		return errors.New("it has no key usage, which allows more than was asked for")
+	}
+	return withinExtended(cert, usages.Extended)
+}
+
+func withinExtended(cert *x509.Certificate, asked []x509.ExtKeyUsage) error {
+	allowed := make(map[x509.ExtKeyUsage]bool)
+	for _, usage := range asked {
+		allowed[usage] = true
+	}
+	switch {
+	case len(asked) == 0 || allowed[x509.ExtKeyUsageAny]:
+		return nil
+	case len(cert.UnknownExtKeyUsage) > 0:
+		return errors.New("it has an extended key usage that was not asked for")
+	case len(cert.ExtKeyUsage) == 0:
+		return errors.New("it has no extended key usage, which allows more than was asked for")
+	}
+	for _, usage := range cert.ExtKeyUsage {
+		if !allowed[usage] {
+			return errors.New("it has an extended key usage that was not asked for")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// The files of the client CAs.
+const (
+	clientRootName = "client-ca-root"
+	clientCAName   = "client-ca"
+)
+
+const (
+	// issuingLifetime is how long the issuing CA lives: long enough that the
+	// root's key is needed every few years alone.
+	issuingLifetime = 5 * 365 * 24 * time.Hour
+	// renewIssuingBefore is how long before its end the issuing CA is renewed.
+	// No certificate outlives it, so it is more than what signers issue for.
+	renewIssuingBefore = 400 * 24 * time.Hour
+	// remindEvery is how often the log says that the root's key is needed.
+	remindEvery = 24 * time.Hour
+)
+
+// clientCA is the CA of client certificates, which is also that of the
+// signers that have no other. Clients' certificates come from an issuing CA;
+// the server trusts the root above it, whose key is needed for the first start
+// and for renewals alone and can be elsewhere meanwhile.
+type clientCA struct {
+	issuing   keyPair
+	authority *pki.Authority // of issuing
+	// trusted is the file with the certificates that the server trusts.
+	trusted string
+	// rooted tells that there is a root, so that issuing can be renewed.
+	// Without it, issuing is trusted itself: servers used to make such a CA,
+	// and people put theirs in its place.
+	rooted bool
+
+	reminded time.Time // of the root's key
+}
+
+// openClientCA reads the CAs in dir and makes those that are not there. Files
+// are written in an order in which those that are there after an interruption
+// are complete: root key, root, issuing key, issuing CA.
+func openClientCA(dir string, now time.Time) (clientCA, error) {
+	pair, err := readKeyPair(dir, clientCAName)
+	if errors.Is(err, fs.ErrNotExist) {
+		pair, err = makeIssuing(dir, now)
+	}
+	if err != nil {
+		return clientCA{}, err
+	}
+	authority, err := pki.NewAuthority(pair.chain, pair.key)
+	if err != nil {
+		return clientCA{}, fmt.Errorf("reading %s: %w", pair.certFile, err)
+	}
+	ca := clientCA{issuing: pair, authority: authority, trusted: pair.certFile}
+	return ca.underRoot(dir)
+}
+
+func makeIssuing(dir string, now time.Time) (keyPair, error) {
+	_, root, err := openRoot(dir, clientRootName, "certplane client root CA", now)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("making the client CA: %w", err)
+	}
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return keyPair{}, err
+	}
+	issuing, err := root.NewIntermediate("certplane client CA", key, issuingLifetime, now)
+	if err != nil {
+		return keyPair{}, err
+	}
+	return writeKeyPair(dir, clientCAName, []*x509.Certificate{issuing.Certificate()}, key)
+}
+
+// underRoot looks for the root. What is there has to fit: certificates that
+// the server does not trust shall not be issued.
+func (c clientCA) underRoot(dir string) (clientCA, error) {
+	file, _ := pairFiles(dir, clientRootName)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return clientCA{}, fmt.Errorf("reading the client root CA: %w", err)
+	}
+	roots, err := pki.ParseBundle(data)
+	if err != nil {
+		return clientCA{}, fmt.Errorf("reading %s: %w", file, err)
+	}
+	if !slices.ContainsFunc(roots, c.issuedBy) {
+		return clientCA{}, fmt.Errorf("%s has not issued %s: restore the one that has, or remove %s and its key to have another issued",
+			file, c.issuing.certFile, c.issuing.certFile)
+	}
+	c.trusted, c.rooted = file, true
+	return c, nil
+}
+
+func (c clientCA) issuedBy(root *x509.Certificate) bool {
+	return c.authority.Certificate().CheckSignatureFrom(root) == nil
+}
+
+// renewed returns the CA, renewed if it needs to be and if the root's key is
+// there. It keeps its key and its name: what it has issued stays good, and
+// there is one file to write.
+func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
+	if end := c.authority.Validity().NotAfter; !c.rooted || now.Before(end.Add(-renewIssuingBefore)) {
+		return c, nil
+	}
+	root, err := readRoot(dir)
+	if err != nil {
+		return c.remind(err, now)
+	}
+	cert := c.authority.Certificate()
+	if !c.issuedBy(root.Certificate()) || !root.Validity().NotAfter.After(cert.NotAfter) {
+		return c, nil // it can last no longer
+	}
+	issuing, err := root.NewIntermediate(cert.Subject.CommonName, c.issuing.key, issuingLifetime, now)
+	if err != nil {
+		return c, err
+	}
+	return c.replaced(issuing)
+}
+
+// readRoot reads the root and its key. More roots can follow it in its file,
+// which the server trusts too.
+func readRoot(dir string) (*pki.Authority, error) {
+	pair, err := readKeyPair(dir, clientRootName)
+	if err != nil {
+		return nil, err
+	}
+	root, err := pki.NewAuthority(pair.chain[:1], pair.key)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", pair.certFile, err)
+	}
+	return root, nil
+}
+
+// remind says that the root is needed. It is an error once the issuing CA has
+// ended, and good advice before.
+func (c clientCA) remind(problem error, now time.Time) (clientCA, error) {
+	end := c.authority.Validity().NotAfter
+	if !now.Before(end) {
+		return c, fmt.Errorf("%s ended on %s and cannot be renewed: %w", c.issuing.certFile, end.Format(time.RFC3339), problem)
+	}
+	if now.Sub(c.reminded) >= remindEvery {
+		c.reminded = now
+		klog.InfoS("The client CA needs the key of its root for its renewal: put it there for a while. Until then certificates end with the CA",
+			"certificate", c.issuing.certFile, "notAfter", end, "problem", problem.Error())
+	}
+	return c, nil
+}
+
+func (c clientCA) replaced(issuing *pki.Authority) (clientCA, error) {
+	c.authority = issuing
+	c.issuing.chain = []*x509.Certificate{issuing.Certificate()}
+	c.issuing.certPEM = pki.EncodeCertificates(c.issuing.chain...)
+	if err := atomicfile.Write(c.issuing.certFile, c.issuing.certPEM, 0o644); err != nil {
+		return c, fmt.Errorf("renewing the client CA: %w", err)
+	}
+	klog.InfoS("Renewed the client CA", "certificate", c.issuing.certFile, "notAfter", issuing.Validity().NotAfter)
+	return c, nil
+}

@@ -1,0 +1,179 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/certplane/certplane/api/signing/v1alpha1"
+)
+
+const (
+	// idleTimeout is how long a connection is kept for the next call.
+	idleTimeout = 90 * time.Second
+	// maxHeader bounds the header of an answer, in bytes.
+	maxHeader = 64 << 10
+	// userAgent is what endpoints find in their logs.
+	userAgent = "certplane"
+	// maxPause bounds for how long an overloaded endpoint can put us off.
+	maxPause = time.Hour
+)
+
+// The results of calls, as metrics show them.
+const (
+	resultIssued      = "issued"
+	resultPending     = "pending"
+	resultFailed      = "failed"
+	resultInvalid     = "invalid"     // an answer that breaks the protocol
+	resultRejected    = "rejected"    // HTTP 3xx and 4xx
+	resultOverloaded  = "overloaded"  // HTTP 429 and 503
+	resultBroken      = "broken"      // other HTTP 5xx
+	resultUnreachable = "unreachable" // no connection, or none that is trusted
+	resultTimeout     = "timeout"
+	resultAbandoned   = "abandoned" // the caller gave up
+)
+
+// failure is a call that brought no answer to read. It quotes nothing that
+// the endpoint says: that can be an echo of our token.
+type failure struct {
+	result string
+	err    error
+	// about tells what the call says about the endpoint.
+	about health
+	// again: another call at once may help.
+	again bool
+	// after is when the endpoint wants to be asked again; 0 if it does not say.
+	after time.Duration
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// call makes one call and returns the body of a proper answer. Its errors are
+// *failure.
+func (e *endpoint) call(ctx context.Context, request v1alpha1.SigningRequest) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.settings.Timeout.Duration)
+	defer cancel()
+	request.Deadline, _ = ctx.Deadline()
+	request.Deadline = request.Deadline.UTC()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, &failure{result: resultAbandoned, about: abandoned, err: fmt.Errorf("encoding the request: %w", err)}
+	}
+	httpClient, token := e.credentials(ctx)
+	httpRequest, err := newHTTPRequest(ctx, e.settings.URL, token, body)
+	if err != nil {
+		return nil, &failure{result: resultAbandoned, about: abandoned, err: err}
+	}
+	response, err := httpClient.Do(httpRequest)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer response.Body.Close()
+	return read(response, e.clock.Now())
+}
+
+func newHTTPRequest(ctx context.Context, address, token string, body []byte) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	request.Header.Set("Content-Type", v1alpha1.ContentType)
+	request.Header.Set("Accept", v1alpha1.ContentType)
+	request.Header.Set("User-Agent", userAgent)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return request, nil
+}
+
+// read takes the answer from an HTTP response.
+func read(response *http.Response, now time.Time) ([]byte, error) {
+	if response.StatusCode != http.StatusOK {
+		return nil, refused(response, now)
+	}
+	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != v1alpha1.ContentType {
+		return nil, invalid(errors.New("content type must be " + v1alpha1.ContentType))
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unreachable(fmt.Errorf("reading the answer: %w", err))
+	case len(body) > maxAnswer:
+		return nil, invalid(fmt.Errorf("answer is larger than %d bytes", maxAnswer))
+	}
+	return body, nil
+}
+
+// tlsAlert is how crypto/tls reports that the other side dislikes us.
+const tlsAlert = "remote error"
+
+// unreachable sorts the errors of connections. A timeout is not followed by
+// another call: more work does not make an endpoint faster. Nor does another
+// call make a certificate trusted.
+func unreachable(err error) error {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err // without the URL, which the caller adds
+	}
+	f := &failure{result: resultUnreachable, about: unanswered, err: err, again: true}
+	var untrusted *tls.CertificateVerificationError
+	var network *net.OpError
+	switch {
+	case errors.Is(err, context.Canceled):
+		f.result, f.about, f.again = resultAbandoned, abandoned, false
+	case errors.Is(err, context.DeadlineExceeded):
+		f.result, f.again, f.err = resultTimeout, false, errors.New("no answer in time")
+	case errors.As(err, &untrusted), errors.As(err, &network) && network.Op == tlsAlert:
+		f.again = false
+	}
+	return f
+}
+
+// invalid makes a failure of an answer that breaks the protocol.
+func invalid(err error) error {
+	return &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+}
+
+// refused makes a failure of every status but 200.
+func refused(response *http.Response, now time.Time) error {
+	status := response.StatusCode
+	f := &failure{result: resultRejected, about: unanswered, after: retryAfter(response.Header, now)}
+	f.err = fmt.Errorf("HTTP status %d %s", status, http.StatusText(status))
+	switch {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		f.result, f.again = resultOverloaded, f.after == 0
+	case status >= 500:
+		f.result, f.again = resultBroken, status != http.StatusNotImplemented
+	case status == http.StatusRequestTimeout:
+		f.again = true
+	case status < 300:
+		return invalid(f.err)
+	case status == http.StatusBadRequest, status == http.StatusConflict,
+		status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
+		f.about = answered // it dislikes this request, and works
+	}
+	return f
+}
+
+// retryAfter reads the header of RFC 9110 section 10.2.3.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	value := header.Get("Retry-After")
+	wait := time.Duration(0)
+	if seconds, err := strconv.Atoi(value); err == nil {
+		wait = time.Duration(min(max(seconds, 0), int(maxPause/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxPause)
+}

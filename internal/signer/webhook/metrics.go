@@ -1,0 +1,87 @@
+package webhook
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of one endpoint.
+type metrics struct {
+	signerName string
+
+	calls, opened, sparedCalls, staleFiles *prometheus.CounterVec
+	isOpen                                 *prometheus.GaugeVec
+	duration                               *prometheus.HistogramVec
+}
+
+// newMetrics makes the metrics and registers them with registry; nil makes
+// metrics that nobody sees. Where there are some already, made for another
+// endpoint, those are used.
+func newMetrics(registry prometheus.Registerer, signerName string) (*metrics, error) {
+	m := &metrics{
+		signerName:  signerName,
+		calls:       counter("calls_total", "Number of calls to a signer's endpoint, by signer and result.", "signer", "result"),
+		opened:      counter("circuit_opened_total", "Number of times that a signer's endpoint was left alone because it did not answer, by signer.", "signer"),
+		sparedCalls: counter("circuit_spared_total", "Number of calls that were not made because the endpoint was left alone, by signer.", "signer"),
+		staleFiles:  counter("stale_files_total", "Number of calls made with former credentials because those in the files could not be used, by signer.", "signer"),
+		isOpen: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "webhook", Name: "circuit_open",
+			Help: "1 while a signer's endpoint is left alone because it did not answer, else 0, by signer.",
+		}, []string{"signer"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "certplane", Subsystem: "webhook", Name: "call_duration_seconds",
+			Help:    "Time that a call to a signer's endpoint took, by signer.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
+		}, []string{"signer"}),
+	}
+	if registry == nil {
+		return m, nil
+	}
+	err := errors.Join(
+		register(registry, &m.calls), register(registry, &m.opened), register(registry, &m.sparedCalls),
+		register(registry, &m.staleFiles), register(registry, &m.isOpen), register(registry, &m.duration),
+	)
+	m.isOpen.WithLabelValues(signerName).Set(0)
+	return m, err
+}
+
+func (m *metrics) called(result string, took time.Duration) {
+	m.calls.WithLabelValues(m.signerName, result).Inc()
+	m.duration.WithLabelValues(m.signerName).Observe(took.Seconds())
+}
+
+func (m *metrics) spared() { m.sparedCalls.WithLabelValues(m.signerName).Inc() }
+func (m *metrics) stale()  { m.staleFiles.WithLabelValues(m.signerName).Inc() }
+
+func (m *metrics) circuit(wasOpen, isOpen bool) {
+	if isOpen {
+		m.isOpen.WithLabelValues(m.signerName).Set(1)
+	} else {
+		m.isOpen.WithLabelValues(m.signerName).Set(0)
+	}
+	if isOpen && !wasOpen {
+		m.opened.WithLabelValues(m.signerName).Inc()
+	}
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "certplane", Subsystem: "webhook", Name: name, Help: help,
+	}, labels)
+}
+
+func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
+	err := registry.Register(*collector)
+	var already prometheus.AlreadyRegisteredError
+	if !errors.As(err, &already) {
+		return err
+	}
+	existing, ok := already.ExistingCollector.(C)
+	if !ok {
+		return err
+	}
+	*collector = existing
+	return nil
+}

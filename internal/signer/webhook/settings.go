@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Settings is an element of "signing.webhooks".
+type Settings struct {
+	// signerName is the signer whose requests go to the endpoint: a name such
+	// as example.com/my-signer, or example.com/* for all signers of a domain
+	// that have no element of their own. For a kubernetes.io signer the
+	// built-in one stands back.
+	SignerName string `json:"signerName"`
+	// url is the endpoint's address. It must be https, and has neither a
+	// password nor a query: they would end up in logs. Redirects are not
+	// followed. HTTPS_PROXY and NO_PROXY are honoured, as for all clients of
+	// Kubernetes APIs; a proxy sees the endpoint's host name and no more.
+	URL string `json:"url"`
+	// caFile is a PEM bundle that the endpoint's certificate must chain to.
+	// Default: the CAs that this host trusts. This file and those below are
+	// read again for every call, so that they can change.
+	CAFile string `json:"caFile,omitempty"`
+	// serverName is the name in the endpoint's certificate.
+	// Default: the host in url.
+	ServerName string `json:"serverName,omitempty"`
+	// certFile and keyFile are the client certificate that the endpoint sees.
+	// Set both, or tokenFile, or all three: an endpoint that does not know who
+	// calls it signs for everybody.
+	CertFile string `json:"certFile,omitempty"`
+	// keyFile belongs to certFile.
+	KeyFile string `json:"keyFile,omitempty"`
+	// tokenFile holds a token that is sent as Authorization: Bearer.
+	TokenFile string `json:"tokenFile,omitempty"`
+	// timeout is how long one call may take, connecting included: at most 30s.
+	// A duration such as 5s. Default: 10s.
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// retries is how often a call that failed is repeated at once: at most 5.
+	// After that, and after a timeout, the request waits for its next attempt.
+	// Default: 2.
+	Retries *int `json:"retries,omitempty"`
+	// maxDuration is the longest life of a certificate. One that lives longer
+	// is refused, whatever the endpoint says. Default: signing.maxDuration.
+	MaxDuration metav1.Duration `json:"maxDuration,omitzero"`
+	// concurrency is how many calls are under way at the same time.
+	// Default: 10.
+	Concurrency int `json:"concurrency,omitempty"`
+}
+
+// Limits of settings.
+const (
+	maxTimeout     = 30 * time.Second
+	maxRetries     = 5
+	minMaxDuration = time.Minute
+)
+
+// withDefaults completes s.
+func (s Settings) withDefaults() Settings {
+	if s.Timeout.Duration == 0 {
+		s.Timeout.Duration = 10 * time.Second
+	}
+	if s.Retries == nil {
+		s.Retries = new(2)
+	}
+	s.Concurrency = s.Calls()
+	return s
+}
+
+// Calls is how many calls are under way at the same time.
+func (s Settings) Calls() int { return cmp.Or(s.Concurrency, 10) }
+
+// Validate reports the first value that cannot work, by its field under path.
+// The name of the signer is not looked at.
+func (s Settings) Validate(path string) error {
+	if err := checkURL(s.URL); err != nil {
+		return fmt.Errorf("%s.url: %w", path, err)
+	}
+	switch {
+	case (s.CertFile == "") != (s.KeyFile == ""):
+		return fmt.Errorf("%s.certFile and %s.keyFile: set both or none", path, path)
+	case s.CertFile == "" && s.TokenFile == "":
+		return fmt.Errorf("%s: set certFile and keyFile, or tokenFile: an endpoint that does not know who calls it signs for everybody", path)
+	}
+	if d := s.Timeout.Duration; d < 0 || d > maxTimeout {
+		return fmt.Errorf("%s.timeout: %s is out of range: must be more than 0 and at most %s", path, d, maxTimeout)
+	}
+	if s.Retries != nil && (*s.Retries < 0 || *s.Retries > maxRetries) {
+		return fmt.Errorf("%s.retries: %d is out of range: must be between 0 and %d", path, *s.Retries, maxRetries)
+	}
+	if d := s.MaxDuration.Duration; d != 0 && d < minMaxDuration {
+		return fmt.Errorf("%s.maxDuration: %s is too short: must be at least 1m", path, d)
+	}
+	if s.Concurrency < 0 {
+		return fmt.Errorf("%s.concurrency: %d must be at least 1", path, s.Concurrency)
+	}
+	return nil
+}
+
+// checkURL never quotes an address that may have a secret in it.
+func checkURL(address string) error {
+	parsed, err := url.Parse(address)
+	switch {
+	case address == "":
+		return errors.New("is missing")
+	case err != nil:
+		return errors.New("is not a URL")
+	case parsed.User != nil:
+		return errors.New("must not have a user or a password: use tokenFile")
+	case parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
+		return errors.New("must not have a query or a fragment: use tokenFile for secrets")
+	case parsed.Scheme != "https":
+		return fmt.Errorf("%q must begin with https://", address)
+	case parsed.Hostname() == "":
+		return fmt.Errorf("%q has no host", address)
+	}
+	return nil
+}
+
+// anyOf is the end of a signerName that stands for all signers of a domain.
+const anyOf = "/*"
+
+// Domain returns the domain all of whose signers s is for, or ok false if s
+// is for one signer.
+func (s Settings) Domain() (domain string, ok bool) { return strings.CutSuffix(s.SignerName, anyOf) }
+
+// Choose returns the index of the element that is for a signer, or -1. A
+// signer's own element goes before that of its domain.
+func Choose(all []Settings, signerName string) int {
+	domain, _, _ := strings.Cut(signerName, "/")
+	for _, name := range []string{signerName, domain + anyOf} {
+		if i := slices.IndexFunc(all, func(s Settings) bool { return s.SignerName == name }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,288 @@
+// Package webhook signs by asking an HTTPS endpoint.
+//
+// What the endpoint gets and may answer is package api/signing/v1alpha1. No
+// answer is taken on trust: a certificate that is not what was asked for never
+// reaches the request.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+const (
+	// firstPause is how long to wait about before the first repetition of a
+	// call; each following pause is twice as long.
+	firstPause = 250 * time.Millisecond
+	// invalidPause is when to ask again after an answer that breaks the
+	// protocol. Each one may have cost a certificate.
+	invalidPause = 5 * time.Minute
+)
+
+// Config is what signing at an endpoint needs.
+type Config struct {
+	// Settings are valid.
+	Settings Settings
+	// Limits returns what operators allow a signer. The maximum duration in
+	// Settings, if there is one, goes before that in the limits.
+	Limits func(signerName string) signer.Limits
+	// Clock tells the time; nil is the real one.
+	Clock clock.Clock
+	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
+	// share it share the metrics.
+	Metrics prometheus.Registerer
+}
+
+// New returns the signer behind an endpoint. Files that cannot be used are an
+// error now and not when somebody waits for a certificate.
+func New(cfg Config) (signer.Sign, error) {
+	e, err := newEndpoint(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return e.sign, nil
+}
+
+func newEndpoint(cfg Config) (*endpoint, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	cfg.Settings = cfg.Settings.withDefaults()
+	client, err := newClient(cfg.Settings)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(cfg.Metrics, cfg.Settings.SignerName)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.Settings.SignerName, err)
+	}
+	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, clock: cfg.Clock, client: client, metrics: metrics}, nil
+}
+
+// endpoint is an HTTPS endpoint that signs. Safe for concurrent use.
+type endpoint struct {
+	settings Settings
+	limits   func(signerName string) signer.Limits
+	clock    clock.Clock
+	client   *client
+	metrics  *metrics
+
+	mu      sync.Mutex // guards what follows
+	breaker breaker
+	// complaint is what was last said about the files.
+	complaint string
+}
+
+// sign implements signer.Sign. A bad request is told so even while the
+// endpoint is down.
+func (e *endpoint) sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
+	want, err := e.examine(req)
+	if err != nil {
+		return nil, err
+	}
+	request := newRequest(req, want.limit)
+	for call := 0; ; call++ {
+		issued, err := e.attempt(ctx, request, want, now)
+		var f *failure
+		if !errors.As(err, &f) {
+			return issued, err
+		}
+		if !f.again || call == *e.settings.Retries || !e.pause(ctx, call) {
+			return nil, e.pending(f)
+		}
+	}
+}
+
+// examine reaches the verdicts that depend on the request alone.
+func (e *endpoint) examine(req signer.Request) (wanted, error) {
+	profile, err := signer.Lookup(req.SignerName)
+	ours := err == nil
+	if !ours {
+		profile = foreign
+	}
+	limits := e.limits(req.SignerName)
+	limits.MaxDuration = cmp.Or(e.settings.MaxDuration.Duration, limits.MaxDuration)
+	profile = profile.With(limits)
+	parsed, usages, err := profile.Examine(req)
+	if err != nil {
+		return wanted{}, err
+	}
+	return wanted{
+		uid: req.UID, request: parsed, usages: usages,
+		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours,
+	}, nil
+}
+
+// foreign is the profile of signers of which nothing is known here: what they
+// demand is the endpoint's business.
+var foreign = signer.Profile{
+	Check:    func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
+	Lifetime: pki.Lifetime{Min: 10 * time.Minute},
+}
+
+func newRequest(req signer.Request, limit time.Duration) v1alpha1.SigningRequest {
+	request := v1alpha1.SigningRequest{
+		APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.RequestKind,
+		UID: req.UID, Name: req.Name, SignerName: req.SignerName,
+		Request:              string(req.PEM),
+		MaxExpirationSeconds: int64(limit / time.Second),
+		Requester:            v1alpha1.Requester(req.Requester),
+	}
+	for _, usage := range req.Usages {
+		request.Usages = append(request.Usages, string(usage))
+	}
+	if req.Duration != nil {
+		request.ExpirationSeconds = new(int64(*req.Duration / time.Second))
+	}
+	return request
+}
+
+// attempt makes one call, if the circuit breaker lets it, and judges the
+// answer. Its errors are verdicts or *failure.
+func (e *endpoint) attempt(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (issued *signer.Issued, err error) {
+	p, err := e.enter()
+	if err != nil {
+		return nil, err
+	}
+	about := abandoned // unless it gets that far
+	defer func() { e.leave(ctx, p, about, want.uid, err) }()
+	start := e.clock.Now()
+	issued, err = e.ask(ctx, request, want, now)
+	var result string
+	about, result = classify(err)
+	e.metrics.called(result, e.clock.Since(start))
+	return issued, err
+}
+
+// ask makes one call and judges the answer.
+func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
+	body, err := e.call(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := want.verdict(body, now)
+	var permanent *signer.PermanentError
+	var pending *signer.PendingError
+	if err != nil && !errors.As(err, &permanent) && !errors.As(err, &pending) {
+		err = invalid(err)
+	}
+	return issued, err
+}
+
+// classify says what a call means for the circuit breaker and for metrics.
+func classify(err error) (health, string) {
+	var f *failure
+	switch {
+	case err == nil:
+		return answered, resultIssued
+	case errors.As(err, &f):
+		return f.about, f.result
+	case errors.As(err, new(*signer.PermanentError)):
+		return answered, resultFailed
+	default:
+		return answered, resultPending
+	}
+}
+
+// pending makes the verdict of a call that has failed.
+func (e *endpoint) pending(f *failure) error {
+	reason, message := signer.ReasonUnavailable, "the signer cannot sign at present; it keeps trying"
+	if f.result == resultInvalid {
+		reason, message = signer.ReasonInvalidAnswer, "the signer has given an answer that cannot be used; it keeps trying"
+	}
+	err := fmt.Errorf("calling %s: %w", e.settings.URL, f.err)
+	return &signer.PendingError{
+		Reason: reason, Message: message, Err: err,
+		RetryAfter: f.after, Note: message + " (" + presentable(err.Error()) + ")",
+	}
+}
+
+// pause waits before the call that follows after call repetitions, unless
+// there would be no time left for it. The length is random so that requests
+// which failed together do not come back together.
+func (e *endpoint) pause(ctx context.Context, call int) bool {
+	wait := time.Duration((0.5 + rand.Float64()) * float64(firstPause<<call))
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+e.settings.Timeout.Duration {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-e.clock.After(wait):
+		return true
+	}
+}
+
+// enter asks the circuit breaker for a pass. Its error is a verdict.
+func (e *endpoint) enter() (pass, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, wait, ok := e.breaker.enter(e.clock.Now())
+	if ok {
+		return p, nil
+	}
+	e.metrics.spared()
+	return pass{}, e.pending(&failure{
+		err: errors.New("left alone for a while because it did not answer several requests"),
+		// Not all at the same moment.
+		after: wait + time.Duration(rand.Int64N(int64(openFor/5))),
+	})
+}
+
+func (e *endpoint) leave(ctx context.Context, p pass, about health, uid string, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.breaker.open()
+	e.breaker.leave(p, about, uid, e.clock.Now())
+	is := e.breaker.open()
+	e.metrics.circuit(was, is)
+	logger := klog.FromContext(ctx)
+	switch {
+	case is && !was:
+		logger.Error(why, "A signer's endpoint does not answer and is left alone for a while", "signer", e.settings.SignerName, "url", e.settings.URL)
+	case was && !is:
+		logger.Info("A signer's endpoint answers again", "signer", e.settings.SignerName, "url", e.settings.URL)
+	}
+}
+
+// credentials returns what to make the next call with. Files that cannot be
+// used stop nothing while there is what was in them before.
+func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
+	httpClient, token, err := e.client.current()
+	if err != nil {
+		e.metrics.stale()
+	}
+	if e.news(err) {
+		klog.FromContext(ctx).Error(err, "Calling a signer's endpoint with what was in its files before", "signer", e.settings.SignerName)
+	}
+	return httpClient, token
+}
+
+// news tells whether an error about the files is another than at the last call.
+func (e *endpoint) news(err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.complaint
+	e.complaint = ""
+	if err != nil {
+		e.complaint = err.Error()
+	}
+	return e.complaint != "" && e.complaint != was
+}
