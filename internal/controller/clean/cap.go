@@ -25,7 +25,7 @@ const (
 	// batch is how many requests go at once, deleters of them at a time: faster
 	// than a client can make them.
 	batch    = 5000
-	deleters = 8
+	deleters = 32
 	// tellEvery is how often an event says that somebody has too many.
 	tellEvery = 10 * time.Minute
 )
