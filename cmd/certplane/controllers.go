@@ -58,6 +58,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
 		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
 	sign.AddFlags(flags, &cfg.Signing)
+	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile, "File of the roots that the publish controller puts into each namespace.")
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
 	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")
