@@ -44,6 +44,7 @@ func TestControllersInCluster(t *testing.T) {
 		}
 	})
 	t.Run("durations", func(t *testing.T) { c.testDurations(t) })
+	t.Run("cleaning", func(t *testing.T) { c.testCleaning(t) })
 	t.Run("metrics", func(t *testing.T) { c.testMetrics(t, replica) })
 }
 
