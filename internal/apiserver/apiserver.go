@@ -94,19 +94,19 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the loopback client: %w", err)
 	}
-	// The authorizer reads RBAC objects and pods through these informers.
-	shared := informers.NewSharedInformerFactory(client, 0)
-	authorizer, rules, err := authz.New(authz.Config{Informers: shared, Settings: cfg.Authorization})
+	generic, err := newGenericConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-
-	generic, err := newGenericConfig(cfg)
+	// The authorizer reads RBAC objects and pods through these informers.
+	shared := informers.NewSharedInformerFactory(client, 0)
+	allowed, err := authz.New(authz.Config{Informers: shared, Settings: cfg.Authorization, ServerID: generic.APIServerID})
 	if err != nil {
 		return nil, err
 	}
 	who, err := authn.New(authn.Config{
 		Settings:          cfg.Authentication,
+		ServerID:          generic.APIServerID,
 		ClientCA:          cfg.ClientCA,
 		Tokens:            cfg.Tokens,
 		ServiceAccountKey: cfg.ServiceAccountKey,
@@ -116,8 +116,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	useAuthentication(generic, who)
-	generic.Authorization.Authorizer = authorizer
-	generic.RuleResolver = rules
+	if err := useAuthorization(generic, allowed); err != nil {
+		return nil, err
+	}
 	mapper, err := useAdmission(generic, cfg, client, shared)
 	if err != nil {
 		return nil, err

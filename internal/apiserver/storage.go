@@ -87,7 +87,7 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = open(generic.RESTOptionsGetter)
+	generic.RESTOptionsGetter = namelessHub{open(generic.RESTOptionsGetter)}
 	return nil
 }
 

@@ -23,7 +23,12 @@ type cluster struct {
 // startCluster installs what "certplane manifests" prints.
 func startCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
-	servers := startServers(t)
+	return installIn(t, startServers(t), args...)
+}
+
+// installIn is startCluster with servers that run already.
+func installIn(t *testing.T, servers servers, args ...string) *cluster {
+	t.Helper()
 	c := &cluster{apiServer: servers.peer, program: certplane(t), dir: servers.dir}
 	pki := filepath.Join(c.dir, "data/pki")
 	c.admin = c.kubeconfig(t, "admin", map[string]any{

@@ -101,6 +101,16 @@ func (c *cluster) testKubeletRequests(t *testing.T) {
 	if got := issued(t, c.apiServer, "not-permitted"); got != "" {
 		t.Errorf("issued %s", got)
 	}
+	// The explanation is the same as that of the approver, here too.
+	said := c.certplane(t, "", "explain", "csr", "not-permitted", "--kubeconfig", c.admin)
+	for _, part := range []string{
+		"not-permitted waits for a person to approve it, as its requester lacks a permission\n",
+		`user "nobody" may not create certificatesigningrequests/nodeclient`, "NotPermitted  csr-approver", "may sign: certplane-system/csr-signer",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("the explanation does not say %q:\n%s", part, said)
+		}
+	}
 }
 
 // testDurations: what a client asks for is what it gets, and the five minutes
