@@ -49,7 +49,7 @@ type world struct {
 
 func start(t *testing.T, options ...func(*server.Config)) world {
 	t.Helper()
-	s := apitest.Start(t, options...)
+	s := apitest.Start(t, append(options, withoutCleaner)...)
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
@@ -340,3 +340,8 @@ func unconditional(c *csr) { c.ResourceVersion = "" }
 
 // emptyIsNil compares what JSON does not tell apart as equal.
 func emptyIsNil() cmp.Option { return cmpopts.EquateEmpty() }
+
+// withoutCleaner lets requests stay that are older than any cleaner would.
+func withoutCleaner(cfg *server.Config) {
+	cfg.Controllers = append(slices.Clone(cfg.Controllers), "-clean")
+}
