@@ -27,10 +27,16 @@ func (p *nodeRestriction) admitNode(_ context.Context, name string, a admission.
 			requested = node.Name
 		}
 		if labels := forbiddenLabels(changedLabels(node.Labels, nil)); len(labels) > 0 {
-			return forbidden(a, "is not allowed to set the following labels: %s", strings.Join(labels, ", "))
+			return forbidden(a, "node %q is not allowed to set the following labels: %s", name, strings.Join(labels, ", "))
 		}
+		// Stricter than Kubernetes: such a node's object could be made to go,
+		// and to be made anew without its taints.
 		if len(node.OwnerReferences) > 0 {
 			return forbidden(a, "node %q is not allowed to modify ownerReferences", name)
+		}
+		//lint:ignore SA1019 clients of old nodes may still send it
+		if node.Spec.ConfigSource != nil {
+			return forbidden(a, "node %q is not allowed to create pods with a non-nil configSource", name)
 		}
 	}
 	if requested != name {

@@ -100,7 +100,7 @@ func (p *nodeRestriction) admitMirrorOwner(node string, pod *corev1.Pod, a admis
 		return forbidden(a, "error looking up node %q to verify uid: %w", node, err)
 	}
 	if owner.UID != known.UID {
-		return forbidden(a, "node %s UID mismatch: expected %s got %s", node, known.UID, owner.UID)
+		return forbidden(a, "node %s UID mismatch: expected %s got %s", node, owner.UID, known.UID)
 	}
 	return nil
 }

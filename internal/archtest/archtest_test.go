@@ -103,6 +103,26 @@ var rules = []rule{
 		reason: "the same controllers must run in somebody else's cluster",
 	},
 	{
+		from: "internal/cluster",
+		forbidden: []string{
+			module + "internal/registry", module + "internal/apiserver", module + "internal/admission",
+			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
+		},
+		reason: "what runs in somebody else's cluster has no server in it",
+	},
+	{
+		from:      "internal/account",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/account"},
+		reason:    "acting as service accounts needs an API, nothing of ours",
+	},
+	{
+		from:      "internal/configfile",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/configfile"},
+		reason:    "files are read for whoever has a configuration",
+	},
+	{
 		from: "internal/cli",
 		forbidden: []string{
 			module + "internal/server", module + "internal/apiserver", module + "internal/registry",

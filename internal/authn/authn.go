@@ -31,6 +31,8 @@ import (
 type Config struct {
 	// Settings are the operator's.
 	Settings Settings
+	// ServerID tells servers apart in metrics.
+	ServerID string
 	// ClientCA signs client certificates: the subject's common name is the
 	// user, its organizations are the user's groups.
 	ClientCA dynamiccertificates.CAContentProvider
@@ -112,7 +114,7 @@ func (a *Authentication) tokens(cfg Config) (anyone authenticator.Request, token
 	}
 	anyone = anonymous.NewAuthenticator(anonymousPaths)
 	if cfg.Settings.ConfigFile != "" {
-		file, err := a.configFile(cfg.Settings)
+		file, err := a.configFile(cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -169,11 +171,12 @@ func (a *Authentication) bootstrapTokens(cfg Config) (authenticator.Token, error
 	return a.agnostic(bootstraptoken.Authenticator{Get: secrets.Get, Now: time.Now}), nil
 }
 
-func (a *Authentication) configFile(settings Settings) (*configfile.File, error) {
+func (a *Authentication) configFile(cfg Config) (*configfile.File, error) {
 	file, err := configfile.Open(configfile.Config{
-		Path:       settings.ConfigFile,
+		Path:       cfg.Settings.ConfigFile,
+		ServerID:   cfg.ServerID,
 		Audiences:  a.Audiences,
-		OwnIssuers: settings.ServiceAccounts.issuers(),
+		OwnIssuers: cfg.Settings.ServiceAccounts.issuers(),
 		Anonymous:  anonymousPaths,
 	})
 	if err != nil {

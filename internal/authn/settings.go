@@ -21,8 +21,9 @@ type Settings struct {
 	// configFile is an AuthenticationConfiguration of apiserver.config.k8s.io,
 	// as kube-apiserver takes it: OpenID Connect issuers whose tokens are
 	// honoured, and which paths are open to requests without credentials. It
-	// is read again when it changes; a change that is not valid is logged and
-	// not used. Default: none. Then /healthz, /livez, /readyz and /version are
+	// is read again when it changes; a change that is not valid is logged,
+	// counted in apiserver_authentication_config_controller_automatic_reloads_total
+	// and not used. Default: none. Then /healthz, /livez, /readyz and /version are
 	// open.
 	ConfigFile string `json:"configFile,omitempty"`
 	// serviceAccounts rules the tokens of service accounts.

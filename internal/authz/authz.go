@@ -3,6 +3,7 @@ package authz
 
 import (
 	"fmt"
+	"os"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -24,40 +25,60 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Settings choose who is asked.
 	Settings Settings
+	// ServerID tells servers apart in metrics.
+	ServerID string
 }
+
+// builtin are the authorizers that need no other program.
+type builtin map[apiserver.AuthorizerType]authorizer.UnconditionalAuthorizer
 
 // New returns the authorizer and the list of rules behind it: members of
 // system:masters may do everything, so that no mistake in roles or in a
 // configuration can lock the administrators out. Of all others nodes may do
 // what their pods need and everybody what RBAC allows, unless the settings ask
 // somebody else.
-func New(cfg Config) (authorizer.Authorizer, authorizer.RuleResolver, error) {
-	links, err := cfg.Settings.links()
+func New(cfg Config) (*Authorizer, error) {
+	a := &Authorizer{config: cfg, builtin: builtin{
+		typeNode: node.New(node.FromInformers(cfg.Informers), bootstrap.NodeRules()),
+		typeRBAC: rbac.New(rbac.FromInformers(cfg.Informers)),
+	}}
+	if cfg.Settings.ConfigFile == "" {
+		links := []apiserver.AuthorizerConfiguration{{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"}}
+		next, err := a.decide(links)
+		a.deciding.Store(next)
+		return a, err
+	}
+	var err error
+	if a.opened, err = os.ReadFile(cfg.Settings.ConfigFile); err == nil {
+		err = a.apply(a.opened)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("reading authorization.configFile %s: %w", cfg.Settings.ConfigFile, err)
 	}
-	asked := chain{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
-	var rules []authorizer.RuleResolver
-	for _, link := range links {
-		next, err := newLink(link, cfg.Informers)
-		if err != nil {
-			return nil, nil, fmt.Errorf("making the authorizer %s: %w", link.Name, err)
-		}
-		if resolver, ok := next.(authorizer.RuleResolver); ok {
-			rules = append(rules, resolver)
-		}
-		asked = append(asked, metrics.InstrumentedAuthorizer(string(link.Type), link.Name, authorizer.AuthorizerFunc(next.Authorize)))
-	}
-	return authorizer.AuthorizerFunc(asked.Authorize), union.NewRuleResolvers(rules...), nil
+	return a, nil
 }
 
-func newLink(link apiserver.AuthorizerConfiguration, shared informers.SharedInformerFactory) (authorizer.UnconditionalAuthorizer, error) {
-	switch link.Type {
-	case typeNode:
-		return node.New(node.FromInformers(shared), bootstrap.NodeRules()), nil
-	case typeRBAC:
-		return rbac.New(rbac.FromInformers(shared)), nil
-	default:
-		return newWebhook(link)
+// decide makes those who are asked out of links, in their order.
+func (a *Authorizer) decide(links []apiserver.AuthorizerConfiguration) (*deciders, error) {
+	next := &deciders{chain: chain{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
+	var rules []authorizer.RuleResolver
+	for _, link := range links {
+		asked, err := a.newLink(link)
+		if err != nil {
+			return nil, fmt.Errorf("making the authorizer %s: %w", link.Name, err)
+		}
+		if resolver, ok := asked.(authorizer.RuleResolver); ok {
+			rules = append(rules, resolver)
+		}
+		next.chain = append(next.chain, metrics.InstrumentedAuthorizer(string(link.Type), link.Name, authorizer.AuthorizerFunc(asked.Authorize)))
 	}
+	next.rules = union.NewRuleResolvers(rules...)
+	return next, nil
+}
+
+func (a *Authorizer) newLink(link apiserver.AuthorizerConfiguration) (authorizer.UnconditionalAuthorizer, error) {
+	if known, ok := a.builtin[link.Type]; ok {
+		return known, nil
+	}
+	return newWebhook(link)
 }

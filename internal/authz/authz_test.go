@@ -12,7 +12,7 @@ import (
 
 func TestNew(t *testing.T) {
 	shared := informers.NewSharedInformerFactory(nil, 0)
-	got, rules, err := New(Config{Informers: shared})
+	got, err := New(Config{Informers: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestNew(t *testing.T) {
 		})
 	}
 
-	if _, urls, _, err := rules.RulesFor(t.Context(), &user.DefaultInfo{Name: "ann"}, ""); err != nil || len(urls) != 1 {
+	if _, urls, _, err := got.RulesFor(t.Context(), &user.DefaultInfo{Name: "ann"}, ""); err != nil || len(urls) != 1 {
 		t.Errorf("RulesFor(ann) = %v, %v; want one URL rule", urls, err)
 	}
 }

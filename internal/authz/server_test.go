@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +65,69 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
+// The file is followed: a good change is in force without a restart, a bad one
+// is counted and changes nothing.
+func TestChangesOfTheFile(t *testing.T) {
+	hook := &company{}
+	kubeconfig := kubeconfigOf(t, hook.serve(t))
+	file := write(t, alone)
+	s := apitest.Start(t, func(c *server.Config) { c.Authorization.ConfigFile = file })
+	what := authorizationv1.ResourceAttributes{Verb: "get", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
+	mayAlice := func() bool { return s.Allowed(t, "alice", nil, what) }
+	if mayAlice() {
+		t.Fatal("alice may before anybody says so")
+	}
+	good, bad := counted(t, s, "success"), counted(t, s, "failure") // of the whole process
+
+	change(t, file, strings.Replace(chain, "KUBECONFIG", kubeconfig, 1))
+	apitest.Eventually(t, "the webhook is asked", mayAlice)
+
+	change(t, file, strings.Replace(chain, "startsWith", "begins", 1))
+	apitest.Eventually(t, "the failure is counted", func() bool { return counted(t, s, "failure") == bad+1 })
+	if !mayAlice() {
+		t.Error("a file that cannot be used has changed what alice may")
+	}
+
+	change(t, file, alone)
+	apitest.Eventually(t, "the webhook is asked no more", func() bool { return !mayAlice() })
+	if got := counted(t, s, "success") - good; got != 2 {
+		t.Errorf("%d changes were counted, want 2", got)
+	}
+}
+
+// alone is what a server does that has no file.
+const alone = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers: [{type: RBAC, name: rbac}]
+`
+
+// change is seen whole: a file half written would be a failure of its own.
+func change(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.Rename(write(t, text), file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counted is how often the file was applied, or could not be.
+func counted(t *testing.T, s *apitest.Server, status string) int {
+	t.Helper()
+	metrics, err := apitest.Client(t, s.Admin(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^apiserver_authorization_config_controller_automatic_reloads_total{.*status="` + status + `"} (\d+)$`)
+	total := 0
+	for _, match := range line.FindAllSubmatch(metrics, -1) {
+		n, err := strconv.Atoi(string(match[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
 func TestSettingsRefuse(t *testing.T) {
 	tests := []struct{ reason, config, want string }{
 		{"unknown field", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorisers: []", `unknown field "authorisers"`},
@@ -88,10 +153,14 @@ func TestSettingsRefuse(t *testing.T) {
 
 func startWith(t *testing.T, url string) *apitest.Server {
 	t.Helper()
-	kubeconfig := write(t, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: a\n  cluster: {server: '"+url+"'}\n"+
-		"contexts:\n- name: c\n  context: {cluster: a, user: u}\nusers:\n- name: u\n")
-	file := write(t, strings.Replace(chain, "KUBECONFIG", kubeconfig, 1))
+	file := write(t, strings.Replace(chain, "KUBECONFIG", kubeconfigOf(t, url), 1))
 	return apitest.Start(t, func(c *server.Config) { c.Authorization.ConfigFile = file })
+}
+
+func kubeconfigOf(t *testing.T, url string) string {
+	t.Helper()
+	return write(t, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: a\n  cluster: {server: '"+url+"'}\n"+
+		"contexts:\n- name: c\n  context: {cluster: a, user: u}\nusers:\n- name: u\n")
 }
 
 func write(t *testing.T, text string) string {

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"bytes"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,7 +21,9 @@ type Settings struct {
 	// apiserver.config.k8s.io/v1: who decides what users may do, in which
 	// order. Known types: Node (what nodes need for their pods), RBAC (roles
 	// and bindings) and Webhook (another program), each with conditions. It is
-	// read at start. Members of system:masters may always do everything.
+	// read again when it changes; a change that is not valid is logged, counted
+	// in apiserver_authorization_config_controller_automatic_reloads_total and
+	// not used. Members of system:masters may always do everything.
 	// Default: Node, then RBAC. Without RBAC this server's own controllers need
 	// their rights from a webhook.
 	ConfigFile string `json:"configFile,omitempty"`
@@ -32,20 +35,17 @@ const (
 	typeRBAC apiserver.AuthorizerType = "RBAC"
 )
 
-// links are the authorizers in the order in which they are asked.
-func (s Settings) links() ([]apiserver.AuthorizerConfiguration, error) {
-	if s.ConfigFile == "" {
-		return []apiserver.AuthorizerConfiguration{{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"}}, nil
-	}
-	config, err := load.LoadFromFile(s.ConfigFile)
+// parse returns the authorizers in the order in which they are asked.
+func parse(content []byte) ([]apiserver.AuthorizerConfiguration, error) {
+	config, err := load.LoadFromReader(bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("reading authorization.configFile %s: %w", s.ConfigFile, err)
+		return nil, err
 	}
 	known := sets.New(string(typeNode), string(typeRBAC), string(apiserver.TypeWebhook))
 	repeatable := sets.New(string(apiserver.TypeWebhook))
 	errs := validation.ValidateAuthorizationConfiguration(authorizationcel.NewDefaultCompiler(), nil, config, known, repeatable)
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("reading authorization.configFile %s: %w", s.ConfigFile, errs.ToAggregate())
+		return nil, errs.ToAggregate()
 	}
 	return config.Authorizers, nil
 }

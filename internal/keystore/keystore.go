@@ -109,22 +109,20 @@ func openVault(ctx context.Context, uri string) (vault, error) {
 }
 
 func (s *Store) openFirst(ctx context.Context) error {
-	first, err := s.load(ctx, s.files.read())
+	c := s.files.read()
+	defer clear(c.key)
+	first, err := s.load(ctx, c)
 	if err != nil {
 		return err
 	}
 	s.watched = watched{seen: first.digest}
 	s.current.Store(first)
+	s.metrics.changes.WithLabelValues(s.name).Add(0) // a counter that is not there cannot be watched
 	s.report(nil)
 	if err := first.usable(s.clock.Now()); err != nil {
 		klog.FromContext(ctx).Error(err, "The CA cannot issue certificates now", "ca", s.name)
 	}
 	return nil
-}
-
-// OpenFiles is Open for a CA in files, without anything else.
-func OpenFiles(certFile, keyFile string) (*Store, error) {
-	return Open(context.Background(), Settings{CertFile: certFile, KeyFile: keyFile}, Options{})
 }
 
 // Close ends the use of a key that is elsewhere than in a file.

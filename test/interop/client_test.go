@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -44,6 +46,8 @@ type call struct {
 	accept       string
 	user         string // impersonated
 	group        string // impersonated with user
+	header       http.Header
+	until        string // what the answer has once the server knows enough
 }
 
 // answer is what a client sees.
@@ -66,10 +70,26 @@ func (s *apiServer) do(t *testing.T, c call) answer {
 		t.Fatalf("%s %s: %v", c.method, c.path, err)
 	}
 	a := answer{Code: response.StatusCode, Type: response.Header.Get("Content-Type"), Warnings: response.Header.Values("Warning")}
-	if json.Unmarshal(data, &a.Body) != nil {
-		a.Body = string(data)
-	}
+	a.Body = parse(data)
 	return a
+}
+
+// parse reads JSON; a watch is answered with a list of it.
+func parse(data []byte) any {
+	var values []any
+	for decoder := json.NewDecoder(bytes.NewReader(data)); ; {
+		var value any
+		err := decoder.Decode(&value)
+		switch {
+		case errors.Is(err, io.EOF) && len(values) == 1:
+			return values[0]
+		case errors.Is(err, io.EOF):
+			return values
+		case err != nil:
+			return string(data)
+		}
+		values = append(values, value)
+	}
 }
 
 func (s *apiServer) request(t *testing.T, c call) *http.Request {
@@ -78,6 +98,7 @@ func (s *apiServer) request(t *testing.T, c call) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.Copy(request.Header, c.header)
 	for name, value := range map[string]string{
 		"Content-Type": c.contentType, "Accept": c.accept, "Impersonate-User": c.user, "Impersonate-Group": c.group,
 	} {
@@ -85,7 +106,7 @@ func (s *apiServer) request(t *testing.T, c call) *http.Request {
 			request.Header.Set(name, value)
 		}
 	}
-	if c.body != nil && c.contentType == "" {
+	if c.body != nil && request.Header.Get("Content-Type") == "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	return request

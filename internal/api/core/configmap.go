@@ -23,9 +23,6 @@ func ValidateConfigMap(config *corev1.ConfigMap) field.ErrorList {
 	}
 	for key, value := range config.BinaryData {
 		errs = append(errs, validateDataKey(key, binaryPath)...)
-		if _, twice := config.Data[key]; twice {
-			errs = append(errs, field.Invalid(binaryPath.Key(key), key, "duplicate of key present in data"))
-		}
 		size += len(value)
 	}
 	// A config map is as big as a secret may be.

@@ -60,7 +60,15 @@ func LabelNamespace(namespace *corev1.Namespace) {
 }
 
 // setNodeDefaults lets pods have all that a node has, unless it says otherwise.
+// podCIDR is the older name of the first of podCIDRs, and wins.
 func setNodeDefaults(node *corev1.Node) {
+	spec := &node.Spec
+	switch {
+	case spec.PodCIDR == "" && len(spec.PodCIDRs) > 0:
+		spec.PodCIDR = spec.PodCIDRs[0]
+	case spec.PodCIDR != "" && (len(spec.PodCIDRs) == 0 || spec.PodCIDRs[0] != spec.PodCIDR):
+		spec.PodCIDRs = []string{spec.PodCIDR}
+	}
 	if len(node.Status.Allocatable) == 0 {
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
 	}

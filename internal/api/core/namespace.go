@@ -8,10 +8,15 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
+var finalizersPath = field.NewPath("spec", "finalizers")
+
 // ValidateNamespace reports what is wrong with a new namespace.
 func ValidateNamespace(namespace *corev1.Namespace) field.ErrorList {
 	errs := metadata.Validate(&namespace.ObjectMeta, false, validation.NameIsDNSLabel, metadataPath)
-	return append(errs, validateNamespaceFinalizers(namespace)...)
+	for _, finalizer := range namespace.Spec.Finalizers {
+		errs = append(errs, metadata.ValidateFinalizer(string(finalizer), finalizersPath)...)
+	}
+	return errs
 }
 
 // ValidateNamespaceUpdate reports what is wrong with replacing old by
@@ -25,7 +30,8 @@ func ValidateNamespaceUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 // namespace through /status: only a deletion ends a namespace.
 func ValidateNamespaceStatusUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
-	phase, phasePath := namespace.Status.Phase, field.NewPath("status", "phase")
+	// Kubernetes spells the field so.
+	phase, phasePath := namespace.Status.Phase, field.NewPath("status", "Phase")
 	switch {
 	case namespace.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
 		errs = append(errs, field.Invalid(phasePath, phase, "may only be 'Active' if `deletionTimestamp` is empty"))
@@ -39,13 +45,8 @@ func ValidateNamespaceStatusUpdate(namespace, old *corev1.Namespace) field.Error
 // namespace through /finalize.
 func ValidateNamespaceFinalizeUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
-	return append(errs, validateNamespaceFinalizers(namespace)...)
-}
-
-func validateNamespaceFinalizers(namespace *corev1.Namespace) field.ErrorList {
-	var errs field.ErrorList
 	for i, finalizer := range namespace.Spec.Finalizers {
-		errs = append(errs, metadata.ValidateFinalizer(string(finalizer), field.NewPath("spec", "finalizers").Index(i))...)
+		errs = append(errs, metadata.ValidateFinalizer(string(finalizer), finalizersPath.Index(i))...)
 	}
 	return errs
 }

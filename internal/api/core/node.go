@@ -1,7 +1,10 @@
 package core
 
 import (
-	"net/netip"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -9,18 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
 // ValidateNode reports what is wrong with a new node.
-func ValidateNode(node *corev1.Node) field.ErrorList {
+func ValidateNode(node *corev1.Node) field.ErrorList { return validateNode(node, nil) }
+
+// validateNode does not look at ranges that were stored before they were
+// looked at.
+func validateNode(node *corev1.Node, storedRanges []string) field.ErrorList {
 	errs := metadata.Validate(&node.ObjectMeta, false, validation.NameIsDNSSubdomain, metadataPath)
-	specPath := field.NewPath("spec")
-	errs = append(errs, validateTaints(node.Spec.Taints, specPath.Child("taints"))...)
-	errs = append(errs, validatePodCIDRs(node.Spec, specPath)...)
-	errs = append(errs, validateQuantities(node.Status.Capacity, field.NewPath("status", "capacity"))...)
-	return append(errs, validateQuantities(node.Status.Allocatable, field.NewPath("status", "allocatable"))...)
+	// Kubernetes names the fields of a node so, taints in particular.
+	errs = append(errs, validateTaints(node.Spec.Taints, metadataPath.Child("taints"))...)
+	errs = append(errs, validatePodCIDRs(node.Spec.PodCIDRs, storedRanges, field.NewPath("spec", "podCIDRs"))...)
+	errs = append(errs, validateAmounts(node.Status.Capacity, field.NewPath("status", "capacity"))...)
+	return append(errs, validateAmounts(node.Status.Allocatable, field.NewPath("status", "allocatable"))...)
 }
 
 // ValidateNodeUpdate reports what is wrong with replacing old by node. What a
@@ -37,7 +45,7 @@ func ValidateNodeUpdate(node, old *corev1.Node) field.ErrorList {
 	if !equality.Semantic.DeepEqual(fixedOf(node.Spec), fixedOf(old.Spec)) {
 		errs = append(errs, field.Forbidden(specPath, "node updates may only change labels, taints, or capacity"))
 	}
-	return append(errs, ValidateNode(node)...)
+	return append(errs, validateNode(node, old.Spec.PodCIDRs)...)
 }
 
 // fixedOf is spec without the fields that may change or have an answer of
@@ -88,38 +96,42 @@ func validateTaintEffect(effect corev1.TaintEffect, fldPath *field.Path) field.E
 	}
 }
 
-// validatePodCIDRs wants one range of each IP family at most. podCIDR is the
-// older name of the first one.
-func validatePodCIDRs(spec corev1.NodeSpec, fldPath *field.Path) field.ErrorList {
+// validatePodCIDRs wants one range of each IP family at most.
+func validatePodCIDRs(ranges, stored []string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	path := fldPath.Child("podCIDRs")
-	families := map[bool]bool{}
-	for i, cidr := range spec.PodCIDRs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			errs = append(errs, field.Invalid(path.Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
-			continue
-		}
-		if families[prefix.Addr().Is4()] {
-			errs = append(errs, field.Invalid(path, spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
-		}
-		families[prefix.Addr().Is4()] = true
+	for i, text := range ranges {
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(fldPath.Index(i), text, true, stored)...)
 	}
-	if len(spec.PodCIDRs) > 0 && spec.PodCIDR != spec.PodCIDRs[0] {
-		errs = append(errs, field.Invalid(path.Index(0), spec.PodCIDRs[0], "must be equal to podCIDR"))
+	if len(ranges) < 2 {
+		return errs
+	}
+	both, err := netutils.IsDualStackCIDRStrings(ranges)
+	if err != nil {
+		errs = append(errs, field.InternalError(fldPath, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+	}
+	if !both || len(ranges) > 2 {
+		errs = append(errs, field.Invalid(fldPath, ranges, "may specify no more than one CIDR for each IP family"))
 	}
 	return errs
 }
 
-func validateQuantities(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
+// validateAmounts wants whole ones of what cannot be divided.
+func validateAmounts(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for name, quantity := range resources {
-		for _, problem := range utilvalidation.IsQualifiedName(string(name)) {
-			errs = append(errs, field.Invalid(fldPath, name, problem))
-		}
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
+		quantity, path := resources[name], fldPath.Child(string(name))
 		if quantity.Sign() < 0 {
-			errs = append(errs, field.Invalid(fldPath.Key(string(name)), quantity.String(), "must be greater than or equal to 0"))
+			errs = append(errs, field.Invalid(path, quantity.String(), "must be greater than or equal to 0"))
+		}
+		if isCounted(name) && quantity.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(path, quantity.String(), "must be an integer"))
 		}
 	}
 	return errs
+}
+
+// isCounted: pods are, and what is in a domain of somebody's own.
+func isCounted(name corev1.ResourceName) bool {
+	domain, _, extended := strings.Cut(string(name), "/")
+	return name == corev1.ResourcePods || extended && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix)
 }

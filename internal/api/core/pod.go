@@ -1,6 +1,8 @@
 package core
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -14,12 +16,15 @@ import (
 // one are left to the node that does.
 func ValidatePod(pod *corev1.Pod) field.ErrorList {
 	errs := metadata.Validate(&pod.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
-	return append(errs, validatePodSpec(&pod.Spec, field.NewPath("spec"))...)
+	specPath := field.NewPath("spec")
+	errs = append(errs, validatePodSpec(&pod.Spec, specPath)...)
+	errs = append(errs, validateImageTexts(pod.Spec.Containers, specPath.Child("containers"))...)
+	return append(errs, validateImageTexts(pod.Spec.InitContainers, specPath.Child("initContainers"))...)
 }
 
 func validatePodSpec(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
 	errs := validateContainers(spec, fldPath)
-	errs = append(errs, validateVolumes(spec.Volumes, fldPath.Child("volumes"))...)
+	errs = append(errs, validateVolumes(spec, fldPath.Child("volumes"))...)
 	for _, identity := range []struct {
 		name, value string
 		check       func(string) []string
@@ -66,6 +71,8 @@ func validateContainers(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorLi
 			if container.Image == "" {
 				errs = append(errs, field.Required(path.Child("image"), ""))
 			}
+			errs = append(errs, oneOf(container.TerminationMessagePolicy, path.Child("terminationMessagePolicy"),
+				corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 			errs = append(errs, oneOf(container.ImagePullPolicy, path.Child("imagePullPolicy"),
 				corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 			errs = append(errs, validateQuantities(container.Resources.Limits, path.Child("resources", "limits"))...)
@@ -75,11 +82,45 @@ func validateContainers(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorLi
 	return errs
 }
 
-func validateVolumes(volumes []corev1.Volume, fldPath *field.Path) field.ErrorList {
+// validateImageTexts: a space around an image is a slip that no node forgives.
+func validateImageTexts(containers []corev1.Container, fldPath *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, container := range containers {
+		if strings.TrimSpace(container.Image) != container.Image {
+			errs = append(errs, field.Invalid(fldPath.Index(i).Child("image"), container.Image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return errs
+}
+
+func validateVolumes(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := map[string]bool{}
-	for i, volume := range volumes {
-		errs = append(errs, validateName(volume.Name, names, fldPath.Index(i).Child("name"))...)
+	for i, volume := range spec.Volumes {
+		path := fldPath.Index(i)
+		errs = append(errs, validateName(volume.Name, names, path.Child("name"))...)
+		if volume.Projected == nil {
+			continue
+		}
+		for j, source := range volume.Projected.Sources {
+			if source.ServiceAccountToken != nil && spec.ServiceAccountName == "" {
+				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+					"must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}
+
+func validateQuantities(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, quantity := range resources {
+		for _, problem := range utilvalidation.IsQualifiedName(string(name)) {
+			errs = append(errs, field.Invalid(fldPath, name, problem))
+		}
+		if quantity.Sign() < 0 {
+			errs = append(errs, field.Invalid(fldPath.Key(string(name)), quantity.String(), "must be greater than or equal to 0"))
+		}
 	}
 	return errs
 }

@@ -31,8 +31,8 @@ func setContainerDefaults(container *corev1.Container) {
 	setDefault(&container.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	each(container.Ports, func(port *corev1.ContainerPort) { setDefault(&port.Protocol, corev1.ProtocolTCP) })
 	each(container.Env, func(env *corev1.EnvVar) {
-		if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
-			setDefault(&env.ValueFrom.FieldRef.APIVersion, "v1")
+		if env.ValueFrom != nil {
+			setFieldRefDefaults(env.ValueFrom.FieldRef)
 		}
 	})
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
@@ -79,6 +79,7 @@ func setVolumeDefaults(volume *corev1.Volume) {
 	}
 	if downward := volume.DownwardAPI; downward != nil {
 		setDefaultPtr(&downward.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		each(downward.Items, func(item *corev1.DownwardAPIVolumeFile) { setFieldRefDefaults(item.FieldRef) })
 	}
 	if projected := volume.Projected; projected != nil {
 		setDefaultPtr(&projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
@@ -86,7 +87,16 @@ func setVolumeDefaults(volume *corev1.Volume) {
 			if token := source.ServiceAccountToken; token != nil {
 				setDefaultPtr(&token.ExpirationSeconds, 60*60)
 			}
+			if downward := source.DownwardAPI; downward != nil {
+				each(downward.Items, func(item *corev1.DownwardAPIVolumeFile) { setFieldRefDefaults(item.FieldRef) })
+			}
 		})
+	}
+}
+
+func setFieldRefDefaults(ref *corev1.ObjectFieldSelector) {
+	if ref != nil {
+		setDefault(&ref.APIVersion, "v1")
 	}
 }
 

@@ -99,18 +99,17 @@ func validateAnyway(event *corev1.Event, version schema.GroupVersion) field.Erro
 	return errs
 }
 
-// isAboutItsNamespace: who may write events in a namespace can do so about
-// what is in it. Events about what is in none are in a namespace of everybody.
+// isAboutItsNamespace: an event is in the namespace of what it is about. Events
+// about what is in none are in a namespace of everybody.
 func isAboutItsNamespace(event *corev1.Event) bool {
-	switch event.Namespace {
-	case event.InvolvedObject.Namespace:
+	about, in := event.InvolvedObject.Namespace, event.Namespace
+	switch {
+	case about == in:
 		return true
-	case metav1.NamespaceDefault:
-		return event.InvolvedObject.Namespace == ""
-	case metav1.NamespaceSystem:
-		return event.InvolvedObject.Namespace == "" && !event.EventTime.IsZero()
-	default:
-		return false
+	case event.EventTime.IsZero():
+		return about == "" && in == metav1.NamespaceDefault
+	default: // the new kind may be about another namespace
+		return about != "" || in == metav1.NamespaceDefault || in == metav1.NamespaceSystem
 	}
 }
 

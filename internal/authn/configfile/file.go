@@ -3,7 +3,6 @@
 package configfile
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,16 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/klog/v2"
+	"k8s.io/apiserver/pkg/server/options/authenticationconfig/metrics"
+
+	"github.com/certplane/certplane/internal/reload"
 )
 
 const (
-	// pollInterval is how often the file is read to see whether it changed.
-	pollInterval = time.Second
 	// healthTimeout is how long the issuers of a changed file may take to
 	// answer before it is tried again.
 	healthTimeout = time.Minute
@@ -32,6 +30,8 @@ const (
 type Config struct {
 	// Path is that of the file.
 	Path string
+	// ServerID tells servers apart in metrics.
+	ServerID string
 	// Audiences are those of the API server.
 	Audiences authenticator.Audiences
 	// OwnIssuers are those of the service account tokens: the file must not
@@ -47,10 +47,7 @@ type File struct {
 	cfg     Config
 	opened  []byte
 	current atomic.Pointer[state]
-
-	// What follows is held by whoever applies the file.
-	applied  []byte
-	reported string // the last failure that was logged
+	changes *reload.File
 }
 
 // state is what one content of the file leads to.
@@ -70,6 +67,7 @@ func Open(cfg Config) (*File, error) {
 		return nil, fmt.Errorf("reading %s: %w", cfg.Path, err)
 	}
 	f := &File{cfg: cfg, opened: content}
+	f.changes = f.newChanges()
 	// No issuer is known before Start.
 	f.current.Store(&state{anonymous: f.anonymous(parsed)})
 	return f, nil
@@ -79,16 +77,31 @@ func Open(cfg Config) (*File, error) {
 // ends. Issuers that do not answer are asked again and again meanwhile.
 func (f *File) Start(ctx context.Context) {
 	f.load(ctx)
-	go wait.UntilWithContext(ctx, f.reload, pollInterval)
+	go f.changes.Watch(ctx)
+}
+
+func (f *File) newChanges() *reload.File {
+	metrics.RegisterMetrics()
+	metrics.RecordAuthenticationConfigLastConfigInfo(f.cfg.ServerID, string(f.opened))
+	return &reload.File{
+		Path:  f.cfg.Path,
+		What:  "authentication configuration",
+		Apply: f.apply,
+		Succeeded: func(content []byte) {
+			metrics.RecordAuthenticationConfigAutomaticReloadSuccess(f.cfg.ServerID, string(content))
+		},
+		Failed: func() { metrics.RecordAuthenticationConfigAutomaticReloadFailure(f.cfg.ServerID) },
+	}
 }
 
 func (f *File) load(ctx context.Context) {
 	next, err := f.build(ctx, f.opened)
 	if err != nil {
-		f.report(ctx, err)
+		f.changes.Report(ctx, err)
 		return
 	}
-	f.swap(next, f.opened)
+	f.swap(next)
+	f.changes.InForce(f.opened)
 }
 
 // AuthenticateToken honours the tokens of the issuers in the file.
@@ -105,16 +118,7 @@ func (f *File) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 	return f.current.Load().anonymous.AuthenticateRequest(r)
 }
 
-// reload applies a changed file. One that does not work leaves the former
-// content in force.
-func (f *File) reload(ctx context.Context) {
-	content, err := os.ReadFile(f.cfg.Path)
-	if err == nil && !bytes.Equal(content, f.applied) {
-		err = f.apply(ctx, content)
-	}
-	f.report(ctx, err)
-}
-
+// apply puts a changed content in force, if it works.
 func (f *File) apply(ctx context.Context, content []byte) error {
 	next, err := f.build(ctx, content)
 	if err != nil {
@@ -125,21 +129,8 @@ func (f *File) apply(ctx context.Context, content []byte) error {
 		next.issuers.stop()
 		return err
 	}
-	f.swap(next, content)
-	klog.FromContext(ctx).Info("The authentication configuration has changed", "file", f.cfg.Path)
+	f.swap(next)
 	return nil
-}
-
-// report logs a failure once, not every time that it is seen.
-func (f *File) report(ctx context.Context, err error) {
-	failure := ""
-	if err != nil {
-		failure = err.Error()
-	}
-	if failure != "" && failure != f.reported && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The changed authentication configuration is not used", "file", f.cfg.Path)
-	}
-	f.reported = failure
 }
 
 func (f *File) build(ctx context.Context, content []byte) (*state, error) {
@@ -154,9 +145,8 @@ func (f *File) build(ctx context.Context, content []byte) (*state, error) {
 	return &state{issuers: issuers, anonymous: f.anonymous(parsed)}, nil
 }
 
-func (f *File) swap(next *state, content []byte) {
+func (f *File) swap(next *state) {
 	former := f.current.Swap(next)
-	f.applied = content
 	if former.issuers != nil {
 		former.issuers.stop()
 	}

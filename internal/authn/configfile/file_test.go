@@ -185,28 +185,28 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write(t, path, "not a configuration")
-	file.reload(t.Context())
+	file.changes.Check(t.Context())
 	check("a broken file", "a:ann", "")
 
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	file.reload(t.Context())
+	file.changes.Check(t.Context())
 	check("no file", "a:ann", "")
 
 	write(t, path, second.Config(t, "b:"))
 	second.Block()
 	soon, cancel := context.WithTimeout(t.Context(), 3*healthPoll)
 	defer cancel()
-	file.reload(soon)
+	file.changes.Check(soon)
 	check("an issuer that does not answer", "a:ann", "")
 
 	second.Unblock()
-	file.reload(t.Context())
+	file.changes.Check(t.Context())
 	check("it answers", "", "b:ann")
 
 	write(t, path, second.Config(t, "c:"))
-	file.reload(t.Context())
+	file.changes.Check(t.Context())
 	check("a change about the same issuer", "", "c:ann")
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -79,6 +80,17 @@ func TestHashes(t *testing.T) {
 				t.Errorf("%s with %v: %v", kind, hash, err)
 			}
 		}
+	}
+}
+
+// SoftHSM cuts long hashes itself; other tokens refuse them.
+func TestLongHashesAreCut(t *testing.T) {
+	k, err := kindOf(&ecdsa.PublicKey{Curve: elliptic.P256()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if input, err := k.input(make([]byte, 64), crypto.SHA512); err != nil || len(input) != 32 {
+		t.Errorf("%d bytes, %v", len(input), err)
 	}
 }
 
@@ -321,4 +333,23 @@ func TestClose(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	h.do(t, token.Close())
+}
+
+// What the tests rely on: SoftHSM does not give the keys away.
+func TestKeysStayOnTheToken(t *testing.T) {
+	h := newHSM(t)
+	public := h.generate(t, "P-256", "issuing")
+	token := h.open(t, h.uri("issuing"))
+	signer, err := token.Find(t.Context(), public)
+	h.do(t, err)
+	c := token.connection
+	found, err := c.object(signer.(*key))
+	h.do(t, err)
+	err = c.session(func(s pkcs11.SessionHandle) error {
+		_, err := h.module.GetAttributeValue(s, found.handle, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_VALUE, nil)})
+		return err
+	})
+	if !errors.Is(err, pkcs11.Error(pkcs11.CKR_ATTRIBUTE_SENSITIVE)) {
+		t.Errorf("reading the private key: %v", err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -13,18 +14,18 @@ import (
 )
 
 func validateSubjectAccess(_ context.Context, question *authorizationv1.SubjectAccessReview) error {
-	return invalid("SubjectAccessReview", reviews.ValidateSubjectAccessReview(question))
+	return invalid(reviews.ValidateSubjectAccessReview(question))
 }
 
 func validateSelfSubjectAccess(ctx context.Context, question *authorizationv1.SelfSubjectAccessReview) error {
-	if err := invalid("SelfSubjectAccessReview", reviews.ValidateSelfSubjectAccessReview(question)); err != nil {
+	if err := invalid(reviews.ValidateSelfSubjectAccessReview(question)); err != nil {
 		return err
 	}
 	return requireUser(ctx)
 }
 
 func validateLocalSubjectAccess(ctx context.Context, question *authorizationv1.LocalSubjectAccessReview) error {
-	if err := invalid("LocalSubjectAccessReview", reviews.ValidateLocalSubjectAccessReview(question)); err != nil {
+	if err := invalid(reviews.ValidateLocalSubjectAccessReview(question)); err != nil {
 		return err
 	}
 	if namespace := genericapirequest.NamespaceValue(ctx); namespace == "" || namespace != question.Namespace {
@@ -50,9 +51,10 @@ func requireUser(ctx context.Context) error {
 	return nil
 }
 
-func invalid(kind string, errs field.ErrorList) error {
+// invalid names the group only, as Kubernetes does.
+func invalid(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "", errs)
+	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 }

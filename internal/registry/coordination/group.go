@@ -6,12 +6,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/ptr"
 
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/api/coordination"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
@@ -20,8 +18,6 @@ import (
 type Options struct {
 	// RESTOptions says where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 }
 
 // NewAPIGroup builds the resource leases.
@@ -30,7 +26,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(coordinationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(coordinationv1.GroupName)
 	group.VersionedResourcesStorageMap[coordinationv1.SchemeGroupVersion.Version] = endpoints.Storage
 	return group, nil
 }
@@ -42,8 +38,12 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 		PutCreates: true,
 		// Whoever holds a lease must know which one it was.
 		NeedsResourceVersion: true,
+		PrepareCreate:        func(lease *coordinationv1.Lease) { keepUncoordinated(lease, &coordinationv1.Lease{}) },
 		Validate:             coordination.ValidateLease,
-		Update:               kind.Update[coordinationv1.Lease]{ValidateUpdate: coordination.ValidateLeaseUpdate},
+		Update: kind.Update[coordinationv1.Lease]{
+			PrepareUpdate:  keepUncoordinated,
+			ValidateUpdate: coordination.ValidateLeaseUpdate,
+		},
 		Table: kind.Table[coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{
 				kind.Name(),
@@ -54,5 +54,16 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 				return []any{lease.Name, ptr.Deref(lease.Spec.HolderIdentity, ""), kind.Age(lease.CreationTimestamp, now)}
 			},
 		},
+	}
+}
+
+// keepUncoordinated drops what asks the server to elect a leader (KEP-4355),
+// unless an object has it already: nobody here does.
+func keepUncoordinated(lease, old *coordinationv1.Lease) {
+	if old.Spec.Strategy == nil {
+		lease.Spec.Strategy = nil
+	}
+	if old.Spec.PreferredHolder == nil {
+		lease.Spec.PreferredHolder = nil
 	}
 }

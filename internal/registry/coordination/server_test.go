@@ -68,15 +68,19 @@ func TestLeases(t *testing.T) {
 	for reason, bad := range map[string]*coordinationv1.Lease{
 		"no time":              lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = ptr.To[int32](0) }),
 		"fewer than no holder": lease(func(s *coordinationv1.LeaseSpec) { s.LeaseTransitions = ptr.To[int32](-1) }),
-		"nobody to prefer it":  lease(func(s *coordinationv1.LeaseSpec) { s.PreferredHolder = ptr.To("x") }),
 	} {
 		if _, err := leases.Create(t.Context(), bad, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	made, err := leases.Update(t.Context(), lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("x") }), metav1.UpdateOptions{})
+	made, err := leases.Update(t.Context(), lease(func(s *coordinationv1.LeaseSpec) {
+		s.HolderIdentity, s.PreferredHolder, s.Strategy = ptr.To("x"), ptr.To("y"), ptr.To(coordinationv1.OldestEmulationVersion)
+	}), metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatalf("PUT that creates: %v", err)
+	}
+	if made.Spec.PreferredHolder != nil || made.Spec.Strategy != nil {
+		t.Errorf("the server would have to elect the leader: %+v", made.Spec)
 	}
 	stale := made.DeepCopy()
 	made.Spec.HolderIdentity = ptr.To("y")

@@ -2,14 +2,22 @@ package core_test
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -44,29 +52,92 @@ func TestWatchList(t *testing.T) {
 	}
 }
 
-func TestInformer(t *testing.T) {
+// Informers of every kind of client fill their caches from a watch, as they do
+// by default (KEP-3157). One that the server refuses would list instead.
+func TestInformers(t *testing.T) {
 	w := start(t)
-	shared := informers.NewSharedInformerFactoryWithOptions(w, 0, informers.WithNamespace("default"))
-	configs := shared.Core().V1().ConfigMaps()
+	if _, err := w.core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("first")}, create); err != nil {
+		t.Fatal(err)
+	}
+	cfg, asked := recorded(w.Admin(t))
+	objects, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs := corev1.SchemeGroupVersion.WithResource("configmaps")
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		"typed":    coreinformers.NewConfigMapInformer(apitest.Client(t, cfg), "default", 0, nil),
+		"dynamic":  dynamicinformer.NewFilteredDynamicInformer(objects, configs, "default", 0, nil, nil).Informer(),
+		"metadata": metadatainformer.NewFilteredMetadataInformer(names, configs, "default", 0, nil, nil).Informer(),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			seen := watched(t, informer)
+			waitFor(t, seen, "added first")
+			if got := asked(); len(got) != 1 || got[0].Get("sendInitialEvents") != "true" || got[0].Get("allowWatchBookmarks") != "true" {
+				t.Errorf("the informer asked for %v, want nothing but a watch that begins with what is there", got)
+			}
+			if _, err := w.core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named(kind)}, create); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, seen, "added "+kind)
+			only := metav1.ListOptions{FieldSelector: "metadata.name=" + kind}
+			if err := w.core.ConfigMaps("default").DeleteCollection(t.Context(), remove, only); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, seen, "deleted "+kind)
+		})
+	}
+}
+
+// recorded makes a copy of cfg, and a function that says what was asked for
+// with it since the last time.
+func recorded(cfg *rest.Config) (*rest.Config, func() []url.Values) {
+	var mu sync.Mutex
+	var queries []url.Values
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			queries = append(queries, r.URL.Query())
+			mu.Unlock()
+			return next.RoundTrip(r)
+		})
+	})
+	return cfg, func() []url.Values {
+		mu.Lock()
+		defer mu.Unlock()
+		asked := queries
+		queries = nil
+		return asked
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// watched runs an informer until the test ends and returns, once its cache is
+// filled, what it sees.
+func watched(t *testing.T, informer cache.SharedIndexInformer) <-chan string {
+	t.Helper()
 	seen := make(chan string, 100)
-	_, err := configs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { seen <- "added " + obj.(*corev1.ConfigMap).Name },
-		DeleteFunc: func(obj any) { seen <- "deleted " + obj.(*corev1.ConfigMap).Name },
+	name := func(obj any) string { return obj.(metav1.Object).GetName() }
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { seen <- "added " + name(obj) },
+		DeleteFunc: func(obj any) { seen <- "deleted " + name(obj) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared.Start(t.Context().Done())
-	shared.WaitForCacheSync(t.Context().Done())
-	if _, err := w.core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("c")}, create); err != nil {
-		t.Fatal(err)
+	go informer.RunWithContext(t.Context())
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the cache was not filled")
 	}
-	if err := w.core.ConfigMaps("default").DeleteCollection(t.Context(), remove, metav1.ListOptions{FieldSelector: "metadata.name=c"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"added c", "deleted c"} {
-		waitFor(t, seen, want)
-	}
+	return seen
 }
 
 func waitFor(t *testing.T, seen <-chan string, want string) {
@@ -124,7 +195,7 @@ func TestDiscoveryAndTables(t *testing.T) {
 		"/api/v1/namespaces/kube-public/events":            "Last Seen|Type|Reason|Object|Message\n",
 		"/apis/coordination.k8s.io/v1/leases":              "Name|Holder|Age\n",
 		"/api/v1/configmaps?fieldSelector=metadata.name=x": "Name|Data|Age\n",
-		"/api/v1/serviceaccounts?labelSelector=x=y":        "Name|Secrets|Age\n",
+		"/api/v1/serviceaccounts?labelSelector=x=y":        "Name|Age\n",
 	} {
 		if got := apitest.Table(t, w.Admin(t), path); !strings.HasPrefix(got, want) {
 			t.Errorf("%s:\n%swant\n%s", path, got, want)

@@ -2,10 +2,12 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -132,13 +134,11 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 	if err != nil {
 		return nil, err
 	}
-	var preconditions storage.Preconditions
-	if options.Preconditions != nil {
-		preconditions.UID = options.Preconditions.UID
-		preconditions.ResourceVersion = options.Preconditions.ResourceVersion
-	}
 	mark := func(obj runtime.Object) (runtime.Object, error) {
 		namespace := obj.(*corev1.Namespace)
+		if err := meets(namespace, options.Preconditions); err != nil {
+			return nil, err
+		}
 		if err := validate(ctx, namespace); err != nil {
 			return nil, err
 		}
@@ -148,12 +148,34 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 		return namespace, nil
 	}
 	out := &corev1.Namespace{}
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions,
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, nil,
 		storage.SimpleUpdate(mark), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
 		return nil, storeerr.InterpretUpdateError(err, corev1.Resource("namespaces"), name)
 	}
 	return out, nil
+}
+
+// meets tells whether namespace is the one that the client means to delete.
+func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error {
+	if conditions == nil {
+		return nil
+	}
+	for _, condition := range []struct {
+		name  string
+		want  *string
+		found string
+	}{
+		{"UID", (*string)(conditions.UID), string(namespace.UID)},
+		{"ResourceVersion", conditions.ResourceVersion, namespace.ResourceVersion},
+	} {
+		if condition.want != nil && *condition.want != condition.found {
+			return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, fmt.Errorf(
+				"Precondition failed: %s in precondition: %v, %s in object meta: %v",
+				condition.name, *condition.want, condition.name, condition.found))
+		}
+	}
+	return nil
 }
 
 func markTerminating(namespace *corev1.Namespace, dependents *metav1.DeletionPropagation, now metav1.Time) {

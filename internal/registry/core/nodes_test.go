@@ -24,18 +24,23 @@ func TestNodes(t *testing.T) {
 	}{
 		{"a bad name", corev1.Node{ObjectMeta: named("A")}, "422 metadata.name: FieldValueInvalid"},
 		{"a taint without effect", corev1.Node{ObjectMeta: named("n"), Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("")}}},
-			"422 spec.taints[0].effect: FieldValueRequired"},
+			"422 metadata.taints[0].effect: FieldValueRequired"},
 		{"a taint twice", corev1.Node{ObjectMeta: named("n"), Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("NoExecute"), taint("NoExecute")}}},
-			"422 spec.taints[1]: FieldValueDuplicate"},
+			"422 metadata.taints[1]: FieldValueDuplicate"},
 		{"no range of addresses", corev1.Node{ObjectMeta: named("n"), Spec: corev1.NodeSpec{PodCIDR: "x", PodCIDRs: []string{"x"}}},
 			"422 spec.podCIDRs[0]: FieldValueInvalid"},
 		{"less than nothing", corev1.Node{ObjectMeta: named("n"), Status: corev1.NodeStatus{
 			Capacity: corev1.ResourceList{"cpu": resource.MustParse("-1")}}},
-			"422 status.capacity[cpu]: FieldValueInvalid, 422 status.allocatable[cpu]: FieldValueInvalid"},
+			"422 status.capacity.cpu: FieldValueInvalid, 422 status.allocatable.cpu: FieldValueInvalid"},
 	} {
 		if _, err := nodes.Create(t.Context(), &tt.node, create); causes(err) != tt.want {
 			t.Errorf("%s: %s, want %s", tt.reason, causes(err), tt.want)
 		}
+	}
+
+	ranges := &corev1.Node{ObjectMeta: named("ranges"), Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "fd00::/64"}}}
+	if made, err := nodes.Create(t.Context(), ranges, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil || made.Spec.PodCIDR != "10.0.0.0/24" {
+		t.Errorf("the older name of the first range: %+v, %v", made, err)
 	}
 
 	node, err := nodes.Create(t.Context(), &corev1.Node{

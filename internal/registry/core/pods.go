@@ -14,9 +14,10 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 	return kind.Kind[corev1.Pod, corev1.PodList]{
 		Version: corev1.SchemeGroupVersion, Plural: "pods", Singular: "pod",
 		ShortNames: []string{"po"}, Categories: []string{"all"},
-		Namespaced: true,
+		Namespaced: true, ShowsDeleted: true,
 		PrepareCreate: func(pod *corev1.Pod) {
 			pod.Generation = 1
+			setAccount(pod)
 			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
 		},
 		Validate: core.ValidatePod,
@@ -49,6 +50,20 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 		Table:  podTable(),
 	}
 }
+
+// setAccount gives a pod that names no service account its namespace's, as
+// Kubernetes' admission does. What runs without the API server, and is only
+// shown here, has none.
+func setAccount(pod *corev1.Pod) {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.ServiceAccountName != "" {
+		return
+	}
+	pod.Spec.ServiceAccountName = defaultAccount
+	pod.Spec.DeprecatedServiceAccount = defaultAccount
+}
+
+// defaultAccount is the service account that every namespace has.
+const defaultAccount = "default"
 
 // qosClass says how a node may treat a pod when it runs out of memory.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {

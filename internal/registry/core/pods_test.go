@@ -54,6 +54,18 @@ func TestPods(t *testing.T) {
 		t.Errorf("created: %+v", pod)
 	}
 
+	if pod.Spec.ServiceAccountName != "default" {
+		t.Errorf("the pod's account is %q", pod.Spec.ServiceAccountName)
+	}
+	mirror := newPod("mirror")
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	if mirror, err := pods.Create(t.Context(), mirror, create); err != nil || mirror.Spec.ServiceAccountName != "" {
+		t.Errorf("what a node shows: %+v, %v", mirror, err)
+	}
+	if err := pods.Delete(t.Context(), "mirror", remove); err != nil {
+		t.Fatal(err)
+	}
+
 	pod.Status.Phase, pod.Spec.NodeName = corev1.PodRunning, "node-2"
 	pod, err = pods.UpdateStatus(t.Context(), pod, update)
 	if err != nil {

@@ -165,7 +165,7 @@ func TestConfigMaps(t *testing.T) {
 		want   string
 	}{
 		{"a key in both", corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": ""}, BinaryData: map[string][]byte{"k": nil}},
-			"422 data[k]: FieldValueInvalid, 422 binaryData[k]: FieldValueInvalid"},
+			"422 data[k]: FieldValueInvalid"},
 		{"keys become file names", corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"..": ""}}, "422 data[..]: FieldValueInvalid"},
 		{"both together are too big", corev1.ConfigMap{ObjectMeta: named("a"),
 			Data: map[string]string{"a": strings.Repeat("x", 1<<19)}, BinaryData: map[string][]byte{"b": make([]byte, 1<<19+1)}}, "422 []: FieldValueTooLong"},

@@ -16,6 +16,7 @@ func serviceAccounts() kind.Kind[corev1.ServiceAccount, corev1.ServiceAccountLis
 		ShortNames:           []string{"sa"},
 		Namespaced:           true,
 		NeedsResourceVersion: true,
+		ShowsDeleted:         true,
 		PrepareCreate:        keepSecretNames,
 		Validate:             core.ValidateServiceAccount,
 		Update: kind.Update[corev1.ServiceAccount]{
@@ -25,11 +26,10 @@ func serviceAccounts() kind.Kind[corev1.ServiceAccount, corev1.ServiceAccountLis
 		Table: kind.Table[corev1.ServiceAccount]{
 			Columns: []metav1.TableColumnDefinition{
 				kind.Name(),
-				kind.Column("Secrets", corev1.ServiceAccount{}.SwaggerDoc()["secrets"]),
 				kind.AgeColumn(),
 			},
 			Cells: func(account *corev1.ServiceAccount, now time.Time) []any {
-				return []any{account.Name, int64(len(account.Secrets)), kind.Age(account.CreationTimestamp, now)}
+				return []any{account.Name, kind.Age(account.CreationTimestamp, now)}
 			},
 		},
 	}

@@ -32,6 +32,8 @@ type Kind[T, L any] struct {
 	PutCreates bool
 	// NeedsResourceVersion refuses updates that do not say of which version.
 	NeedsResourceVersion bool
+	// ShowsDeleted answers a deletion with the object that was deleted.
+	ShowsDeleted bool
 	// OwnsNothing makes deletion ignore wishes about dependents.
 	OwnsNothing bool
 	// TTL is how long after its last write an object is gone by itself. Zero
@@ -95,6 +97,7 @@ func (k Kind[T, L]) Open(options generic.RESTOptionsGetter) (Endpoints, error) {
 		UpdateStrategy:            main,
 		DeleteStrategy:            main,
 		ResetFieldsStrategy:       main,
+		ReturnDeletedObject:       k.ShowsDeleted,
 		TableConvertor:            k.Table.orDefault(),
 	}
 	if k.TTL > 0 {

@@ -84,8 +84,10 @@ type endpoint struct {
 	client   *client
 	metrics  *metrics
 
-	mu      sync.Mutex // guards breaker
+	mu      sync.Mutex // guards what follows
 	breaker breaker
+	// complaint is what was last said about the files.
+	complaint string
 }
 
 // sign implements signer.Sign. A bad request is told so even while the
@@ -179,7 +181,7 @@ func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, wan
 	var permanent *signer.PermanentError
 	var pending *signer.PendingError
 	if err != nil && !errors.As(err, &permanent) && !errors.As(err, &pending) {
-		err = &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+		err = invalid(err)
 	}
 	return issued, err
 }
@@ -266,7 +268,21 @@ func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
 	httpClient, token, err := e.client.current()
 	if err != nil {
 		e.metrics.stale()
+	}
+	if e.news(err) {
 		klog.FromContext(ctx).Error(err, "Calling a signer's endpoint with what was in its files before", "signer", e.settings.SignerName)
 	}
 	return httpClient, token
+}
+
+// news tells whether an error about the files is another than at the last call.
+func (e *endpoint) news(err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.complaint
+	e.complaint = ""
+	if err != nil {
+		e.complaint = err.Error()
+	}
+	return e.complaint != "" && e.complaint != was
 }
