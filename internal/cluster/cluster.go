@@ -50,7 +50,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	process := controllers.Process{Manager: manager, As: as, Metrics: registry()}
+	process := controllers.Process{Manager: manager, Namespace: cfg.Namespace, As: as, Metrics: registry()}
 	if cfg.UseServiceAccountCredentials {
 		process.Namespace = cfg.Namespace
 	}
