@@ -6,6 +6,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/controller/sign"
 )
 
 // newControllers returns the controllers verb.
@@ -56,8 +57,10 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace of the controllers' service accounts and of their lease.")
 	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
 		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
-	flags.StringVar(&cfg.SigningCA.CertFile, "cluster-signing-cert-file", cfg.SigningCA.CertFile, "CA")
-	flags.StringVar(&cfg.SigningCA.KeyFile, "cluster-signing-key-file", cfg.SigningCA.KeyFile, "CA")
+	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile,
+		"PEM file with the CA of the API server's certificate, for the controller publish. Default: that of the kubeconfig.")
+	sign.AddFlags(flags, &cfg.Signing)
+	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile, "File of the roots that the publish controller puts into each namespace.")
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
 	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")
@@ -66,6 +69,5 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.DurationVar(&election.RetryPeriod.Duration, "leader-elect-retry-period", election.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")
 	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Health.BindAddress, "health-probe-bind-address", cfg.Health.BindAddress, "Address of /healthz and /readyz, HOST:PORT; 0 for none.")
-	flags.IntVarP(&cfg.Logging.Verbosity, "v", "v", cfg.Logging.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
-	flags.StringVar(&cfg.Logging.Format, "logging-format", cfg.Logging.Format, "How to log: text, or json with one object a line.")
+	addLoggingFlags(flags, &cfg.Logging)
 }

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
@@ -22,17 +21,16 @@ import (
 func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig,
 	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	codecs := api.NewCodecs(cfg.cbor())
-	legacy, err := coreGroups(config.RESTOptionsGetter, codecs, identities)
+	legacy, err := coreGroups(config.RESTOptionsGetter, identities)
 	if err != nil {
 		return err
 	}
-	access, err := accessGroups(config, codecs, identities)
+	access, err := accessGroups(config, identities)
 	if err != nil {
 		return err
 	}
 	certificatesGroup, err := certificates.NewAPIGroup(certificates.Options{
 		RESTOptions:  config.RESTOptionsGetter,
-		Codecs:       codecs,
 		ServeV1beta1: cfg.servesCSRv1beta1(),
 		CSRDuration:  cfg.csrDuration(),
 	})
@@ -41,7 +39,6 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	}
 	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
 		RESTOptions: config.RESTOptionsGetter,
-		Codecs:      codecs,
 		Authorizer:  config.Authorization.Authorizer,
 		ResourceOf:  resourceOf,
 	})
@@ -69,8 +66,8 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 
 // coreGroups are the core group, which has a path of its own, and the groups
 // that stand beside it.
-func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
-	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage, Codecs: codecs})
+func coreGroups(storage generic.RESTOptionsGetter, identities identities) ([]genericapiserver.APIGroupInfo, error) {
+	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage})
 	if err != nil {
 		return nil, err
 	}
@@ -79,28 +76,28 @@ func coreGroups(storage generic.RESTOptionsGetter, codecs serializer.CodecFactor
 		return nil, err
 	}
 	coreGroup, err := core.NewAPIGroup(core.Options{
-		RESTOptions: storage, Codecs: codecs, Events: eventStorage, ServiceAccountToken: identities.tokenRequests,
+		RESTOptions: storage, Events: eventStorage, ServiceAccountToken: identities.tokenRequests,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []genericapiserver.APIGroupInfo{coreGroup, coordinationGroup, events.NewAPIGroup(eventStorage, codecs)}, nil
+	return []genericapiserver.APIGroupInfo{coreGroup, coordinationGroup, events.NewAPIGroup(eventStorage)}, nil
 }
 
 // accessGroups are about who is who and who may do what.
-func accessGroups(config *genericapiserver.Config, codecs serializer.CodecFactory, identities identities) ([]genericapiserver.APIGroupInfo, error) {
+func accessGroups(config *genericapiserver.Config, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	authz := config.Authorization.Authorizer
 	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{
-		Codecs: codecs, Tokens: identities.tokens, Audiences: identities.audiences,
+		Tokens: identities.tokens, Audiences: identities.audiences,
 	})
 	if err != nil {
 		return nil, err
 	}
-	authorizationGroup, err := authorization.NewAPIGroup(authorization.Options{Codecs: codecs, Authorizer: authz, Rules: config.RuleResolver})
+	authorizationGroup, err := authorization.NewAPIGroup(authorization.Options{Authorizer: authz, Rules: config.RuleResolver})
 	if err != nil {
 		return nil, err
 	}
-	rbacGroup, err := rbac.NewAPIGroup(rbac.Options{RESTOptions: config.RESTOptionsGetter, Codecs: codecs, Authorizer: authz})
+	rbacGroup, err := rbac.NewAPIGroup(rbac.Options{RESTOptions: config.RESTOptionsGetter, Authorizer: authz})
 	if err != nil {
 		return nil, err
 	}

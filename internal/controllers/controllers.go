@@ -123,10 +123,7 @@ func Accounts() []string {
 func (c Config) Accounts() []string {
 	accounts := []string{CacheAccount}
 	for _, line := range all {
-		if line.account == WebhookSignerAccount && len(c.Settings.Signing.Webhooks) == 0 {
-			continue
-		}
-		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+		if c.runs(line) && !slices.Contains(accounts, line.account) {
 			accounts = append(accounts, line.account)
 		}
 	}
@@ -137,7 +134,7 @@ func (c Config) Accounts() []string {
 func Add(p Process, cfg Config) error {
 	cfg.cas = openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, c := range all {
-		if !cfg.Chooses(c.name) {
+		if !cfg.runs(c) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -145,4 +142,21 @@ func Add(p Process, cfg Config) error {
 		}
 	}
 	return nil
+}
+
+// runs tells whether a controller is chosen and has anything to do.
+func (c Config) runs(line controller) bool {
+	if !c.Chooses(line.name) {
+		return false
+	}
+	switch line.account {
+	case csrSignerAccount:
+		return c.HasCA()
+	case WebhookSignerAccount:
+		return len(c.Settings.Signing.Webhooks) > 0
+	case trustAccount:
+		return c.Chooses("sign") && c.HasCA() || c.Chooses("publish")
+	default:
+		return true
+	}
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,14 @@ func (p Process) reference(account string) *corev1.ObjectReference {
 		return nil
 	}
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: p.Namespace, Name: account}
+}
+
+// HasCA tells whether any signer has a CA.
+func (c Config) HasCA() bool {
+	return c.CA != nil || slices.ContainsFunc(c.Settings.Signing.All(), func(signer sign.SignerSettings) bool {
+		ca, _ := c.Settings.Signing.CAOf(signer.Name)
+		return !ca.IsZero()
+	})
 }
 
 // openTimeout is how long a CA's key may take to be found.

@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 const (
@@ -70,6 +71,9 @@ func issuingSigners(cfg Config) ([]trust.Signer, error) {
 	}
 	var signers []trust.Signer
 	for _, settings := range cfg.Settings.Signing.All() {
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, settings.Name) >= 0 {
+			continue // its CA is elsewhere
+		}
 		ca, err := cfg.cas.of(settings.Name, cfg)
 		if err != nil {
 			return nil, err

@@ -120,6 +120,16 @@ func TestOverlapping(t *testing.T) {
 	}
 }
 
+func TestJoined(t *testing.T) {
+	a, b := Static(newRoot(t, "a")), Static(newRoot(t, "b"))
+	if got := names(Joined(a, b)()); got != "a b" {
+		t.Errorf("roots %q", got)
+	}
+	if got := Joined(a, Static())(); got != nil {
+		t.Errorf("with one that knows of none: %q", names(got))
+	}
+}
+
 func TestWatch(t *testing.T) {
 	var current atomic.Pointer[x509.Certificate]
 	current.Store(newRoot(t, "a"))

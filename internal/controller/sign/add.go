@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
@@ -79,9 +77,11 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName(cfg.SignerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
+		WatchesRawSource(r.retryWith(cfg.CA)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),
+			NewQueue:                newQueue(cfg.SignerName, cfg.Metrics),
 			ReconciliationTimeout:   time.Minute,
 			// Names are unique in a manager; a process can have several.
 			SkipNameValidation: ptr.To(true),
@@ -103,7 +103,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Settings.Validate(); err != nil {
+	if err := cfg.Settings.withDefaults().Validate(); err != nil {
 		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
@@ -153,12 +153,6 @@ func limits(s SignerSettings) signer.Limits {
 // controllerName is csrsigning-kubelet-client and the like: the name in logs
 // and in the metrics of work queues.
 func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
-
-// backOff counts for each request alone: no flood of requests that have to
-// wait slows down one that need not.
-func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
-}
 
 // predicate keeps out of the queue what there is nothing to do for.
 func (r *reconciler) predicate() predicate.Predicate {

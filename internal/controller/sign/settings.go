@@ -22,7 +22,8 @@ type Settings struct {
 	// maxDuration is the longest life of a certificate, and the life of one
 	// whose request names no expirationSeconds. A request for more gets this
 	// much, without an error. A certificate never outlives its CA, whatever is
-	// said here. A duration such as 24h. Default: 8760h, a year.
+	// said here. A duration such as 24h. Default, and what 0 stands for: 8760h,
+	// a year.
 	// Flag: --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
 	// minRSABits is the size of the smallest RSA key that gets a certificate.
@@ -148,7 +149,9 @@ func (s Settings) withDefaults() Settings {
 
 // Validate reports the first value that cannot work, by its field.
 func (s Settings) Validate() error {
-	s = s.withDefaults()
+	if s.MaxDuration.Duration == 0 { // as kube-controller-manager's flag
+		s.MaxDuration = DefaultSettings().MaxDuration
+	}
 	if err := checkLimits("signing", s.MaxDuration.Duration, s.MinRSABits); err != nil {
 		return err
 	}

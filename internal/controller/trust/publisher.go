@@ -74,7 +74,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the trust bundle publisher's metrics: %w", err)
 	}
-	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics}); err != nil {
+	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics, every: discoverEvery}); err != nil {
 		return fmt.Errorf("adding the trust bundle publisher: %w", err)
 	}
 	return nil
@@ -84,6 +84,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type publisher struct {
 	Config
 	metrics *syncs.Metrics
+	every   time.Duration // how often to look what the API has
 }
 
 // Start implements manager.Runnable.
@@ -103,7 +104,7 @@ func (p *publisher) Start(ctx context.Context) error {
 			log.FromContext(ctx).Error(err, "Publishing trust bundles has failed; trying again")
 			said = ""
 		}
-	}, discoverEvery)
+	}, p.every)
 	return nil
 }
 
@@ -148,7 +149,7 @@ func (p *publisher) follow(ctx context.Context, version string) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(discoverEvery):
+		case <-time.After(p.every):
 		}
 		// An API that does not answer is no reason: what it had it will have.
 		if now, err := p.version(ctx); err == nil && now != version {

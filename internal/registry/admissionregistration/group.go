@@ -6,14 +6,12 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
@@ -21,8 +19,6 @@ import (
 type Options struct {
 	// RESTOptions says where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// Authorizer is asked whether the author of a policy may read its
 	// parameters.
 	Authorizer authorizer.Authorizer
@@ -51,7 +47,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	}
 	params.mutating, params.validating = stores["mutatingadmissionpolicies"], stores["validatingadmissionpolicies"]
 
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(v1.GroupName)
 	group.VersionedResourcesStorageMap[v1.SchemeGroupVersion.Version] = storage
 	return group, nil
 }

@@ -16,13 +16,11 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	testclock "k8s.io/utils/clock/testing"
-
-	"github.com/certplane/certplane/internal/api"
 )
 
 func newReview(t *testing.T, now time.Time) rest.Creater {
 	t.Helper()
-	group, err := NewAPIGroup(Options{Codecs: api.NewCodecs(false), Clock: testclock.NewFakePassiveClock(now)})
+	group, err := NewAPIGroup(Options{Clock: testclock.NewFakePassiveClock(now)})
 	if err != nil {
 		t.Fatal(err)
 	}

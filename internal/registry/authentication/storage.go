@@ -4,19 +4,16 @@ package authentication
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Options is what the API group is made of.
 type Options struct {
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// Tokens answers the token review.
 	Tokens authenticator.Token
 	// Audiences are what a token is reviewed for if the review names none.
@@ -30,7 +27,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(authenticationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(authenticationv1.GroupName)
 	group.VersionedResourcesStorageMap[authenticationv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"selfsubjectreviews": selfSubjectReview{clock: opts.Clock},
 		"tokenreviews":       tokenReview{tokens: opts.Tokens, audiences: opts.Audiences},

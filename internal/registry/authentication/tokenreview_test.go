@@ -13,8 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/rest"
-
-	"github.com/certplane/certplane/internal/api"
 )
 
 // newTokenReview serves reviews of one token, "good", whose user is ann.
@@ -31,7 +29,7 @@ func newTokenReview(t *testing.T, audiences ...string) rest.Creater {
 		}
 		return nil, false, nil
 	})
-	group, err := NewAPIGroup(Options{Codecs: api.NewCodecs(false), Tokens: tokens, Audiences: authenticator.Audiences{"api"}})
+	group, err := NewAPIGroup(Options{Tokens: tokens, Audiences: authenticator.Audiences{"api"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-
-	"github.com/certplane/certplane/internal/api"
 )
 
 func TestAttributesOf(t *testing.T) {
@@ -109,7 +107,6 @@ func resources(t *testing.T) map[string]rest.Storage {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	group, err := NewAPIGroup(Options{
-		Codecs:     api.NewCodecs(false),
 		Authorizer: authorizer.AuthorizerFunc(decide),
 		Rules:      fixedRules{},
 	})

@@ -4,18 +4,15 @@ package authorization
 
 import (
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Options is what the API group is made of.
 type Options struct {
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// Authorizer answers the access reviews.
 	Authorizer authorizer.Authorizer
 	// Rules answers the rules review.
@@ -25,7 +22,7 @@ type Options struct {
 // NewAPIGroup builds the four reviews.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	judge := judge{authorizer: opts.Authorizer, rules: opts.Rules}
-	group := genericapiserver.NewDefaultAPIGroupInfo(authorizationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(authorizationv1.GroupName)
 	group.VersionedResourcesStorageMap[authorizationv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"subjectaccessreviews": review[*authorizationv1.SubjectAccessReview]{
 			singular: "subjectaccessreview", empty: &authorizationv1.SubjectAccessReview{},

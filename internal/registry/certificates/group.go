@@ -6,7 +6,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -14,14 +13,13 @@ import (
 
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/certificates/csr"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Options is what the group is made of.
 type Options struct {
 	// RESTOptions leads to the store.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// ServeV1beta1 serves the deprecated version of CertificateSigningRequest
 	// beside v1, with its defaults and its leniency.
 	ServeV1beta1 bool
@@ -48,7 +46,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 		"certificatesigningrequests/approval": endpoints.Approval,
 	}
 
-	group := genericapiserver.NewDefaultAPIGroupInfo(certificatesv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(certificatesv1.GroupName)
 	group.VersionedResourcesStorageMap[certificatesv1.SchemeGroupVersion.Version] = resources
 	if opts.ServeV1beta1 {
 		group.VersionedResourcesStorageMap[certificatesv1beta1.SchemeGroupVersion.Version] = resources

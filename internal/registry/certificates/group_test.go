@@ -16,15 +16,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/certplane/certplane/internal/api"
 )
 
 // newOptions leads to a store without a database: enough to look at the
 // group.
 func newOptions(serveV1beta1 bool) Options {
 	return Options{
-		Codecs:       api.NewCodecs(false),
 		ServeV1beta1: serveV1beta1,
 		CSRDuration:  true,
 		RESTOptions: generic.RESTOptions{

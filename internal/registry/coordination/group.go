@@ -6,12 +6,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/ptr"
 
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/api/coordination"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
@@ -20,8 +18,6 @@ import (
 type Options struct {
 	// RESTOptions says where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 }
 
 // NewAPIGroup builds the resource leases.
@@ -30,7 +26,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(coordinationv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(coordinationv1.GroupName)
 	group.VersionedResourcesStorageMap[coordinationv1.SchemeGroupVersion.Version] = endpoints.Storage
 	return group, nil
 }

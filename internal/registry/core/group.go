@@ -5,12 +5,10 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
@@ -18,8 +16,6 @@ import (
 type Options struct {
 	// RESTOptions says where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// ServiceAccountToken is the subresource serviceaccounts/token; nil does
 	// not serve it.
 	ServiceAccountToken rest.Storage
@@ -44,7 +40,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 		resources["serviceaccounts/token"] = opts.ServiceAccountToken
 	}
 
-	group := genericapiserver.NewDefaultAPIGroupInfo(corev1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(corev1.GroupName)
 	group.VersionedResourcesStorageMap[corev1.SchemeGroupVersion.Version] = resources
 	return group, nil
 }

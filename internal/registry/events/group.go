@@ -9,14 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
@@ -35,8 +33,8 @@ func NewStorage(options generic.RESTOptionsGetter) (rest.Storage, error) {
 }
 
 // NewAPIGroup builds events.k8s.io around storage.
-func NewAPIGroup(storage rest.Storage, codecs serializer.CodecFactory) genericapiserver.APIGroupInfo {
-	group := genericapiserver.NewDefaultAPIGroupInfo(eventsv1.GroupName, api.Scheme, api.ParameterCodec, codecs)
+func NewAPIGroup(storage rest.Storage) genericapiserver.APIGroupInfo {
+	group := kind.NewGroup(eventsv1.GroupName)
 	group.VersionedResourcesStorageMap[eventsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{"events": storage}
 	return group
 }

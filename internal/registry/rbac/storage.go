@@ -7,23 +7,20 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/api"
 	authzrbac "github.com/certplane/certplane/internal/authz/rbac"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Options is what the API group is made of.
 type Options struct {
 	// RESTOptions says where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Codecs are the wire formats.
-	Codecs serializer.CodecFactory
 	// Authorizer is asked whether a user may escalate or bind.
 	Authorizer authorizer.Authorizer
 }
@@ -38,7 +35,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	// must be there to bind, and a right that was taken must be gone.
 	guard := grants{authorizer: opts.Authorizer, resolver: authzrbac.NewResolver(stored(stores))}
 
-	group := genericapiserver.NewDefaultAPIGroupInfo(rbacv1.GroupName, api.Scheme, api.ParameterCodec, opts.Codecs)
+	group := kind.NewGroup(rbacv1.GroupName)
 	group.VersionedResourcesStorageMap[rbacv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"roles":               guarded{stores.roles, guard.checkRole},
 		"clusterroles":        guarded{stores.clusterRoles, guard.checkClusterRole},

@@ -1,0 +1,89 @@
+package sign
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+type (
+	limiter = workqueue.TypedRateLimiter[reconcile.Request]
+	queue   = workqueue.TypedRateLimitingInterface[reconcile.Request]
+)
+
+// backOff counts for each request alone: no flood of requests that have to
+// wait slows down one that need not.
+func backOff() limiter {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
+}
+
+// successions is a CA that tells when another takes its place.
+type successions interface {
+	Subscribe(changed func(*pki.Authority)) (cancel func())
+}
+
+// retryWith is a source of work: with each new CA come the requests that have
+// waited for one. Their back-off would have them wait for minutes more.
+func (r *reconciler) retryWith(ca CA) source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		if changes, ok := ca.(successions); ok {
+			cancel := changes.Subscribe(func(*pki.Authority) { r.retry(ctx, q) })
+			context.AfterFunc(ctx, cancel)
+		}
+		return nil
+	})
+}
+
+func (r *reconciler) retry(ctx context.Context, q queue) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for a CA; their back-off brings them back")
+		return
+	}
+	for i := range list.Items {
+		if c := &list.Items[i]; actionable(c, r.ours) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		}
+	}
+}
+
+// newQueue returns what makes a signer's queue, in which what is new comes
+// before what a start finds, and whose length is a metric.
+func newQueue(signerName string, registry prometheus.Registerer) func(string, limiter) queue {
+	return func(name string, limit limiter) queue {
+		q := priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
+			o.Log = klog.Background().WithValues("controller", name)
+			o.RateLimiter = limit
+		})
+		if registry != nil {
+			showLength(q, signerName, registry)
+		}
+		return q
+	}
+}
+
+// showLength makes a metric of a queue's length. Of several servers in one
+// process the first one shows.
+func showLength(q queue, signerName string, registry prometheus.Registerer) {
+	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace:   "certplane",
+		Subsystem:   "signing",
+		Name:        "queue_length",
+		Help:        "Number of approved requests that wait for a worker of their signer, without those that are tried again later, by signer.",
+		ConstLabels: prometheus.Labels{"signer": signerName},
+	}, func() float64 { return float64(q.Len()) })
+	if err := register(registry, &length); err != nil {
+		klog.ErrorS(err, "Cannot show the length of a signer's queue", "signer", signerName)
+	}
+}

@@ -1,0 +1,13 @@
+package kind
+
+import (
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/api"
+)
+
+// NewGroup returns an API group without resources yet. Which formats it speaks
+// is decided by the server that installs it.
+func NewGroup(name string) genericapiserver.APIGroupInfo {
+	return genericapiserver.NewDefaultAPIGroupInfo(name, api.Scheme, api.ParameterCodec, api.NewCodecs(false))
+}
