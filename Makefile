@@ -27,6 +27,17 @@ test: ## Run all tests
 test-race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
+# cgo is for those builds alone that speak to a token.
+.PHONY: test-pkcs11
+test-pkcs11: ## Test CA keys on a PKCS#11 token (needs a C compiler and SoftHSM)
+	CGO_ENABLED=1 $(GO) vet -tags pkcs11 ./internal/keystore/...
+	CGO_ENABLED=1 $(GO) test -tags pkcs11 ./internal/keystore/...
+
+.PHONY: test-kms
+test-kms: ## Test CA keys in the cloud's key management services
+	$(GO) vet -tags awskms,cloudkms,azurekms ./internal/keystore/...
+	$(GO) test -tags awskms,cloudkms,azurekms ./internal/keystore/...
+
 # Where the real Kubernetes components are: the ecosystem's convention.
 KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -40,6 +51,7 @@ test-interop: build ## Test against real Kubernetes components, where they are f
 
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
+	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
@@ -60,9 +72,9 @@ verify: lint ## Check format, modules and that generated files are fresh
 	hack/verify.sh
 
 .PHONY: bench
-bench: build ## Measure idle memory and the rate of the whole flow
-	$(GO) run ./bench bin/certplane
+bench: build ## Measure rate, CPU and memory, beside Kubernetes where it is found
+	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14

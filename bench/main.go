@@ -1,7 +1,8 @@
-// Command bench measures a certplane server from outside: how soon it is
-// ready, how much memory it holds when idle, and how fast it takes requests
-// from submission to certificate. It starts the server itself, in a temporary
-// folder.
+// Command bench measures from outside how fast, and at what cost, a server
+// takes requests from submission to certificate: certplane, and beside it
+// etcd, kube-apiserver and kube-controller-manager where their programs are
+// found. It starts all of them itself, one after the other, in temporary
+// folders.
 package main
 
 import (
@@ -12,103 +13,138 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 func main() {
 	log.SetFlags(0)
-	var opts options
-	flag.IntVar(&opts.requesters, "requesters", 64, "How many requesters work at the same time.")
-	flag.IntVar(&opts.requests, "requests", 2000, "How many certificates they obtain together.")
-	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long the server idles before its memory is read.")
-	flag.DurationVar(&opts.limit, "limit", 5*time.Minute, "When to give up.")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		log.Fatal("usage: bench [flags] CERTPLANE")
-	}
+	opts := parseFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, opts.limit)
 	defer cancel()
-	if err := run(ctx, flag.Arg(0), opts); err != nil {
+	if err := run(ctx, opts); err != nil {
 		log.Fatalf("bench: %v", err)
 	}
 }
 
+// options are what the flags say.
 type options struct {
-	requesters, requests int
-	settle, limit        time.Duration
+	certplane string // path of the program
+	assets    string // folder of the peers' programs; empty: they are not measured
+	json      string // file to write, or empty
+	profile   string // folder for profiles of certplane, or empty
+
+	rounds        []round
+	settle, limit time.Duration
 }
 
-func run(ctx context.Context, program string, opts options) (err error) {
-	fmt.Printf("machine: %d CPUs, %s/%s, %s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	server, err := startServer(ctx, program)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.stop()) }()
-	fmt.Printf("ready after: %v on an empty data directory\n", server.startup.Round(time.Millisecond))
+// round is one load: so many requesters obtain so many certificates together.
+type round struct {
+	name                 string
+	requesters, requests int
+}
 
+func parseFlags() options {
+	steady, burst := round{name: "steady"}, round{name: "burst"}
+	var opts options
+	flag.IntVar(&steady.requests, "requests", 12000, "How many certificates the requesters obtain together.")
+	flag.IntVar(&steady.requesters, "requesters", 64, "How many requesters work at the same time.")
+	flag.IntVar(&burst.requests, "burst-requests", 2560, "How many certificates are obtained in the burst that follows; 0 is no burst.")
+	flag.IntVar(&burst.requesters, "burst-requesters", 256, "How many requesters work at the same time in the burst.")
+	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
+	flag.DurationVar(&opts.limit, "limit", 15*time.Minute, "When to give up.")
+	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with etcd, kube-apiserver and kube-controller-manager; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
+	flag.StringVar(&opts.json, "json", "", "File for the results as JSON; '-' prints JSON instead of a table.")
+	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round.")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] CERTPLANE")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	opts.certplane = flag.Arg(0)
+	opts.rounds = append(opts.rounds, steady)
+	if burst.requests > 0 {
+		opts.rounds = append(opts.rounds, burst)
+	}
+	return opts
+}
+
+func run(ctx context.Context, opts options) error {
+	starts := []func(context.Context, options) (*system, error){startCertplane}
+	missing := missingPeers(opts.assets)
+	if missing == "" {
+		starts = append(starts, startKubernetes)
+	} else {
+		log.Printf("Kubernetes is not measured: %s", missing)
+	}
+	results := newResults(missing)
+	for _, start := range starts {
+		measured, err := measure(ctx, start, opts)
+		if err != nil {
+			return err
+		}
+		results.Systems = append(results.Systems, measured)
+	}
+	results.compare()
+	return results.write(opts.json)
+}
+
+// measure starts a system, loads it, and stops it.
+func measure(ctx context.Context, start func(context.Context, options) (*system, error), opts options) (result systemResult, err error) {
+	system, err := start(ctx, opts)
+	if err != nil {
+		return systemResult{}, err
+	}
+	defer func() { err = errors.Join(err, system.stop()) }()
+	log.Printf("%s is ready", system.name)
+	client, err := newRequesterClient(ctx, system.admin)
+	if err != nil {
+		return systemResult{}, fmt.Errorf("preparing the requesters of %s: %w", system.name, err)
+	}
+	if err := sleep(ctx, opts.settle); err != nil {
+		return systemResult{}, err
+	}
+	idle, err := system.usage()
+	if err != nil {
+		return systemResult{}, err
+	}
+	result = systemResult{Name: system.name, ReadySeconds: system.startup.Seconds(), MemoryIdleMB: idle.residentMB, AnonymousIdleMB: idle.anonymousMB}
+	for i, r := range opts.rounds {
+		profiled := func() {}
+		if i == 0 && opts.profile != "" && system.profiled {
+			profiled = startProfile(ctx, system.admin, opts.profile)
+		}
+		measured, err := measureRound(ctx, system, client, r)
+		if err != nil {
+			return systemResult{}, fmt.Errorf("%s, round %s: %w", system.name, r.name, err)
+		}
+		profiled()
+		if measured.Errors > 0 {
+			log.Print(system.output())
+		}
+		if err := sleep(ctx, opts.settle); err != nil {
+			return systemResult{}, err
+		}
+		settled, err := system.usage()
+		if err != nil {
+			return systemResult{}, err
+		}
+		measured.SettledMB, measured.SettledAnonymousMB = settled.residentMB, settled.anonymousMB
+		result.Rounds = append(result.Rounds, measured)
+	}
+	return result, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(opts.settle):
+	case <-time.After(d):
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := server.reportMemory("idle"); err != nil {
-		return err
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", server.kubeconfig)
-	if err != nil {
-		return err
-	}
-	cfg.QPS = -1 // no client-side limit
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	if err := measureFlow(ctx, client, opts); err != nil {
-		return err
-	}
-	return server.reportMemory("after the flow")
-}
-
-// measureFlow has requesters obtain certificates, each from its own key to
-// the certificate in its hands, and prints their rate and latency.
-func measureFlow(ctx context.Context, client kubernetes.Interface, opts options) error {
-	group, ctx := errgroup.WithContext(ctx)
-	latencies := make([]time.Duration, opts.requests)
-	var next atomic.Int64
-	begin := time.Now()
-	for range opts.requesters {
-		group.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= opts.requests {
-					return nil
-				}
-				start := time.Now()
-				if err := obtain(ctx, client, fmt.Sprintf("bench-%d", i)); err != nil {
-					return fmt.Errorf("request %d: %w", i, err)
-				}
-				latencies[i] = time.Since(start)
-			}
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	took := time.Since(begin)
-	slices.Sort(latencies)
-	fmt.Printf("flow: %d certificates by %d requesters in %v: %.0f per second (create, approve, sign, fetch)\n",
-		opts.requests, opts.requesters, took.Round(time.Millisecond), float64(opts.requests)/took.Seconds())
-	fmt.Printf("latency: median %v, 99%% %v\n",
-		latencies[len(latencies)/2].Round(time.Millisecond), latencies[len(latencies)*99/100].Round(time.Millisecond))
-	return nil
 }

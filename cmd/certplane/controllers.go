@@ -6,6 +6,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/controller/sign"
 )
 
 // newControllers returns the controllers verb.
@@ -56,8 +57,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace of the controllers' service accounts and of their lease.")
 	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
 		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
-	flags.StringVar(&cfg.SigningCA.CertFile, "cluster-signing-cert-file", cfg.SigningCA.CertFile, "CA")
-	flags.StringVar(&cfg.SigningCA.KeyFile, "cluster-signing-key-file", cfg.SigningCA.KeyFile, "CA")
+	sign.AddFlags(flags, &cfg.Signing)
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
 	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")

@@ -41,6 +41,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		newConfig(streams),
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
+		cli.NewExplain(streams),
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),

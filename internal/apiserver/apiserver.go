@@ -7,6 +7,7 @@ import (
 	"crypto"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
@@ -50,6 +52,9 @@ type Config struct {
 	ServiceAccountKey crypto.Signer
 	// Loopback is how the server reaches itself with all rights.
 	Loopback *rest.Config
+	// Inside, if there is one, gets the handler of all requests as soon as it
+	// can take any, for those that do not come over the Listener.
+	Inside func(http.Handler)
 	// Storage says which etcd holds the objects.
 	Storage Storage
 	// TLS rules the connections.
@@ -74,11 +79,15 @@ type Server struct {
 	generic    *genericapiserver.GenericAPIServer
 	config     *genericapiserver.Config
 	extensions *extension.Server
+	inside     func(http.Handler)
 }
 
 // New builds the server. It does not touch the store yet.
 func New(cfg Config) (*Server, error) {
 	if err := allowCBOR(cfg.API.cbor()); err != nil {
+		return nil, err
+	}
+	if err := dropSnapshots(cfg.Storage); err != nil {
 		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(cfg.Loopback)
@@ -114,7 +123,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := useStorage(generic, cfg.Storage); err != nil {
+	open := cfg.Storage.open()
+	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}
 
@@ -122,7 +132,7 @@ func New(cfg Config) (*Server, error) {
 		Generic:     generic,
 		Informers:   shared,
 		Backend:     newBackend(cfg.Storage),
-		Wrap:        explainSizes,
+		Wrap:        open,
 		Shared:      cfg.Storage.Shared,
 		Services:    noServices{},
 		Credentials: webhookCredentials(generic.TracerProvider),
@@ -148,13 +158,16 @@ func New(cfg Config) (*Server, error) {
 	if err := addBootstrap(server, client, cfg); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside}, nil
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
 func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if s.inside != nil {
+		s.inside(s.generic.Handler)
+	}
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
@@ -164,12 +177,30 @@ func (s *Server) Run(ctx context.Context) error {
 // allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
 // speaks it is decided by the server's own codecs.
 func allowCBOR(wanted bool) error {
-	if !wanted || utilfeature.DefaultFeatureGate.Enabled(genericfeatures.CBORServingAndStorage) {
+	if !wanted {
 		return nil
 	}
-	gates := map[string]bool{string(genericfeatures.CBORServingAndStorage): true}
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return fmt.Errorf("switching on CBOR: %w", err)
+	return setFeature(genericfeatures.CBORServingAndStorage, true)
+}
+
+// dropSnapshots has the library answer lists of the past from the store. Else
+// it copies a part of each resource's index with every write, to have what was
+// there at each moment of the last minutes in memory. A store in this process
+// has it as near.
+func dropSnapshots(storage Storage) error {
+	if storage.Connect == nil {
+		return nil
+	}
+	return setFeature(genericfeatures.ListFromCacheSnapshot, false)
+}
+
+// setFeature switches a feature of the library, for the whole process.
+func setFeature(name featuregate.Feature, on bool) error {
+	if utilfeature.DefaultFeatureGate.Enabled(name) == on {
+		return nil
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(name): on}); err != nil {
+		return fmt.Errorf("switching %s to %t: %w", name, on, err)
 	}
 	return nil
 }
@@ -194,7 +225,7 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
-	generic.EnableProfiling = false
+	generic.EnableProfiling = cfg.API.Profiling
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
 	cfg.API.Limits.applyTo(generic)
 	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {

@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 	encryptionreload "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
@@ -20,6 +23,9 @@ import (
 type Storage struct {
 	// Servers are the etcd endpoints.
 	Servers []string
+	// Connect returns a new client of an etcd inside this process, the one of
+	// Servers; nil is an external etcd.
+	Connect func() *clientv3.Client
 	// Prefix is the root of all keys, usually /registry.
 	Prefix string
 	// CAFile, CertFile and KeyFile are for TLS to an external etcd.
@@ -38,6 +44,10 @@ const encryptionPoll = 2 * time.Second
 // file each time.
 var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFileChangePollDuration = encryptionPoll })
 
+// uncached are resources that are written far more often than they are read:
+// no cache follows them.
+var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true}
+
 func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)
 	backend.Transport = storagebackend.TransportConfig{
@@ -49,8 +59,11 @@ func newBackend(storage Storage) *storagebackend.Config {
 	return backend
 }
 
+// openStores changes how stores are opened.
+type openStores func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
+
 // useStorage makes generic keep objects in the etcd of storage.
-func useStorage(generic *genericapiserver.Config, storage Storage) error {
+func useStorage(generic *genericapiserver.Config, storage Storage, open openStores) error {
 	backend := newBackend(storage)
 	// The time that etcd takes is part of the trace of a request.
 	backend.Transport.TracerProvider = generic.TracerProvider
@@ -68,11 +81,25 @@ func useStorage(generic *genericapiserver.Config, storage Storage) error {
 		serverstorage.NewResourceConfig(),
 		nil,
 	)
-	// Events are written far more often than they are read.
-	etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, "events#0")
+	for resource := range uncached {
+		etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, resource.String()+"#0")
+	}
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = namelessHub{explainSizes(generic.RESTOptionsGetter)}
+	generic.RESTOptionsGetter = namelessHub{open(generic.RESTOptionsGetter)}
 	return nil
+}
+
+// open returns what has stores explain themselves, and reach an etcd inside
+// this process directly.
+func (s Storage) open() openStores {
+	if s.Connect == nil {
+		return explainSizes
+	}
+	etcd := &directEtcd{connect: s.Connect}
+	etcd.checkFeatures(s.Servers[0])
+	return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+		return explainSizes(directStores{next: next, etcd: etcd})
+	}
 }

@@ -12,13 +12,7 @@ import (
 // a key, as it is on disk.
 func (s *Server) Stored(t testing.TB, key string) string {
 	t.Helper()
-	socket := filepath.Join(s.Config.DataDir, "etcd", "client.sock")
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	answer, err := client.Get(t.Context(), key)
+	answer, err := s.store(t).Get(t.Context(), key)
 	if err != nil {
 		t.Fatalf("reading %s in the store: %v", key, err)
 	}
@@ -26,4 +20,24 @@ func (s *Server) Stored(t testing.TB, key string) string {
 		t.Fatalf("the store has nothing under %s", key)
 	}
 	return string(answer.Kvs[0].Value)
+}
+
+// Store writes to the store of a server with an embedded etcd what the API
+// would not take, such as an object from an older server.
+func (s *Server) Store(t testing.TB, key, value string) {
+	t.Helper()
+	if _, err := s.store(t).Put(t.Context(), key, value); err != nil {
+		t.Fatalf("writing %s to the store: %v", key, err)
+	}
+}
+
+func (s *Server) store(t testing.TB) *clientv3.Client {
+	t.Helper()
+	socket := filepath.Join(s.Config.DataDir, "etcd", "client.sock")
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + socket}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }

@@ -47,6 +47,12 @@ var rules = []rule{
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{
+		from:      "internal/policy",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/policy", module + "internal/api", module + "internal/pki"},
+		reason:    "the same decision is made by a controller and explained by a client",
+	},
+	{
 		from:      "internal/encryption",
 		forbidden: []string{module, "k8s.io/"},
 		unless:    []string{module + "internal/encryption"},
@@ -95,6 +101,26 @@ var rules = []rule{
 			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
 		},
 		reason: "the same controllers must run in somebody else's cluster",
+	},
+	{
+		from: "internal/cluster",
+		forbidden: []string{
+			module + "internal/registry", module + "internal/apiserver", module + "internal/admission",
+			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
+		},
+		reason: "what runs in somebody else's cluster has no server in it",
+	},
+	{
+		from:      "internal/account",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/account"},
+		reason:    "acting as service accounts needs an API, nothing of ours",
+	},
+	{
+		from:      "internal/configfile",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/configfile"},
+		reason:    "files are read for whoever has a configuration",
 	},
 	{
 		from: "internal/cli",

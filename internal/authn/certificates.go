@@ -6,7 +6,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
@@ -23,7 +22,7 @@ func (a *Authentication) certificates(cfg Config) ([]authenticator.Request, erro
 		cas = append(cas, extra)
 	}
 	for _, ca := range cas {
-		all = append(all, x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion))
+		all = append(all, newRememberedCertificates(ca.VerifyOptions))
 	}
 	if cfg.Settings.RequestHeader.CAFile != "" {
 		proxy, err := cfg.Settings.RequestHeader.open()

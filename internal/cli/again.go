@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/certplane/certplane/internal/cli/shell"
 )
 
 // againCommand returns the command line that takes up a request: the flags
@@ -22,10 +23,10 @@ func againCommand(cmd *cobra.Command, name, keyFile string) string {
 			return // this time it is for the certificate
 		}
 		for _, value := range flagValues(f) {
-			words = append(words, "--"+f.Name, quote(value))
+			words = append(words, "--"+f.Name, shell.Quote(value))
 		}
 	})
-	return strings.Join(append(words, "--name", quote(name), "--key", quote(keyFile)), " ")
+	return strings.Join(append(words, "--name", shell.Quote(name), "--key", shell.Quote(keyFile)), " ")
 }
 
 func flagValues(f *pflag.Flag) []string {
@@ -33,12 +34,4 @@ func flagValues(f *pflag.Flag) []string {
 		return many.GetSlice()
 	}
 	return []string{f.Value.String()}
-}
-
-// quote writes a word so that a POSIX shell reads it back.
-func quote(word string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`).MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

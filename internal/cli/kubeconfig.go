@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
 	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,6 +42,33 @@ func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
 	return client.CertificateSigningRequests(), nil
+}
+
+// client connects to the server.
+func (c *connection) client(warnings io.Writer) (kubernetes.Interface, error) {
+	config, err := c.clientConfig(warnings)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // a person's few questions need no limit
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return client, nil
+}
+
+// given are the flags that lead to the same server once more.
+func (c *connection) given() []string {
+	var flags []string
+	for _, flag := range []struct{ name, value string }{
+		{"kubeconfig", c.kubeconfig}, {"context", c.context}, {dataDirFlag, c.dataDir},
+	} {
+		if flag.value != "" {
+			flags = append(flags, "--"+flag.name, flag.value)
+		}
+	}
+	return flags
 }
 
 // clientConfig is for a client that says who it is and passes warnings on.

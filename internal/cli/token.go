@@ -18,8 +18,8 @@ import (
 )
 
 const tokenCreateLong = `Makes a bootstrap token and prints it as a kubeconfig with which a new node
-requests its first certificate. The token stands for the user
-system:bootstrap:ID in the group system:bootstrappers.
+requests its first certificate, which it gets without a person's approval. The
+token stands for the user system:bootstrap:ID in the group system:bootstrappers.
 
 The kubeconfig names the server as this command reaches it. If nodes reach it
 by another name, say so with --server; that name must be in the server's

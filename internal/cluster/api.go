@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/account"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // How long a starting process waits for the API, and how often it asks.
@@ -101,21 +100,21 @@ func identities(ctx context.Context, cfg Config, own *rest.Config) (func(string)
 	}, nil
 }
 
+// podCAFile is what a pod finds of the config map that the publisher writes.
+const podCAFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
 // rootCA is what the API server's certificate chains to, as far as cfg tells.
-func rootCA(cfg *rest.Config) ([]*x509.Certificate, error) {
-	bundle := cfg.CAData
-	if len(bundle) == 0 && cfg.CAFile != "" {
-		var err error
-		if bundle, err = os.ReadFile(cfg.CAFile); err != nil {
-			return nil, fmt.Errorf("reading the API server's CA: %w", err)
-		}
+// A pod's own CA tells nothing: published, it would never change again.
+func rootCA(cfg *rest.Config) (roots.Roots, error) {
+	if cfg.CAFile != "" && len(cfg.CAData) == 0 && cfg.CAFile != podCAFile {
+		return roots.File(cfg.CAFile, nil)
 	}
-	if len(bundle) == 0 {
+	if len(cfg.CAData) == 0 {
 		return nil, nil
 	}
-	certs, err := pki.ParseBundle(bundle)
+	certs, err := pki.ParseBundle(cfg.CAData)
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's CA in the kubeconfig: %w", err)
 	}
-	return certs, nil
+	return roots.Static(certs...), nil
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -49,6 +50,9 @@ func run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	process := controllers.Process{Manager: manager, As: as, Metrics: registry()}
+	if cfg.UseServiceAccountCredentials {
+		process.Namespace = cfg.Namespace
+	}
 	if err := controllers.Add(process, work); err != nil {
 		return err
 	}
@@ -67,21 +71,22 @@ func start(ctx context.Context, cfg Config, manager ctrl.Manager) error {
 	return err
 }
 
-// plan is what the controllers work with.
+// plan is what the controllers do.
 func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
 	work := cfg.work()
 	var err error
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err
 	}
-	return work, openCA(cfg, &work)
+	switch {
+	case work.Chooses(publisher) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
+		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", publisher)
+	case cfg.LacksCA():
+		if slices.Contains(cfg.Controllers, signer) {
+			return work, fmt.Errorf("controllers: %s is asked for by name, but no CA is configured: set signing.ca, or --cluster-signing-cert-file "+
+				"and --cluster-signing-key-file", signer)
+		}
+		klog.InfoS("The sign controller is off: no CA is configured for any signer. Set signing.ca, or --cluster-signing-cert-file and --cluster-signing-key-file")
+	}
+	return work, nil
 }
-
-// work is what the controllers do, as far as the configuration says it.
-func (c Config) work() controllers.Config {
-	// kube-controller-manager publishes too, and may know another CA.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{"publish"}}
-}
-
-// Accounts returns the service accounts that the chosen controllers act as.
-func (c Config) Accounts() []string { return c.work().Accounts() }

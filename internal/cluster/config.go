@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/controllers"
@@ -42,8 +43,6 @@ type Config struct {
 	Metrics MetricsConfig `json:"metrics"`
 	// health says where /healthz and /readyz are served.
 	Health HealthConfig `json:"health"`
-	// signingCA is the CA of the signers.
-	SigningCA CA `json:"signingCA"`
 	// logging says what the process tells about itself.
 	Logging logging.Config `json:"logging"`
 
@@ -154,8 +153,8 @@ func (c Config) LeaseNamespace() string {
 
 // Validate reports the first value that cannot work, by its field.
 func (c Config) Validate() error {
-	if c.Namespace == "" {
-		return errors.New("namespace: missing")
+	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
+		return fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0])
 	}
 	for _, stanza := range []interface{ Validate() error }{
 		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Logging, c.Settings,

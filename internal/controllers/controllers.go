@@ -4,13 +4,17 @@
 package controllers
 
 import (
-	"crypto/x509"
 	"fmt"
 	"slices"
 
 	"github.com/certplane/certplane/internal/controller/approve"
+	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // The service accounts as which controllers call the API.
@@ -18,25 +22,35 @@ const (
 	// CacheAccount reads what all controllers share.
 	CacheAccount = "controller-cache"
 
-	csrApproverAccount   = "csr-approver"
-	csrSignerAccount     = "csr-signer"
-	webhookSignerAccount = "csr-webhook-signer"
-	publisherAccount     = "root-ca-cert-publisher"
+	// WebhookSignerAccount signs with what webhooks answer. For which signers
+	// depends on the configuration.
+	WebhookSignerAccount = "csr-webhook-signer"
+
+	csrApproverAccount = "csr-approver"
+	csrSignerAccount   = "csr-signer"
+	publisherAccount   = "root-ca-cert-publisher"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// approve (requests of kubelets that need no person), sign (the signers)
-	// and publish (kube-root-ca.crt in every namespace; on by default in
-	// "certplane serve" only, because in clusters kube-controller-manager does
-	// it). Default: ["*"].
+	// approve (requests of kubelets that need no person), sign (the signers),
+	// clean (deletes requests that have had their time), trust (the signers'
+	// roots, where the API has trust bundles) and publish (kube-root-ca.crt in
+	// every namespace; on by default in "certplane serve" only, because in
+	// clusters kube-controller-manager does it). Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
+	// cleaning says when CertificateSigningRequests are deleted.
+	Cleaning clean.Settings `json:"cleaning"`
+	// publishing says which roots of the API server are published.
+	Publishing publish.Settings `json:"publishing"`
+	// trust says which roots of the signers are published.
+	Trust trust.Settings `json:"trust"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
@@ -45,6 +59,9 @@ func DefaultSettings() Settings {
 		Controllers: []string{"*"},
 		Approval:    approve.DefaultSettings(),
 		Signing:     sign.DefaultSettings(),
+		Cleaning:    clean.DefaultSettings(),
+		Publishing:  publish.DefaultSettings(),
+		Trust:       trust.DefaultSettings(),
 	}
 }
 
@@ -53,10 +70,12 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	if err := s.Approval.Validate(); err != nil {
-		return err
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.Cleaning, s.Publishing} {
+		if err := stanza.Validate(); err != nil {
+			return err
+		}
 	}
-	return s.Signing.Validate()
+	return s.Trust.Validate(signer.Names())
 }
 
 // Config says what the controllers work with.
@@ -65,10 +84,13 @@ type Config struct {
 	// CA signs for the signers for which Settings name none. If it is nil too,
 	// such signers do not run.
 	CA sign.CA
-	// RootCA is what the certificate of the API server chains to.
-	RootCA []*x509.Certificate
+	// RootCA is what the certificate of the API server chains to, unless
+	// Settings name a file. Nil if nobody knows.
+	RootCA roots.Roots
 	// OnlyByName are controllers that "*" does not choose.
 	OnlyByName []string
+
+	cas openCAs // of Settings
 }
 
 // controller is a line of the table of controllers.
@@ -82,8 +104,10 @@ type controller struct {
 var all = []controller{
 	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
-	{"sign", webhookSignerAccount, addWebhookSigners},
+	{"sign", WebhookSignerAccount, addWebhookSigners},
+	{"clean", cleanerAccount, addCleaner},
 	{"publish", publisherAccount, addPublisher},
+	{"trust", trustAccount, addTrust},
 }
 
 // Accounts returns the service accounts that the controllers act as.
@@ -99,7 +123,7 @@ func Accounts() []string {
 func (c Config) Accounts() []string {
 	accounts := []string{CacheAccount}
 	for _, line := range all {
-		if c.Chooses(line.name) && !slices.Contains(accounts, line.account) {
+		if c.runs(line) && !slices.Contains(accounts, line.account) {
 			accounts = append(accounts, line.account)
 		}
 	}
@@ -108,8 +132,9 @@ func (c Config) Accounts() []string {
 
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
+	cfg.cas = openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, c := range all {
-		if !cfg.Chooses(c.name) {
+		if !cfg.runs(c) {
 			continue
 		}
 		if err := c.add(p, cfg); err != nil {
@@ -119,14 +144,19 @@ func Add(p Process, cfg Config) error {
 	return nil
 }
 
-func addPublisher(p Process, cfg Config) error {
-	writer, err := p.Client(publisherAccount)
-	if err != nil {
-		return err
+// runs tells whether a controller is chosen and has anything to do.
+func (c Config) runs(line controller) bool {
+	if !c.Chooses(line.name) {
+		return false
 	}
-	configMaps, err := p.CacheOf(publish.Name)
-	if err != nil {
-		return err
+	switch line.account {
+	case csrSignerAccount:
+		return c.HasCA()
+	case WebhookSignerAccount:
+		return len(c.Settings.Signing.Webhooks) > 0
+	case trustAccount:
+		return c.Chooses("sign") && c.HasCA() || c.Chooses("publish")
+	default:
+		return true
 	}
-	return publish.Add(p.Manager, publish.Config{Client: writer, ConfigMaps: configMaps, CA: cfg.RootCA})
 }

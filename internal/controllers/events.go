@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -30,10 +30,7 @@ func (p Process) Recorder(account string) (events.EventRecorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client for events: %w", err)
 	}
-	broadcaster := events.NewBroadcaster(sparingSink{
-		EventSink: &events.EventSinkImpl{Interface: client.EventsV1()},
-		limit:     flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst),
-	})
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	err = p.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer broadcaster.Shutdown()
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -45,21 +42,25 @@ func (p Process) Recorder(account string) (events.EventRecorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adding the recorder of events: %w", err)
 	}
-	return broadcaster.NewRecorder(p.Manager.GetScheme(), "certplane.dev/"+account), nil
+	return sparingRecorder{
+		EventRecorder: broadcaster.NewRecorder(p.Manager.GetScheme(), "certplane.dev/"+account),
+		limit:         flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst),
+	}, nil
 }
 
-// sparingSink drops normal events when there are many. What they tell is in
-// the objects too, and a store that is busy with the objects must not be busy
-// with as many events about them. Warnings are all written.
-type sparingSink struct {
-	events.EventSink
+// sparingRecorder drops normal events when there are many, before they cost
+// anything. What they tell is in the objects too, and a store that is busy with
+// the objects must not be busy with as many events about them. Warnings are
+// all written.
+type sparingRecorder struct {
+	events.EventRecorder
 	limit flowcontrol.PassiveRateLimiter
 }
 
-// Create implements events.EventSink.
-func (s sparingSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	if event.Type == corev1.EventTypeNormal && !s.limit.TryAccept() {
-		return event, nil
+// Eventf implements events.EventRecorder.
+func (r sparingRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if kind == corev1.EventTypeNormal && !r.limit.TryAccept() {
+		return
 	}
-	return s.EventSink.Create(ctx, event)
+	r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
 }

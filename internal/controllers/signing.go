@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,12 +25,11 @@ func addSigners(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cas := openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
 	for _, signer := range cfg.Settings.Signing.All() {
 		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
-			continue // an endpoint's
+			continue
 		}
-		ca, err := cas.of(signer.Name, cfg)
+		ca, err := cfg.cas.of(signer.Name, cfg)
 		if err != nil {
 			return err
 		}
@@ -54,6 +54,14 @@ func (p Process) reference(account string) *corev1.ObjectReference {
 		return nil
 	}
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: p.Namespace, Name: account}
+}
+
+// HasCA tells whether any signer has a CA.
+func (c Config) HasCA() bool {
+	return c.CA != nil || slices.ContainsFunc(c.Settings.Signing.All(), func(signer sign.SignerSettings) bool {
+		ca, _ := c.Settings.Signing.CAOf(signer.Name)
+		return !ca.IsZero()
+	})
 }
 
 // openTimeout is how long a CA's key may take to be found.

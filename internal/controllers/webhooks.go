@@ -13,22 +13,21 @@ func addWebhookSigners(p Process, cfg Config) error {
 	if len(settings.Webhooks) == 0 {
 		return nil
 	}
-	writer, err := p.Client(webhookSignerAccount)
+	writer, err := p.Client(WebhookSignerAccount)
 	if err != nil {
 		return err
 	}
-	recorder, err := p.Recorder(webhookSignerAccount)
+	recorder, err := p.Recorder(WebhookSignerAccount)
 	if err != nil {
 		return err
 	}
 	for i, w := range settings.Webhooks {
-		w = w.WithDefaults(settings.MaxDuration.Duration)
-		endpoint, err := webhook.New(webhook.Config{Settings: w, Metrics: p.Metrics})
+		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Metrics: p.Metrics})
 		if err != nil {
 			return fmt.Errorf("signing.webhooks[%d]: %w", i, err)
 		}
 		own := settings
-		own.Concurrency = w.Concurrency
+		own.Concurrency = w.Calls()
 		err = sign.Add(p.Manager, sign.Config{
 			SignerName: w.SignerName,
 			Ours:       func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },

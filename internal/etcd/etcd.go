@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -74,6 +76,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // Endpoint is the address for etcd clients, such as unix:///data/etcd/client.sock.
 func (s *Server) Endpoint() string { return s.endpoint }
+
+// Connect returns a new client that calls the store as functions, with nothing
+// on the way. The caller closes it.
+func (s *Server) Connect() *clientv3.Client { return v3client.New(s.member.Server) }
 
 // Failed delivers the error after which the store cannot go on, for instance
 // a full disk. What was acknowledged before it is safe on disk.
@@ -191,6 +197,7 @@ func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
 	cfg.AdvertiseClientUrls = []url.URL{endpoint}
 	cfg.ListenPeerUrls = nil
 	cfg.EnableGRPCGateway = false
+	cfg.SnapshotCatchUpEntries = 100 // kept in memory for followers, of which there are none
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.newLogger())
 	return cfg
 }

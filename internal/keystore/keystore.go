@@ -109,12 +109,15 @@ func openVault(ctx context.Context, uri string) (vault, error) {
 }
 
 func (s *Store) openFirst(ctx context.Context) error {
-	first, err := s.load(ctx, s.files.read())
+	c := s.files.read()
+	defer clear(c.key)
+	first, err := s.load(ctx, c)
 	if err != nil {
 		return err
 	}
 	s.watched = watched{seen: first.digest}
 	s.current.Store(first)
+	s.metrics.changes.WithLabelValues(s.name).Add(0) // a counter that is not there cannot be watched
 	s.report(nil)
 	if err := first.usable(s.clock.Now()); err != nil {
 		klog.FromContext(ctx).Error(err, "The CA cannot issue certificates now", "ca", s.name)

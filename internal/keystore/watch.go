@@ -3,6 +3,7 @@ package keystore
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"maps"
 	"slices"
 	"time"
@@ -73,6 +74,7 @@ func (s *Store) follow(ctx context.Context, c content) {
 		s.fail(ctx, err)
 		return
 	}
+	s.watched.candidate = nil
 	s.use(ctx, next)
 }
 
@@ -88,8 +90,11 @@ func (s *Store) candidate(ctx context.Context, c content) (*authority, error) {
 }
 
 func (s *Store) use(ctx context.Context, next *authority) {
-	s.current.Store(next)
-	s.watched.candidate = nil
+	before := s.current.Swap(next)
+	if slices.EqualFunc(before.chain, next.chain, (*x509.Certificate).Equal) {
+		s.fail(ctx, nil) // the same, written differently
+		return
+	}
 	s.metrics.changes.WithLabelValues(s.name).Inc()
 	s.report(nil)
 	klog.FromContext(ctx).Info("Signing with another CA from now on", "ca", s.name,

@@ -197,6 +197,17 @@ func TestTakenBack(t *testing.T) {
 	wantChanges(t, f)
 }
 
+// The same CA in other words is no other CA.
+func TestWrittenDifferently(t *testing.T) {
+	before := newCA(t, "before", pki.ECDSAP256, nil)
+	f := follow(t, before)
+	pairIn(t, filepath.Dir(f.settings.CertFile), "# ours\n"+before.certPEM(), before.keyPEM(t)+"\n")
+	f.settle(t)
+	issues(t, f.Store, before)
+	f.failing(t, "")
+	wantChanges(t, f)
+}
+
 // TestUnsettled: a chain that is being written looks whole after each of its
 // certificates. Nobody gets a certificate with half a chain.
 func TestUnsettled(t *testing.T) {

@@ -14,7 +14,9 @@ import (
 
 // rights are the service accounts and what they may do: the account of the
 // process may lead, ask who may see metrics, and become the accounts of its
-// controllers; those may do what their controller does.
+// controllers; those may do what their controller does. What is of the whole
+// cluster is named after the namespace, so that there can be two installations,
+// one that approves and one that signs.
 func rights(cfg cluster.Config) []runtime.Object {
 	objects := []runtime.Object{serviceAccount(cfg.Namespace, name, true)}
 	for _, account := range cfg.Accounts() {
@@ -23,11 +25,11 @@ func rights(cfg cluster.Config) []runtime.Object {
 		}
 	}
 	for _, account := range cfg.Accounts() {
-		role := "certplane:" + account
+		role := cfg.Namespace + ":" + account
 		objects = append(objects, clusterRole(role, rulesOf(cfg, account)), bindCluster(role, role, subject(cfg, account)))
 	}
 	own := subject(cfg, name)
-	objects = append(objects, bindCluster("certplane:metrics-auth", "system:auth-delegator", own))
+	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))
 	objects = append(objects, bound(cfg.LeaseNamespace(), name+":leader-election", leaderRules(cfg), own)...)
 	if cfg.UseServiceAccountCredentials {
 		objects = append(objects, bound(cfg.Namespace, name+":tokens", tokenRules(cfg), own)...)
@@ -41,7 +43,11 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	if account == controllers.CacheAccount {
 		return bootstrap.CacheRules(cfg.Accounts()...)
 	}
-	return bootstrap.ControllerRules(account)
+	rules := bootstrap.ControllerRules(account)
+	if account == controllers.WebhookSignerAccount {
+		rules = append(rules, bootstrap.DelegatedRule(cfg.Signing.Delegated()...))
+	}
+	return rules
 }
 
 func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {

@@ -22,8 +22,8 @@ func inPod(cfg cluster.Config) (cluster.Config, error) {
 	if cfg.Health.BindAddress == defaults.Health.BindAddress {
 		cfg.Health.BindAddress = ":8081"
 	}
-	if len(cfg.CAFiles()) == 0 {
-		cfg.SigningCA.CertFile, cfg.SigningCA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
+	if cfg.LacksCA() {
+		cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
 	}
 	return cfg, check(cfg)
 }

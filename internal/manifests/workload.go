@@ -61,13 +61,13 @@ func deployment(image string, cfg cluster.Config, text string) *appsv1.Deploymen
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(2)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels()},
-			Template: corev1.PodTemplateSpec{ObjectMeta: template, Spec: pod(image, cfg)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: template, Spec: pod(image, cfg, text)},
 		},
 	}
 }
 
-func pod(image string, cfg cluster.Config) corev1.PodSpec {
-	volumes, mounts := files(cfg)
+func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
+	volumes, mounts := files(text)
 	container := container(image, cfg)
 	container.VolumeMounts = mounts
 	return corev1.PodSpec{
@@ -134,18 +134,16 @@ func probe(path string) *corev1.Probe {
 
 // files are the configuration and, if it names files of it, the CA. Each is a
 // folder of its own, so that changes of the CA reach the pod.
-func files(cfg cluster.Config) ([]corev1.Volume, []corev1.VolumeMount) {
+func files(text string) ([]corev1.Volume, []corev1.VolumeMount) {
 	volumes := []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
 	}}}
 	mounts := []corev1.VolumeMount{{Name: "config", MountPath: configDir, ReadOnly: true}}
-	for _, file := range cfg.CAFiles() {
-		if strings.HasPrefix(file, caDir+"/") {
-			volumes = append(volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{
-				Secret: &corev1.SecretVolumeSource{SecretName: caSecret, DefaultMode: ptr.To(int32(0o440))},
-			}})
-			return volumes, append(mounts, corev1.VolumeMount{Name: "ca", MountPath: caDir, ReadOnly: true})
-		}
+	if strings.Contains(text, caDir+"/") {
+		volumes = append(volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: caSecret, DefaultMode: ptr.To(int32(0o440))},
+		}})
+		mounts = append(mounts, corev1.VolumeMount{Name: "ca", MountPath: caDir, ReadOnly: true})
 	}
 	return volumes, mounts
 }

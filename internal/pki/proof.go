@@ -7,7 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"slices"
 )
 
 // proof issues certificates that nobody trusts, so that a certificate can be
@@ -18,6 +20,8 @@ type proof struct {
 	ca    *x509.Certificate
 	key   crypto.Signer
 	roots *x509.CertPool
+	// constrained says that the CA's certificate restricts what is below it.
+	constrained bool
 }
 
 func newProof(ca *x509.Certificate) (proof, error) {
@@ -29,7 +33,13 @@ func newProof(ca *x509.Certificate) (proof, error) {
 	twin.PublicKey = key.Public()
 	roots := x509.NewCertPool()
 	roots.AddCert(&twin)
-	return proof{ca: &twin, key: key, roots: roots}, nil
+	return proof{ca: &twin, key: key, roots: roots, constrained: isConstrained(ca)}, nil
+}
+
+// isConstrained tells whether a CA's certificate has an extension besides
+// those that describe its key, its usages and where to learn more.
+func isConstrained(ca *x509.Certificate) bool {
+	return slices.ContainsFunc(ca.Extensions, func(e pkix.Extension) bool { return !leafExtensions[e.Id.String()] })
 }
 
 func throwawayKey(like crypto.PublicKey) (crypto.Signer, error) {

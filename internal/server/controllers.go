@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/controller/aggregate"
@@ -19,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // The accounts of the controllers that only a server of its own needs.
@@ -45,6 +47,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	}
 	manager, err := ctrl.NewManager(reader, ctrl.Options{
 		Scheme:                 scheme.Scheme,
+		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
 		Logger:                 klog.Background(),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
@@ -60,7 +63,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err := addKeepers(process); err != nil {
 		return nil, err
 	}
-	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: credentials.servingCA.chain})
+	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...)})
 	return manager, err
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/heap"
+	"github.com/certplane/certplane/internal/loopback"
 )
 
 // startTimeout bounds the start of the store and of the API.
@@ -117,11 +119,11 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
-	url := localURL(listener)
+	url, inside := localURL(listener), &loopback.Transport{}
 	ids := newIdentities(&rest.Config{
-		Host:            url,
-		TLSClientConfig: rest.TLSClientConfig{CAData: credentials.servingCA.certPEM},
-		QPS:             -1, // no client-side limit towards our own server
+		Host:      url,
+		Transport: inside,
+		QPS:       -1, // no client-side limit towards our own server
 		// It would cost memory and time, and saves nothing within a host.
 		DisableCompression: true,
 	}, accounts())
@@ -130,6 +132,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		ServingCert:       serving,
 		ClientCA:          clientCA,
 		Loopback:          ids.asServer(),
+		Inside:            inside.Serve,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
 		TLS:               cfg.Serving.TLS,
@@ -159,6 +162,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.api.Run(ctx) })
 	group.Go(func() error { return p.renewal.run(ctx) })
+	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
 			return err

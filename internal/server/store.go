@@ -42,7 +42,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 	if err != nil {
 		return nil, storeError(err)
 	}
-	backend.Servers = []string{embedded.Endpoint()}
+	backend.Servers, backend.Connect = []string{embedded.Endpoint()}, embedded.Connect
 	return &store{backend: backend, embedded: embedded}, nil
 }
 

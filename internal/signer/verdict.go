@@ -21,14 +21,14 @@ const (
 	ReasonExpired = "SignerExpired"
 	// ReasonUnavailable: the CA or its key cannot be used.
 	ReasonUnavailable = "SignerUnavailable"
-	// ReasonPending: the signer takes its time.
+	// ReasonPending: the signer is elsewhere and takes its time.
 	ReasonPending = "SignerPending"
 	// ReasonInvalidAnswer: the signer is elsewhere, and its answer unusable.
 	ReasonInvalidAnswer = "SignerAnswerInvalid"
 )
 
 // PermanentReasons returns the reasons why a request never gets a certificate.
-// A signer elsewhere can have others.
+// Signers elsewhere can have others.
 func PermanentReasons() []string {
 	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
 }

@@ -25,8 +25,8 @@ type servers struct {
 }
 
 // startServers runs both on one etcd, under different prefixes, with one
-// client CA.
-func startServers(t *testing.T) servers {
+// client CA. args are more of kube-apiserver's.
+func startServers(t *testing.T, args ...string) servers {
 	t.Helper()
 	program, kubeAPIServer := certplane(t), peer(t, "kube-apiserver")
 	ours, dir := startCertplane(t, program)
@@ -34,21 +34,21 @@ func startServers(t *testing.T) servers {
 	peerAddress := freeAddress(t)
 	_, port := splitAddress(t, peerAddress)
 	key := serviceAccountKey(t, dir)
-	run(t, dir, kubeAPIServer,
-		"--etcd-servers=unix://"+filepath.Join(data, "etcd/client.sock"),
+	run(t, dir, kubeAPIServer, append([]string{
+		"--etcd-servers=unix://" + filepath.Join(data, "etcd/client.sock"),
 		"--etcd-prefix=/peer",
-		"--client-ca-file="+filepath.Join(data, "pki/client-ca-root.crt"),
+		"--client-ca-file=" + filepath.Join(data, "pki/client-ca-root.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+key,
-		"--service-account-signing-key-file="+key,
-		"--cert-dir="+filepath.Join(dir, "peer"),
-		"--bind-address=127.0.0.1", "--secure-port="+port,
+		"--service-account-key-file=" + key,
+		"--service-account-signing-key-file=" + key,
+		"--cert-dir=" + filepath.Join(dir, "peer"),
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		// These concern kinds that certplane does not serve, or what runs pods.
 		"--disable-admission-plugins=ServiceAccount,Priority,DefaultTolerationSeconds,TaintNodesByCondition,RuntimeClass,LimitRanger,PodSecurity",
-	)
+	}, args...)...)
 	peer := newAPIServer(t, "https://"+peerAddress, data)
 	eventually(t, "kube-apiserver is ready", peer.ready)
 	return servers{ours: ours, peer: peer, dir: dir}

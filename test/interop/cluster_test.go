@@ -23,13 +23,19 @@ type cluster struct {
 // startCluster installs what "certplane manifests" prints.
 func startCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
-	servers := startServers(t)
+	return installIn(t, startServers(t), args...)
+}
+
+// installIn is startCluster with servers that run already.
+func installIn(t *testing.T, servers servers, args ...string) *cluster {
+	t.Helper()
 	c := &cluster{apiServer: servers.peer, program: certplane(t), dir: servers.dir}
 	pki := filepath.Join(c.dir, "data/pki")
 	c.admin = c.kubeconfig(t, "admin", map[string]any{
 		"client-certificate": filepath.Join(pki, "admin.crt"), "client-key": filepath.Join(pki, "admin.key"),
 	})
 	c.install(t, args...)
+	eventually(t, "the rights are known", func() bool { return c.may(t, "certplane-controllers", "create", "serviceaccounts/token", "csr-signer") })
 	c.own = c.kubeconfig(t, "own", map[string]any{"token": c.token(t, "certplane-controllers")})
 	return c
 }
@@ -46,10 +52,30 @@ func (c *cluster) install(t *testing.T, args ...string) {
 	}
 }
 
+// may tells whether an account of the namespace may do something there.
+func (c *cluster) may(t *testing.T, account, verb, resource, name string) bool {
+	t.Helper()
+	resource, subresource, _ := strings.Cut(resource, "/")
+	review := c.do(t, call{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", body: map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+		"spec": map[string]any{"user": "system:serviceaccount:certplane-system:" + account, "resourceAttributes": map[string]any{
+			"namespace": "certplane-system", "verb": verb, "resource": resource, "subresource": subresource, "name": name,
+		}},
+	}})
+	allowed, _ := review.object(t)["status"].(map[string]any)["allowed"].(bool)
+	return allowed
+}
+
+// kubectl runs the built-in kubectl as administrator in the namespace.
+func (c *cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return c.certplane(t, "", append([]string{"kubectl", "--kubeconfig", c.admin, "-n", "certplane-system"}, args...)...)
+}
+
 // token returns one of a service account of the namespace.
 func (c *cluster) token(t *testing.T, account string) string {
 	t.Helper()
-	return strings.TrimSpace(c.certplane(t, "", "kubectl", "--kubeconfig", c.admin, "-n", "certplane-system", "create", "token", account))
+	return strings.TrimSpace(c.kubectl(t, "create", "token", account))
 }
 
 // certplane runs the program under test to its end and returns all it said.

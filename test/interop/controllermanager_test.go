@@ -9,10 +9,12 @@ import (
 )
 
 // A real kube-controller-manager approves and signs kubelets' requests that
-// certplane serves, and looks after its namespaces.
+// certplane serves and leaves to it, and looks after its namespaces.
 func TestKubeControllerManager(t *testing.T) {
 	program, manager := certplane(t), peer(t, "kube-controller-manager")
-	server, dir := startCertplane(t, program)
+	config := filepath.Join(t.TempDir(), "server.yaml")
+	write(t, config, "apiVersion: config.certplane.dev/v1alpha1\nkind: ServerConfiguration\ncontrollers: ['*', -approve, -sign]\n")
+	server, dir := startCertplane(t, program, "--config", config)
 	startControllerManager(t, manager, dir)
 
 	t.Run("kubelet client certificate", func(t *testing.T) {

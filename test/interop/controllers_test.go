@@ -25,8 +25,67 @@ func TestControllersInCluster(t *testing.T) {
 			t.Errorf("issued for %s", leaf.Subject)
 		}
 	})
+	t.Run("kubelet", func(t *testing.T) { c.testKubeletRequests(t) })
+	t.Run("kubelet serving certificate", func(t *testing.T) {
+		c.bind(t, "system:node-bootstrapper", "system:node:n1")
+		c.approve(t, c.submit(t, call{user: "system:node:n1", group: "system:nodes", body: manifest(t, "--signer", "kubernetes.io/kubelet-serving",
+			"--cn", "system:node:n1", "--org", "system:nodes", "--dns", "n1.example.com", "--name", "node-serving")}))
+		if leaf := c.issued(t, "node-serving"); len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "n1.example.com" {
+			t.Errorf("issued for %s", leaf.DNSNames)
+		}
+	})
+	t.Run("not approved by itself", func(t *testing.T) {
+		c.submit(t, call{user: "installer", body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+			"--cn", "not-a-node", "--org", "system:nodes", "--name", "node-unlike")})
+		c.approve(t, c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", "later", "--name", "later")}))
+		c.issued(t, "later")
+		if issued(t, c.apiServer, "node-unlike") != "" {
+			t.Error("a request that no kubelet makes was approved")
+		}
+	})
 	t.Run("durations", func(t *testing.T) { c.testDurations(t) })
 	t.Run("metrics", func(t *testing.T) { c.testMetrics(t, replica) })
+}
+
+// testKubeletRequests: whoever may have node certificates approved needs no person;
+// who may not is told what is missing, once.
+func (c *cluster) testKubeletRequests(t *testing.T) {
+	request := func(user, name string) call {
+		return call{user: user, body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
+			"--cn", "system:node:n1", "--org", "system:nodes", "--name", name)}
+	}
+	for _, user := range []string{"installer", "nobody"} {
+		c.bind(t, "system:node-bootstrapper", user)
+	}
+	c.bind(t, "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "installer")
+	c.submit(t, request("nobody", "not-permitted"))
+	c.submit(t, request("installer", "kubelet"))
+	if leaf := c.issued(t, "kubelet"); leaf.Subject.CommonName != "system:node:n1" {
+		t.Errorf("issued for %s", leaf.Subject)
+	}
+	var told []any
+	eventually(t, "the refusal is told of", func() bool {
+		path := "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=regarding.name=not-permitted"
+		told = c.do(t, call{method: http.MethodGet, path: path}).object(t)["items"].([]any)
+		return len(told) > 0
+	})
+	event := told[0].(map[string]any)
+	if note, _ := event["note"].(string); len(told) > 1 || event["reason"] != "NotPermitted" || !strings.Contains(note, `user "nobody" may not create`) {
+		t.Errorf("%d events, the first %v", len(told), event)
+	}
+	if got := issued(t, c.apiServer, "not-permitted"); got != "" {
+		t.Errorf("issued %s", got)
+	}
+	// The explanation is the same as that of the approver, here too.
+	said := c.certplane(t, "", "explain", "csr", "not-permitted", "--kubeconfig", c.admin)
+	for _, part := range []string{
+		"not-permitted waits for a person to approve it, as its requester lacks a permission\n",
+		`user "nobody" may not create certificatesigningrequests/nodeclient`, "NotPermitted  csr-approver", "may sign: certplane-system/csr-signer",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("the explanation does not say %q:\n%s", part, said)
+		}
+	}
 }
 
 // testDurations: what a client asks for is what it gets, and the five minutes
@@ -57,7 +116,7 @@ func (c *cluster) issued(t *testing.T, name string) *x509.Certificate {
 
 // testMetrics: only who may see them sees them.
 func (c *cluster) testMetrics(t *testing.T, r *replica) {
-	c.certplane(t, "", "kubectl", "--kubeconfig", c.admin, "-n", "certplane-system", "create", "serviceaccount", "monitor")
+	c.kubectl(t, "create", "serviceaccount", "monitor")
 	c.bind(t, "system:monitoring", "system:serviceaccount:certplane-system:monitor")
 	for _, tc := range []struct {
 		reason, token string

@@ -234,8 +234,7 @@ func TestControllersHandOver(t *testing.T) {
 	eventually(t, "the second replica leads", func() bool { now := c.leader(t); return now != "" && now != holder })
 
 	// Somebody who takes the lease away ends it.
-	c.certplane(t, "", "kubectl", "--kubeconfig", c.admin, "-n", "certplane-system", "patch", "lease", "certplane-controllers",
-		"--type=merge", "-p", fmt.Sprintf(`{"spec":{"holderIdentity":"somebody else","renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	c.kubectl(t, "patch", "lease", "certplane-controllers", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"holderIdentity":"somebody else","renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 	<-second.ended
 	if second.err == nil || !strings.Contains(second.output.tail(4<<10), "the lease certplane-system/certplane-controllers is lost") {
 		t.Errorf("without its lease, the second replica ended with %v", second.err)

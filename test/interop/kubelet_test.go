@@ -8,19 +8,38 @@ import (
 	"testing"
 )
 
-// A real kubelet gets its client certificate from certplane with nothing but
-// a bootstrap token. It finds no container runtime and ends after that.
+// A real kubelet gets its client certificate from certplane alone, with
+// nothing but a bootstrap token.
 func TestKubeletBootstrap(t *testing.T) {
-	program, manager, kubelet := certplane(t), peer(t, "kube-controller-manager"), peer(t, "kubelet")
+	program, kubelet := certplane(t), peer(t, "kubelet")
 	server, dir := startCertplane(t, program)
-	startControllerManager(t, manager, dir)
-
-	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
 	token, err := exec.CommandContext(t.Context(), program, "token", "create", "--data-dir", filepath.Join(dir, "data")).Output()
 	if err != nil {
 		t.Fatalf("making a bootstrap token: %v", err)
 	}
+	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
 	write(t, bootstrap, string(token))
+	testKubelet(t, server, kubelet, dir, bootstrap)
+}
+
+// A real kubelet gets its client certificate from certplane's controllers by
+// way of a real kube-apiserver.
+func TestKubeletBootstrapInCluster(t *testing.T) {
+	kubelet := peer(t, "kubelet")
+	c := startCluster(t)
+	c.controllers(t)
+	c.kubectl(t, "create", "serviceaccount", "bootstrapper")
+	for _, role := range []string{"system:node-bootstrapper", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"} {
+		c.bind(t, role, "system:serviceaccount:certplane-system:bootstrapper")
+	}
+	bootstrap := c.kubeconfig(t, "bootstrap", map[string]any{"token": c.token(t, "bootstrapper")})
+	testKubelet(t, c.apiServer, kubelet, c.dir, bootstrap)
+}
+
+// testKubelet runs a kubelet until it has its certificate. It finds no
+// container runtime and ends after that.
+func testKubelet(t *testing.T, server *apiServer, kubelet, dir, bootstrap string) {
+	t.Helper()
 	config := filepath.Join(dir, "kubelet.yaml")
 	write(t, config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -44,9 +63,19 @@ failCgroupV1: false
 	if len(list) != 1 {
 		t.Fatalf("the kubelet made %d requests, want 1", len(list))
 	}
-	spec := list[0].(map[string]any)["spec"].(map[string]any)
-	if got := spec["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
+	object := list[0].(map[string]any)
+	if got := object["spec"].(map[string]any)["signerName"]; got != "kubernetes.io/kube-apiserver-client-kubelet" {
 		t.Errorf("the kubelet asked %v", got)
+	}
+	approval := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+	if approval["type"] != "Approved" || approval["reason"] != "AutoApproved" ||
+		approval["message"] != "Auto approving kubelet client certificate after SubjectAccessReview." {
+		t.Errorf("the first condition is %v", approval)
+	}
+	// The certificate is worth something: the kubelet's own kubeconfig names it.
+	asKubelet := exec.CommandContext(t.Context(), certplane(t), "kubectl", "--kubeconfig", kubeconfig, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+	if who, err := asKubelet.CombinedOutput(); err != nil || string(who) != "system:node:n1" {
+		t.Errorf("the server takes the kubelet for %s (%v)", who, err)
 	}
 }
 

@@ -85,8 +85,7 @@ type SigningResponse struct {
 
 // Pending puts off the answer.
 type Pending struct {
-	// RetryAfterSeconds is when to ask again: at most a day. 0 leaves it to
-	// certplane, which then waits longer from time to time.
+	// RetryAfterSeconds is when to ask again: at most a day. 0 is 10 seconds.
 	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"`
 	// Message tells the requester what it waits for. It should stay the same
 	// while the reason does.

@@ -23,7 +23,7 @@ func FuzzValidateRequest(f *testing.F) {
 	f.Add([]byte(nil))
 
 	f.Fuzz(func(t *testing.T, data []byte) {
-		errs := validateRequest(data, field.NewPath("spec", "request"))
+		errs := validateRequest(data, nil, field.NewPath("spec", "request"))
 		switch len(errs) {
 		case 0:
 			parsed, err := pki.ParseRequest(data)

@@ -93,10 +93,10 @@ func TestToleranceEffects(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			obj := newCSR(t, tc.edit)
-			if errs := validateCSR(obj, tc.tolerated); len(errs) != 0 {
+			if errs := validateCSR(obj, tc.tolerated, nil); len(errs) != 0 {
 				t.Errorf("with the tolerance: %v", errs)
 			}
-			got := texts(validateCSR(obj, tolerances{}))
+			got := texts(validateCSR(obj, tolerances{}, nil))
 			if len(got) != 1 || (tc.want != "" && got[0] != tc.want) {
 				t.Errorf("without the tolerance: got %q, want %q", got, tc.want)
 			}

@@ -29,7 +29,7 @@ var (
 // ValidateCSR reports what is wrong with a new csr that a client sent as
 // version.
 func ValidateCSR(csr *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
-	return validateCSR(csr, toleratedFor(version, csr, nil))
+	return validateCSR(csr, toleratedFor(version, csr, nil), nil)
 }
 
 // ValidateCSRUpdate reports what is wrong with replacing old by csr through
@@ -50,10 +50,11 @@ func ValidateCSRApprovalUpdate(csr, old *certificatesv1.CertificateSigningReques
 	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), approvalEndpoint)
 }
 
-// validateCSR checks an object as it is, whether new or changed.
-func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances) field.ErrorList {
+// validateCSR checks an object as it is, whether new or changed. The request
+// proven is known to be signed with the key inside it.
+func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances, proven []byte) field.ErrorList {
 	errs := metadata.Validate(&csr.ObjectMeta, false, metadata.AnyName, field.NewPath("metadata"))
-	errs = append(errs, validateSpec(&csr.Spec, tolerated, field.NewPath("spec"))...)
+	errs = append(errs, validateSpec(&csr.Spec, tolerated, proven, field.NewPath("spec"))...)
 	errs = append(errs, validateConditions(csr.Status.Conditions, tolerated, field.NewPath("status", "conditions"))...)
 	if !tolerated.arbitraryCertificate {
 		errs = append(errs, validateCertificate(csr.Status.Certificate, field.NewPath("status", "certificate"))...)
@@ -61,16 +62,17 @@ func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolera
 	return errs
 }
 
-func validateSpec(spec *certificatesv1.CertificateSigningRequestSpec, tolerated tolerances, fldPath *field.Path) field.ErrorList {
-	errs := validateRequest(spec.Request, fldPath.Child("request"))
+func validateSpec(spec *certificatesv1.CertificateSigningRequestSpec, tolerated tolerances, proven []byte, fldPath *field.Path) field.ErrorList {
+	errs := validateRequest(spec.Request, proven, fldPath.Child("request"))
 	errs = append(errs, validateUsages(spec.Usages, tolerated, fldPath.Child("usages"))...)
 	errs = append(errs, validateRequestedSigner(spec.SignerName, tolerated, fldPath.Child("signerName"))...)
 	return append(errs, validateExpirationSeconds(spec.ExpirationSeconds, fldPath.Child("expirationSeconds"))...)
 }
 
-// validateCSRUpdate checks the object, then the changes to it.
+// validateCSRUpdate checks the object, then the changes to it. What was proven
+// when old was stored is not proven again: it is the dearest of all checks.
 func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, tolerated tolerances, via endpoint) field.ErrorList {
-	errs := validateCSR(csr, tolerated)
+	errs := validateCSR(csr, tolerated, old.Spec.Request)
 	errs = append(errs, validateConditionChanges(csr.Status.Conditions, old.Status.Conditions, via)...)
 	errs = append(errs, validateCertificateChange(csr.Status.Certificate, old.Status.Certificate, tolerated, via)...)
 	return append(errs, validation.ValidateObjectMetaUpdate(&csr.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)

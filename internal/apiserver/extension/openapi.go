@@ -1,15 +1,24 @@
 package extension
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
+	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	crdopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/kube-openapi/pkg/builder"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/common/restfuladapter"
+	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Scheme knows the kinds of apiextensions.k8s.io.
@@ -35,8 +44,41 @@ func OpenAPIDefinitions(front common.GetOpenAPIDefinitions) common.GetOpenAPIDef
 func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config *genericapiserver.Config) {
 	crds, mux := s.crds.GenericAPIServer, front.Handler.NonGoRestfulMux
 	services := joined(front, crds)
-	crds.OpenAPIVersionedService, crds.StaticOpenAPISpec = routes.OpenAPI{Config: config.OpenAPIConfig}.InstallV2(services, mux)
+	crds.OpenAPIVersionedService, crds.StaticOpenAPISpec = publishV2(services, config.OpenAPIConfig, mux)
 	crds.OpenAPIV3VersionedService = routes.OpenAPI{V3Config: config.OpenAPIV3Config}.InstallV3(services, mux)
+}
+
+// publishV2 is the library's InstallV2 but for the moment in which the document
+// is made: when somebody asks for it. It takes 10 MB that most servers never
+// need, because clients have asked for the third version since Kubernetes 1.27.
+func publishV2(services *restful.Container, config *common.Config, mux *mux.PathRecorderMux) (*handler.OpenAPIService, *spec.Swagger) {
+	static := &spec.Swagger{}
+	document := handler.NewOpenAPIService(static)
+	document.RegisterOpenAPIVersionedService("/openapi/v2", prepared{mux, sync.OnceFunc(func() {
+		built, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services.RegisteredWebServices()), config)
+		if err != nil {
+			utilruntime.HandleError(fmt.Errorf("describing the API in OpenAPI v2: %w", err))
+			return
+		}
+		built.Definitions = handler.PruneDefaults(built.Definitions)
+		*static = *built
+	})})
+	return document, static
+}
+
+// prepared registers handlers that have something to be done before they
+// serve.
+type prepared struct {
+	mux     *mux.PathRecorderMux
+	prepare func()
+}
+
+// Handle implements common.PathHandler.
+func (p prepared) Handle(path string, next http.Handler) {
+	p.mux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.prepare()
+		next.ServeHTTP(w, r)
+	}))
 }
 
 // joined lists the web services of all servers; of those at the same path

@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 // approvalReason is how an approval by this program can be told from others.
@@ -27,7 +29,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 		if current.UID != uid {
 			return replacedError(name)
 		}
-		if csr = current; judge(current).state != pending {
+		if csr = current; inspect.Judge(current).State != inspect.Pending {
 			return nil
 		}
 		current.Status.Conditions = append(current.Status.Conditions, approval())
@@ -35,11 +37,11 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 		return err
 	})
 	if err != nil {
-		return nil, exit.WithNext(explain("approving "+name, err),
+		return nil, exit.WithNext(advice.On("approving "+name, err),
 			"The request is stored. Somebody who may approve it types:", "  certplane kubectl certificate approve "+name,
 			"To fetch the certificate then, without --approve:", "  "+r.again(name))
 	}
-	if judge(csr).state == approved {
+	if inspect.Judge(csr).State == inspect.Approved {
 		r.say("certificatesigningrequest %s approved", name)
 	}
 	return csr, nil

@@ -2,13 +2,11 @@ package request
 
 import (
 	"bytes"
-	"crypto/x509"
-	"net"
-	"net/url"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -30,7 +28,7 @@ func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 		return "another signer, " + stored.Spec.SignerName
 	case !bytes.Equal(a.RawSubject, b.RawSubject):
 		return "another subject, " + a.Subject.String()
-	case !slices.Equal(alternativeNames(a), alternativeNames(b)):
+	case !slices.Equal(inspect.RequestNames(a), inspect.RequestNames(b)):
 		return "other alternative names"
 	case !sameUsages(stored.Spec.Usages, wanted.Spec.Usages):
 		return "other usages"
@@ -38,29 +36,6 @@ func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 		return "another duration"
 	}
 	return ""
-}
-
-func alternativeNames(req *x509.CertificateRequest) []string {
-	return sortedNames(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses)
-}
-
-// sortedNames writes all kinds of names so that none can be taken for another kind's.
-func sortedNames(dns []string, ips []net.IP, uris []*url.URL, emails []string) []string {
-	var names []string
-	for _, d := range dns {
-		names = append(names, "DNS:"+d)
-	}
-	for _, ip := range ips {
-		names = append(names, "IP:"+ip.String())
-	}
-	for _, uri := range uris {
-		names = append(names, "URI:"+uri.String())
-	}
-	for _, e := range emails {
-		names = append(names, "email:"+e)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // sameUsages compares as sets: order and repeats mean nothing.

@@ -12,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -45,7 +46,7 @@ func nameOf(cert *x509.Certificate) string {
 	if subject := cert.Subject.String(); subject != "" {
 		return subject
 	}
-	return strings.Join(certificateNames(cert), ", ")
+	return strings.Join(inspect.CertificateNames(cert), ", ")
 }
 
 // surprises are the ways in which a certificate is not what was asked for. A
@@ -57,7 +58,7 @@ func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *x509.Ce
 	if got, want := leaf.Subject.String(), asked.Subject.String(); got != want {
 		add("the certificate's subject is %q, asked for was %q", got, want)
 	}
-	for _, name := range missing(alternativeNames(asked), certificateNames(leaf)) {
+	for _, name := range missing(inspect.RequestNames(asked), inspect.CertificateNames(leaf)) {
 		add("the certificate lacks the name %s", name)
 	}
 	for _, usage := range missingUsages(spec.Usages, leaf) {
@@ -73,10 +74,6 @@ func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *x509.Ce
 		add("the certificate is valid from %s to %s, so not now", leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))
 	}
 	return out
-}
-
-func certificateNames(cert *x509.Certificate) []string {
-	return sortedNames(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses)
 }
 
 func missing(want, have []string) []string {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -31,9 +32,9 @@ func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigning
 	case apierrors.IsAlreadyExists(err) && r.Name != "":
 		return r.resume(ctx, csr)
 	case mayBeStored(err) && r.DryRun == DryRunNone:
-		return nil, exit.WithNext(explain("submitting the request", err), r.howToFindOut()...)
+		return nil, exit.WithNext(advice.On("submitting the request", err), r.howToFindOut()...)
 	default:
-		return nil, explain("submitting the request", err)
+		return nil, advice.On("submitting the request", err)
 	}
 }
 
@@ -52,7 +53,7 @@ func (r *run) howToFindOut() []string {
 func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	stored, err := r.server.Get(ctx, csr.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, explain("reading the request of that name", err)
+		return nil, advice.On("reading the request of that name", err)
 	}
 	if difference := compare(stored, csr); difference != "" {
 		return nil, exit.WithNext(&differentError{name: csr.Name, difference: difference},

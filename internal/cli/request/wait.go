@@ -18,7 +18,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 const relistDelay = time.Second
@@ -45,7 +47,7 @@ func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRe
 	case limited.Err() != nil:
 		return nil, r.timeoutError(w)
 	default:
-		return nil, explain("waiting for "+csr.Name, err)
+		return nil, advice.On("waiting for "+csr.Name, err)
 	}
 }
 
@@ -132,8 +134,8 @@ func (w *waiter) see(csr *certificatesv1.CertificateSigningRequest) (done bool, 
 		return false, &lostError{replacedError(w.name)}
 	}
 	w.last = csr
-	switch judge(csr).state {
-	case issued, denied, failed:
+	switch inspect.Judge(csr).State {
+	case inspect.Issued, inspect.Denied, inspect.Failed:
 		return true, nil
 	}
 	return false, nil

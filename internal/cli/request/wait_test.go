@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 type step = func(*server, *watch.RaceFreeFakeWatcher)
@@ -188,8 +189,8 @@ func TestFollowOutlivesTrouble(t *testing.T) {
 			if err := w.follow(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if judge(w.last).state != issued {
-				t.Errorf("last seen state is %v", judge(w.last))
+			if inspect.Judge(w.last).State != inspect.Issued {
+				t.Errorf("last seen state is %v", inspect.Judge(w.last))
 			}
 		})
 	}

@@ -8,10 +8,10 @@ type Settings struct {
 	// decision waits for two or three answers of the API server.
 	// Default: 5.
 	Concurrency int `json:"concurrency"`
-	// strict has more requests left to a person than Kubernetes leaves: those
-	// of a node whose name no Node object can have, and those with an RSA key
-	// of less than 2048 bits. Default: false.
-	Strict bool `json:"strict"`
+	// strict leaves requests to a person whose common name has no valid node
+	// name after "system:node:", which Kubernetes approves. See also
+	// signing.strict and signing.minRSABits. Default: false.
+	Strict bool `json:"strict,omitempty"`
 }
 
 // DefaultSettings returns what applies when nothing is said.

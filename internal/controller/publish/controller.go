@@ -4,24 +4,31 @@ package publish
 
 import (
 	"context"
-	"crypto/x509"
+	"errors"
 	"fmt"
-	"maps"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/syncs"
 )
 
 const (
@@ -35,24 +42,39 @@ const (
 		"the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// Config is what the controller is made of.
+// lookEvery is how often the publisher looks whether there are other roots.
+const lookEvery = 5 * time.Second
+
+// Config is what the publisher needs to run.
 type Config struct {
-	// Client writes config maps as the controller's own identity.
+	// Client writes config maps as the publisher's own identity.
 	Client client.Client
 	// ConfigMaps needs to hold the config maps called Name alone.
 	ConfigMaps cache.Cache
-	// CA is what the certificate of the API server chains to. Servers that
-	// share a store must share it, or they undo each other's writes.
-	CA []*x509.Certificate
+	// Roots are what the certificate of the API server chains to. Servers that
+	// share a store must share them, or they undo each other's writes.
+	Roots roots.Roots
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of config maps that cannot be mended.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the publisher's metrics.
+	Metrics prometheus.Registerer
 }
 
-// Add registers the controller with mgr, whose cache it reads namespaces from.
+// Add adds the publisher to mgr, whose cache it reads namespaces from.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	r := &reconciler{namespaces: mgr.GetCache(), configMaps: cfg.ConfigMaps, client: cfg.Client, bundle: string(pki.EncodeCertificates(cfg.CA...))}
-	err := ctrl.NewControllerManagedBy(mgr).
+	r, err := newReconciler(mgr.GetCache(), cfg)
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("root-ca-publisher").
 		For(&corev1.Namespace{}).
 		WatchesRawSource(source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(itsNamespace))).
+		WatchesRawSource(source.Func(r.watchRoots)).
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
 	if err != nil {
@@ -61,38 +83,102 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
+func newReconciler(namespaces client.Reader, cfg Config) (*reconciler, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Roots == nil || len(cfg.Roots()) == 0 {
+		return nil, errNoRoots
+	}
+	metrics, err := syncs.New(cfg.Metrics, "root_ca_cert_publisher", "the config map of a namespace")
+	if err != nil {
+		return nil, fmt.Errorf("registering the root CA publisher's metrics: %w", err)
+	}
+	return &reconciler{
+		namespaces: namespaces, configMaps: cfg.ConfigMaps, client: cfg.Client,
+		roots: roots.Overlapping(cfg.Roots, cfg.Settings.Overlap.Duration, cfg.Clock),
+		clock: cfg.Clock, events: cfg.Events, metrics: metrics,
+	}, nil
+}
+
+// errNoRoots says that there is nothing to publish, which must not be
+// published.
+var errNoRoots = errors.New("there is no root certificate to publish: name a file of them in publishing.rootCAFile")
+
 type reconciler struct {
 	namespaces, configMaps client.Reader
 	client                 client.Writer
-	bundle                 string
+	roots                  roots.Roots
+	clock                  clock.PassiveClock
+	events                 events.EventRecorder // can be nil
+	metrics                *syncs.Metrics
 }
 
 func itsNamespace(_ context.Context, config *corev1.ConfigMap) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: config.Namespace}}}
 }
 
+// watchRoots has all namespaces looked at when the roots have changed.
+func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go roots.Watch(ctx, r.roots, lookEvery, func() {
+		var namespaces corev1.NamespaceList
+		if err := r.namespaces.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list the namespaces, which need other roots")
+			return
+		}
+		for i := range namespaces.Items {
+			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: namespaces.Items[i].Name}})
+		}
+	})
+	return nil
+}
+
 // Reconcile makes or mends the config map of one namespace.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	start := r.clock.Now()
+	err := r.sync(ctx, request.NamespacedName)
+	r.metrics.Observe(err, r.clock.Since(start))
+	if apierrors.IsInvalid(err) {
+		err = reconcile.TerminalError(err) // until somebody changes it, it stays so
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error {
 	var namespace corev1.Namespace
-	if err := r.namespaces.Get(ctx, request.NamespacedName, &namespace); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.namespaces.Get(ctx, name, &namespace); err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	if !namespace.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil
+		return nil
+	}
+	certs := r.roots()
+	if len(certs) == 0 {
+		return errNoRoots
 	}
 	stored, err := r.get(ctx, namespace.Name)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
-	wanted, changed := mend(stored, r.bundle)
+	wanted, changed := mend(stored, string(pki.EncodeCertificates(certs...)))
 	switch {
 	case stored.UID == "":
-		return reconcile.Result{}, ignoreLate(r.client.Create(ctx, wanted))
+		return ignoreLate(r.client.Create(ctx, wanted))
 	case changed:
-		return reconcile.Result{}, ignoreLate(r.client.Update(ctx, wanted))
+		return r.tell(stored, ignoreLate(r.client.Update(ctx, wanted)))
 	default:
-		return reconcile.Result{}, nil
+		return nil
 	}
+}
+
+// tell says with an event that a config map is one that cannot be mended, such
+// as one that somebody has made immutable.
+func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
+	if apierrors.IsInvalid(err) && r.events != nil {
+		r.events.Eventf(config, nil, corev1.EventTypeWarning, "CannotPublish", "Publish",
+			"Cannot put the roots of the API server here; delete this config map and it is made anew: %v", err)
+	}
+	return err
 }
 
 // get returns the config map of a namespace, without a UID if there is none.
@@ -103,30 +189,4 @@ func (r *reconciler) get(ctx context.Context, namespace string) (*corev1.ConfigM
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}}, nil
 	}
 	return config, err
-}
-
-// mend returns config as it should be, and whether it is not so yet: with the
-// bundle as all of its data, and with any description.
-func mend(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
-	data := map[string]string{key: bundle}
-	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" {
-		return config, false
-	}
-	mended := config.DeepCopy()
-	mended.Data = data
-	if mended.Annotations == nil {
-		mended.Annotations = map[string]string{}
-	}
-	mended.Annotations[descriptionAnnotation] = description
-	return mended, true
-}
-
-// ignoreLate drops the errors of a write that somebody was faster than: by
-// writing the config map, of which an event comes, or by ending the namespace.
-func ignoreLate(err error) error {
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
-	}
-	return err
 }

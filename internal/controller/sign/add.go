@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
@@ -49,7 +47,7 @@ type Config struct {
 	// any name, also that of all signers of a domain, example.com/*.
 	Delegate signer.Sign
 	// Ours, if there is one, tells which requests are for this signer, by
-	// their spec.signerName. nil: those for SignerName.
+	// their spec.signerName. Nil: those for SignerName.
 	Ours func(signerName string) bool
 	// Settings are the user's.
 	Settings Settings
@@ -71,17 +69,18 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.CA != nil {
+	if cfg.Delegate == nil {
 		if err := mgr.Add(r.watch(cfg)); err != nil {
 			return fmt.Errorf("adding the watch over the CA: %w", err)
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName(r.report.signerName)).
+		Named(controllerName(cfg.SignerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),
+			NewQueue:                newQueue(cfg.SignerName, cfg.Metrics),
 			ReconciliationTimeout:   time.Minute,
 			// Names are unique in a manager; a process can have several.
 			SkipNameValidation: ptr.To(true),
@@ -99,15 +98,12 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Ours == nil {
 		cfg.Ours = func(signerName string) bool { return signerName == cfg.SignerName }
 	}
-	if err := cfg.Settings.withDefaults().Validate(); err != nil {
+	sign, err := cfg.sign()
+	if err != nil {
 		return nil, err
 	}
-	if cfg.Delegate == nil {
-		profile, err := signer.Lookup(cfg.SignerName)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Delegate = signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader)
+	if err := cfg.Settings.withDefaults().Validate(); err != nil {
+		return nil, err
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
@@ -116,12 +112,24 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	metrics.begin(cfg.SignerName)
 	return &reconciler{
 		ours:   cfg.Ours,
-		sign:   cfg.Delegate,
+		sign:   sign,
 		cache:  cache,
 		client: cfg.Client,
 		clock:  cfg.Clock,
 		report: reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
 	}, nil
+}
+
+// sign returns what signs.
+func (cfg Config) sign() (signer.Sign, error) {
+	if cfg.Delegate != nil {
+		return cfg.Delegate, nil
+	}
+	profile, err := signer.Lookup(cfg.SignerName)
+	if err != nil {
+		return nil, err
+	}
+	return signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader), nil
 }
 
 // watch returns what looks at the signer's CA while nobody needs it.
@@ -141,18 +149,9 @@ func limits(s SignerSettings) signer.Limits {
 	return signer.Limits{MaxDuration: s.MaxDuration.Duration, MinRSABits: s.MinRSABits, Strict: s.Strict}
 }
 
-// controllerName is csrsigning-kubelet-client and the like, and
-// csrsigning-example.com/signer for signers of others: the name in logs and in
-// the metrics of work queues.
-func controllerName(signerName string) string {
-	return "csrsigning-" + shortName(signerName)
-}
-
-// backOff counts for each request alone: no flood of requests that have to
-// wait slows down one that need not.
-func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
-}
+// controllerName is csrsigning-kubelet-client and the like: the name in logs
+// and in the metrics of work queues.
+func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
 // predicate keeps out of the queue what there is nothing to do for.
 func (r *reconciler) predicate() predicate.Predicate {

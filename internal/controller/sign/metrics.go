@@ -79,7 +79,7 @@ func (m *metrics) begin(signerName string) {
 // reasonLabel keeps the reasons that endpoints make up out of the labels, of
 // which there must not be many.
 func reasonLabel(reason string) string {
-	if slices.Contains(slices.Concat(signer.PermanentReasons(), signer.PendingReasons()), reason) {
+	if slices.Contains(signer.PermanentReasons(), reason) || slices.Contains(signer.PendingReasons(), reason) {
 		return reason
 	}
 	return "Other"

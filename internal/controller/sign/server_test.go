@@ -36,9 +36,13 @@ type world struct {
 	admin kubernetes.Interface
 }
 
-func start(t *testing.T) world {
+// start starts one in which nobody but the test approves.
+func start(t *testing.T, options ...func(*server.Config)) world {
 	t.Helper()
-	s := apitest.Start(t, func(c *server.Config) { c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour} })
+	s := apitest.Start(t, append(options, func(c *server.Config) {
+		c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour}
+		c.Controllers = []string{"*", "-approve"}
+	})...)
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
@@ -47,6 +51,8 @@ func TestServer(t *testing.T) {
 	t.Run("durations", w.testDurations)
 	t.Run("durations that are refused", w.testRefusedDurations)
 	t.Run("certificate", w.testCertificate)
+	t.Run("signers", w.testSigners)
+	t.Run("legacy signer", w.testLegacySigner)
 	t.Run("failed", w.testFailed)
 	t.Run("untouched", w.testUntouched)
 	t.Run("client certificate", w.testClientCertificate)

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/webhook"
@@ -52,9 +51,10 @@ type Settings struct {
 	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
 	// Default: none.
 	Signers []SignerSettings `json:"signers,omitempty"`
-	// webhooks are the signers that are HTTPS endpoints, each with signerName,
-	// url, caFile, serverName, certFile, keyFile, tokenFile, timeout, retries,
-	// maxDuration and concurrency: see docs/webhook-signer.md. Default: none.
+	// webhooks are signers that are HTTPS endpoints, be they of kubernetes.io
+	// or not. Each has signerName and url, and any of caFile, serverName,
+	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and
+	// concurrency: see docs/webhook-signer.md. Default: none.
 	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
@@ -129,43 +129,6 @@ func (s Settings) index(signerName string) int {
 	return -1
 }
 
-// validateWebhooks: each has a name of its own.
-func (s Settings) validateWebhooks() error {
-	for i, w := range s.Webhooks {
-		path := fmt.Sprintf("signing.webhooks[%d]", i)
-		if err := checkDelegated(w); err != nil {
-			return fmt.Errorf("%s.signerName: %w", path, err)
-		}
-		if first := webhook.Choose(s.Webhooks, w.SignerName); first != i {
-			return fmt.Errorf("%s.signerName: %q is that of signing.webhooks[%d] already", path, w.SignerName, first)
-		}
-		if err := w.Validate(path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkDelegated(w webhook.Settings) error {
-	name := w.SignerName
-	if domain, ok := w.Domain(); ok {
-		name = domain + "/any"
-	}
-	if len(certificates.ValidateSignerName(nil, name)) > 0 {
-		return fmt.Errorf("%q must be a signer such as example.com/my-signer, or example.com/* for all of a domain", w.SignerName)
-	}
-	return nil
-}
-
-// Delegated returns the names of the signers that are webhooks.
-func (s Settings) Delegated() []string {
-	var names []string
-	for _, w := range s.Webhooks {
-		names = append(names, w.SignerName)
-	}
-	return names
-}
-
 // withDefaults completes settings that were made without DefaultSettings.
 func (s Settings) withDefaults() Settings {
 	defaults := DefaultSettings()
@@ -206,7 +169,7 @@ func (s Settings) Validate() error {
 	if err := s.checkCAs(); err != nil {
 		return err
 	}
-	return s.validateWebhooks()
+	return s.checkWebhooks()
 }
 
 func (s Settings) checkSigner(i int, own SignerSettings) error {

@@ -8,12 +8,18 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 const servingSigner = certificatesv1.KubeletServingSignerName
 
 func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+
+func endpoint(signerName string) webhook.Settings {
+	return webhook.Settings{SignerName: signerName, URL: "https://ca.example.com/sign", TokenFile: "t"}
+}
 
 func TestSettings(t *testing.T) {
 	tests := []struct {
@@ -53,6 +59,39 @@ func TestSettings(t *testing.T) {
 		{
 			reason: "a signer's keys", change: func(s *Settings) { s.Signers = []SignerSettings{{Name: servingSigner, MinRSABits: 1}} },
 			want: "signing.signers[0].minRSABits: 1 must be from 1024 to 16384",
+		},
+		{reason: "endpoints", change: func(s *Settings) {
+			s.CA = keystore.Settings{CertFile: "c", KeyFile: "k"} // for the other signers
+			s.Webhooks = []webhook.Settings{endpoint("example.com/*"), endpoint("example.com/a"), endpoint(servingSigner)}
+		}},
+		{
+			reason: "an endpoint for nobody", change: func(s *Settings) { s.Webhooks = []webhook.Settings{endpoint("")} },
+			want: `signing.webhooks[0].signerName: "" must be a signer such as example.com/my-signer, or example.com/* for all of a domain`,
+		},
+		{
+			reason: "an endpoint for everybody", change: func(s *Settings) { s.Webhooks = []webhook.Settings{endpoint("*")} },
+			want: `signing.webhooks[0].signerName: "*" must be a signer such as example.com/my-signer, or example.com/* for all of a domain`,
+		},
+		{
+			reason: "an endpoint for some of a domain", change: func(s *Settings) { s.Webhooks = []webhook.Settings{endpoint("example.com/a*")} },
+			want: `signing.webhooks[0].signerName: "example.com/a*" must be a signer such as example.com/my-signer, or example.com/* for all of a domain`,
+		},
+		{
+			reason: "two endpoints for one signer", change: func(s *Settings) {
+				s.Webhooks = []webhook.Settings{endpoint("example.com/*"), endpoint("example.com/a"), endpoint("example.com/*")}
+			},
+			want: `signing.webhooks[2].signerName: "example.com/*" is that of signing.webhooks[0] already`,
+		},
+		{
+			reason: "an endpoint that cannot work", change: func(s *Settings) { s.Webhooks = []webhook.Settings{{SignerName: "example.com/a"}} },
+			want: "signing.webhooks[0].url: is missing",
+		},
+		{
+			reason: "an endpoint for a signer with a CA", change: func(s *Settings) {
+				s.Signers = []SignerSettings{{Name: servingSigner, CA: keystore.Settings{CertFile: "c", KeyFile: "k"}}}
+				s.Webhooks = []webhook.Settings{endpoint("kubernetes.io/*")}
+			},
+			want: "signing.signers[0].ca: kubernetes.io/kubelet-serving is delegated by signing.webhooks[0]: remove one of the two",
 		},
 		{
 			reason: "another's signer", change: func(s *Settings) { s.Signers = []SignerSettings{{Name: "example.com/x"}} },

@@ -64,12 +64,13 @@ func (s Service) Validate(uri string) error {
 	return nil
 }
 
-// Open finds a key. What the service takes too long to answer is an error.
+// Open finds a key. The libraries limit the time for that themselves.
 func (s Service) Open(ctx context.Context, uri string) (*Key, error) {
 	if err := s.Validate(uri); err != nil {
 		return nil, err
 	}
-	key, err := s.open(ctx, uri)
+	// Without an end: a library may keep the context for later logins.
+	key, err := s.open(context.WithoutCancel(ctx), uri)
 	if err != nil {
 		return nil, fmt.Errorf("opening the key %s: %w", withoutQuery(uri), err)
 	}

@@ -322,3 +322,22 @@ func TestClose(t *testing.T) {
 	}
 	h.do(t, token.Close())
 }
+
+// What the tests rely on: SoftHSM does not give the keys away.
+func TestKeysStayOnTheToken(t *testing.T) {
+	h := newHSM(t)
+	public := h.generate(t, "P-256", "issuing")
+	token := h.open(t, h.uri("issuing"))
+	signer, err := token.Find(t.Context(), public)
+	h.do(t, err)
+	c := token.connection
+	found, err := c.object(signer.(*key))
+	h.do(t, err)
+	err = c.session(func(s pkcs11.SessionHandle) error {
+		_, err := h.module.GetAttributeValue(s, found.handle, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_VALUE, nil)})
+		return err
+	})
+	if !errors.Is(err, pkcs11.Error(pkcs11.CKR_ATTRIBUTE_SENSITIVE)) {
+		t.Errorf("reading the private key: %v", err)
+	}
+}

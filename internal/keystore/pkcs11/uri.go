@@ -32,7 +32,7 @@ var (
 // Parse reads a URI. No error shows any of its query, where a PIN can be.
 func Parse(uri string) (*URI, error) {
 	if len(uri) < len(Prefix) || !strings.EqualFold(uri[:len(Prefix)], Prefix) {
-		return nil, errors.New("must begin with " + Prefix)
+		return nil, errors.New("does not begin with " + Prefix + " as it must")
 	}
 	path, query, _ := strings.Cut(uri[len(Prefix):], "?")
 	u := &URI{}

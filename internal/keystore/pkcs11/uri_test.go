@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const secret = "74108520"
 	tests := []struct{ reason, uri, want string }{
-		{"another scheme", "file:" + secret, "must begin with pkcs11:"},
+		{"another scheme", "file:" + secret, "does not begin with pkcs11: as it must"},
 		{"no key", "pkcs11:token=a" + module, "names no key: add the key's label as object=LABEL"},
 		{"an attribute that would be passed over", "pkcs11:object=a;library-version=3" + module, "before the question mark: attribute 2 is none of token, "},
 		{"twice", "pkcs11:object=a;object=b" + module, "object is there twice"},

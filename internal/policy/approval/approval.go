@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/pki/kubelet"
 )
 
 // SignerName is the only signer whose requests are approved without a person.
@@ -50,7 +51,8 @@ func decides(c condition) bool {
 
 // Policy is what somebody may set about approvals.
 type Policy struct {
-	// Strict demands more of a request than Kubernetes does: see strict.
+	// Strict also wants the name of a node after "system:node:", at which
+	// Kubernetes does not look.
 	Strict bool
 }
 
@@ -68,7 +70,7 @@ func (p Policy) Recognise(c *csr) ([]Recogniser, error) {
 	}
 	known, err := recognise(c, parsed)
 	if err == nil && p.Strict {
-		err = strict(parsed)
+		err = kubelet.ValidateNodeName(parsed)
 	}
 	if err != nil {
 		return nil, err

@@ -14,16 +14,17 @@ type NotPermittedError struct {
 	Recognisers []Recogniser
 }
 
-// Error tells what is missing and who can help.
+// Error tells what is missing and who can help: somebody who grants the
+// narrowest permission that is enough.
 func (e *NotPermittedError) Error() string {
+	return fmt.Sprintf("%s; to have such requests approved, bind ClusterRole %s to the user or to a group of it", e.Missing(), e.Recognisers[0].Role())
+}
+
+// Missing tells what is missing.
+func (e *NotPermittedError) Missing() string {
 	var subresources []string
 	for _, r := range e.Recognisers {
 		subresources = append(subresources, "certificatesigningrequests/"+r.Name)
 	}
-	return fmt.Sprintf("user %q may not create %s; %s", e.User, strings.Join(subresources, " or "), e.Remedy())
-}
-
-// Remedy tells how to grant the permission: the narrowest one that is enough.
-func (e *NotPermittedError) Remedy() string {
-	return fmt.Sprintf("to have such requests approved, bind ClusterRole %s to the user or to a group of it", e.Recognisers[0].Role())
+	return fmt.Sprintf("user %q may not create %s", e.User, strings.Join(subresources, " or "))
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
@@ -32,6 +33,8 @@ const (
 	// maxBackdate is how long before now a certificate may begin, on top of
 	// its lifetime: authorities do that for verifiers whose clocks are behind.
 	maxBackdate = time.Hour
+	// defaultRetryAfter is when to ask again if the endpoint does not say.
+	defaultRetryAfter = 10 * time.Second
 	// maxRetryAfter bounds for how long an endpoint can put us off.
 	maxRetryAfter = 24 * time.Hour
 	// maxText bounds the messages that requesters get to read, in bytes.
@@ -95,13 +98,11 @@ func pending(p *v1alpha1.Pending) error {
 	if p.RetryAfterSeconds < 0 || p.RetryAfterSeconds > int64(maxRetryAfter/time.Second) {
 		return errors.New("pending.retryAfterSeconds must be between 0 and a day")
 	}
-	message := presentable(p.Message)
-	if message == "" {
-		message = "the signer has the request and needs more time"
-	}
 	return &signer.PendingError{
-		Reason: signer.ReasonPending, Message: message, RetryAfter: wait,
-		Err: errors.New("the endpoint needs more time"),
+		Reason:     signer.ReasonPending,
+		Message:    cmp.Or(presentable(p.Message), "the signer has the request and needs more time"),
+		Err:        errors.New("the endpoint needs more time"),
+		RetryAfter: cmp.Or(wait, defaultRetryAfter),
 	}
 }
 

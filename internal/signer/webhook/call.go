@@ -102,7 +102,6 @@ func read(response *http.Response, now time.Time) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, refused(response, now)
 	}
-	invalid := func(err error) error { return &failure{result: resultInvalid, about: answered, err: err} }
 	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != v1alpha1.ContentType {
 		return nil, invalid(errors.New("content type must be " + v1alpha1.ContentType))
 	}
@@ -141,6 +140,11 @@ func unreachable(err error) error {
 	return f
 }
 
+// invalid makes a failure of an answer that breaks the protocol.
+func invalid(err error) error {
+	return &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+}
+
 // refused makes a failure of every status but 200.
 func refused(response *http.Response, now time.Time) error {
 	status := response.StatusCode
@@ -154,7 +158,7 @@ func refused(response *http.Response, now time.Time) error {
 	case status == http.StatusRequestTimeout:
 		f.again = true
 	case status < 300:
-		f.result, f.about = resultInvalid, answered
+		return invalid(f.err)
 	case status == http.StatusBadRequest, status == http.StatusConflict,
 		status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		f.about = answered // it dislikes this request, and works

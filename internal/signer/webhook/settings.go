@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -60,22 +61,20 @@ const (
 	minMaxDuration = time.Minute
 )
 
-// WithDefaults completes s. maxDuration is that of signers without their own.
-func (s Settings) WithDefaults(maxDuration time.Duration) Settings {
+// withDefaults completes s.
+func (s Settings) withDefaults() Settings {
 	if s.Timeout.Duration == 0 {
 		s.Timeout.Duration = 10 * time.Second
 	}
 	if s.Retries == nil {
 		s.Retries = new(2)
 	}
-	if s.MaxDuration.Duration == 0 {
-		s.MaxDuration.Duration = maxDuration
-	}
-	if s.Concurrency == 0 {
-		s.Concurrency = 10
-	}
+	s.Concurrency = s.Calls()
 	return s
 }
+
+// Calls is how many calls are under way at the same time.
+func (s Settings) Calls() int { return cmp.Or(s.Concurrency, 10) }
 
 // Validate reports the first value that cannot work, by its field under path.
 // The name of the signer is not looked at.

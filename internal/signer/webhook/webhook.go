@@ -6,6 +6,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -37,8 +38,11 @@ const (
 
 // Config is what signing at an endpoint needs.
 type Config struct {
-	// Settings are complete and valid.
+	// Settings are valid.
 	Settings Settings
+	// Limits returns what operators allow a signer. The maximum duration in
+	// Settings, if there is one, goes before that in the limits.
+	Limits func(signerName string) signer.Limits
 	// Clock tells the time; nil is the real one.
 	Clock clock.Clock
 	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
@@ -60,6 +64,7 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
+	cfg.Settings = cfg.Settings.withDefaults()
 	client, err := newClient(cfg.Settings)
 	if err != nil {
 		return nil, err
@@ -68,18 +73,21 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.Settings.SignerName, err)
 	}
-	return &endpoint{settings: cfg.Settings, clock: cfg.Clock, client: client, metrics: metrics}, nil
+	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, clock: cfg.Clock, client: client, metrics: metrics}, nil
 }
 
 // endpoint is an HTTPS endpoint that signs. Safe for concurrent use.
 type endpoint struct {
 	settings Settings
+	limits   func(signerName string) signer.Limits
 	clock    clock.Clock
 	client   *client
 	metrics  *metrics
 
-	mu      sync.Mutex // guards breaker
+	mu      sync.Mutex // guards what follows
 	breaker breaker
+	// complaint is what was last said about the files.
+	complaint string
 }
 
 // sign implements signer.Sign. A bad request is told so even while the
@@ -109,20 +117,23 @@ func (e *endpoint) examine(req signer.Request) (wanted, error) {
 	if !ours {
 		profile = foreign
 	}
+	limits := e.limits(req.SignerName)
+	limits.MaxDuration = cmp.Or(e.settings.MaxDuration.Duration, limits.MaxDuration)
+	profile = profile.With(limits)
 	parsed, usages, err := profile.Examine(req)
 	if err != nil {
 		return wanted{}, err
 	}
-	profile.Lifetime.Max = e.settings.MaxDuration.Duration
-	limit := profile.Lifetime.Duration(req.Duration)
-	return wanted{uid: req.UID, request: parsed, usages: usages, limit: limit, sameNames: ours}, nil
+	return wanted{
+		uid: req.UID, request: parsed, usages: usages,
+		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours,
+	}, nil
 }
 
 // foreign is the profile of signers of which nothing is known here: what they
 // demand is the endpoint's business.
 var foreign = signer.Profile{
 	Check:    func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
-	Policy:   pki.Policy{MinRSABits: 1024},
 	Lifetime: pki.Lifetime{Min: 10 * time.Minute},
 }
 
@@ -170,7 +181,7 @@ func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, wan
 	var permanent *signer.PermanentError
 	var pending *signer.PendingError
 	if err != nil && !errors.As(err, &permanent) && !errors.As(err, &pending) {
-		err = &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+		err = invalid(err)
 	}
 	return issued, err
 }
@@ -257,7 +268,21 @@ func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
 	httpClient, token, err := e.client.current()
 	if err != nil {
 		e.metrics.stale()
+	}
+	if e.news(err) {
 		klog.FromContext(ctx).Error(err, "Calling a signer's endpoint with what was in its files before", "signer", e.settings.SignerName)
 	}
 	return httpClient, token
+}
+
+// news tells whether an error about the files is another than at the last call.
+func (e *endpoint) news(err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.complaint
+	e.complaint = ""
+	if err != nil {
+		e.complaint = err.Error()
+	}
+	return e.complaint != "" && e.complaint != was
 }

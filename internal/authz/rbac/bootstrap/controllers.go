@@ -40,6 +40,10 @@ func controllers() []controller {
 			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allow("create patch update", events, "events"),
 		}},
+		{"csr-cleaner", []rbacv1.PolicyRule{
+			allow("delete", certificates, "certificatesigningrequests"),
+			allow("create patch update", events, "events"),
+		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
@@ -55,6 +59,17 @@ func controllers() []controller {
 		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			allow("create update", core, "configmaps"),
+			allow("create patch update", events, "events"),
+		}},
+		{"trust-bundle-publisher", []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers",
+				certificatesv1.KubeAPIServerClientSignerName,
+				certificatesv1.KubeAPIServerClientKubeletSignerName,
+				certificatesv1.KubeletServingSignerName,
+				legacyUnknown,
+				"kubernetes.io/kube-apiserver-serving"),
+			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
 			// Whatever there is can own and be owned.

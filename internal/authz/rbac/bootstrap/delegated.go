@@ -18,14 +18,20 @@ const (
 	delegatedRole    = "system:controller:" + delegatedAccount + ":signers"
 )
 
+// DelegatedRule lets certificates be signed for these signers. A name can be
+// that of a domain, example.com/*.
+func DelegatedRule(signers ...string) rbacv1.PolicyRule {
+	return allowOn("sign", certificates, "signers", signers...)
+}
+
 // ReconcileDelegated lets the account that signs for webhooks sign for these
-// signers and no others. A name can be that of a domain, example.com/*. A role
-// or binding whose autoupdate annotation is "false" is left alone.
+// signers and no others. A role or binding whose autoupdate annotation is
+// "false" is left alone.
 func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signers []string) error {
 	if len(signers) == 0 {
 		return removeDelegated(ctx, client)
 	}
-	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{allowOn("sign", certificates, "signers", signers...)}}.object()
+	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{DelegatedRule(signers...)}}.object()
 	options := reconciliation.ReconcileRoleOptions{
 		Role:                   reconciliation.ClusterRoleRuleOwner{ClusterRole: object},
 		Client:                 reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},

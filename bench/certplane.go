@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// startCertplane returns when the server has written its kubeconfig, which is
+// how it says that it is ready.
+func startCertplane(ctx context.Context, opts options) (_ *system, err error) {
+	dir, err := os.MkdirTemp("", "certplane-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &system{name: "certplane", dir: dir, profiled: true}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	begin := time.Now()
+	if err := s.start(opts.certplane, "serve", "--data-dir", "data", "--listen", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(dir, "data", "admin.kubeconfig")
+	err = s.await(ctx, "certplane is ready", func(context.Context) bool {
+		_, err := os.Stat(kubeconfig)
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.startup = time.Since(begin)
+	s.admin, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	return s, err
+}

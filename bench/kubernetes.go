@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// The programs of a Kubernetes control plane that certplane stands in for.
+var peers = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
+
+// missingPeers says why Kubernetes cannot be measured, or nothing.
+func missingPeers(assets string) string {
+	if assets == "" {
+		return "$KUBEBUILDER_ASSETS (or --assets) does not say where its programs are; 'make bin/peers' builds them"
+	}
+	var missing []string
+	for _, name := range peers {
+		if _, err := os.Stat(filepath.Join(assets, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("there is no %s in %s; 'make bin/peers' builds them", strings.Join(missing, ", "), assets)
+	}
+	return ""
+}
+
+const day = 24 * time.Hour
+
+// startKubernetes starts a control plane with every limit on its controllers
+// lifted, as fast as it can be configured.
+func startKubernetes(ctx context.Context, opts options) (_ *system, err error) {
+	dir, err := os.MkdirTemp("", "kubernetes-bench-")
+	if err != nil {
+		return nil, err
+	}
+	k := &controlPlane{system: &system{name: "kubernetes", dir: dir}, assets: opts.assets}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.stop())
+		}
+	}()
+	if err := k.makePKI(); err != nil {
+		return nil, fmt.Errorf("making the certificates of Kubernetes: %w", err)
+	}
+	begin := time.Now()
+	for _, start := range []func(context.Context) error{k.startEtcd, k.startAPIServer, k.startControllerManager} {
+		if err := start(ctx); err != nil {
+			return nil, err
+		}
+	}
+	k.startup = time.Since(begin)
+	return k.system, nil
+}
+
+type controlPlane struct {
+	*system
+	assets  string
+	etcdURL string
+}
+
+// makePKI makes one CA, which is also that of the signers, and what the
+// components need of it.
+func (k *controlPlane) makePKI() error {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return err
+	}
+	ca, err := pki.NewRoot("kubernetes", key, day, time.Now())
+	if err != nil {
+		return err
+	}
+	serving, err1 := k.issue(ca, "apiserver", pki.Subject{CommonName: "kube-apiserver", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, pki.ServerUsages())
+	admin, err2 := k.issue(ca, "admin", pki.Subject{CommonName: "admin", Organizations: []string{"system:masters"}}, pki.ClientUsages())
+	tokens, err3 := pki.GenerateKey(pki.ECDSAP256)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	caPEM := pki.EncodeCertificates(ca.Certificate())
+	k.admin = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caPEM, CertData: admin.cert, KeyData: admin.key}}
+	_ = serving
+	return errors.Join(
+		os.WriteFile(k.path("ca.crt"), caPEM, 0o600),
+		k.writeKey("ca.key", key),
+		k.writeKey("tokens.key", tokens),
+	)
+}
+
+type credential struct{ cert, key []byte }
+
+// issue makes a certificate, in memory and as two files.
+func (k *controlPlane) issue(ca *pki.Authority, name string, s pki.Subject, usages pki.Usages) (credential, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return credential{}, err
+	}
+	chain, err := ca.Issue(s, key.Public(), usages, day, time.Now())
+	if err != nil {
+		return credential{}, err
+	}
+	keyPEM, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		return credential{}, err
+	}
+	made := credential{cert: pki.EncodeCertificates(chain...), key: keyPEM}
+	return made, errors.Join(
+		os.WriteFile(k.path(name+".crt"), made.cert, 0o600),
+		os.WriteFile(k.path(name+".key"), made.key, 0o600),
+	)
+}
+
+// writeKey writes a key in SEC 1, the one form that kube-apiserver takes both
+// for signing tokens and for verifying them.
+func (k *controlPlane) writeKey(name string, key crypto.Signer) error {
+	der, err := x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(k.path(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+func (k *controlPlane) path(name string) string { return filepath.Join(k.dir, name) }
+
+// run starts one of the programs.
+func (k *controlPlane) run(name string, args ...string) error {
+	return k.start(filepath.Join(k.assets, name), args...)
+}
+
+// startEtcd starts it as it comes: every write is synced to disk.
+func (k *controlPlane) startEtcd(context.Context) error {
+	client, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	peer, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	k.etcdURL = "http://" + client
+	return k.run("etcd", "--data-dir=etcd",
+		"--listen-client-urls="+k.etcdURL, "--advertise-client-urls="+k.etcdURL,
+		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer,
+	)
+}
+
+func (k *controlPlane) startAPIServer(ctx context.Context) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	k.admin.Host = "https://" + address
+	err = k.run("kube-apiserver",
+		"--etcd-servers="+k.etcdURL,
+		"--bind-address=127.0.0.1", "--secure-port="+port,
+		"--tls-cert-file="+k.path("apiserver.crt"), "--tls-private-key-file="+k.path("apiserver.key"),
+		"--client-ca-file="+k.path("ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+k.path("tokens.key"), "--service-account-signing-key-file="+k.path("tokens.key"),
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=RBAC",
+	)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(k.admin)
+	if err != nil {
+		return err
+	}
+	return k.await(ctx, "kube-apiserver is ready", func(ctx context.Context) bool {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
+	})
+}
+
+func (k *controlPlane) startControllerManager(ctx context.Context) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	kubeconfig := k.path("admin.kubeconfig")
+	if err := writeKubeconfig(kubeconfig, k.admin); err != nil {
+		return err
+	}
+	err = k.run("kube-controller-manager",
+		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+		"--controllers=certificatesigningrequest-signing-controller",
+		"--cluster-signing-cert-file="+k.path("ca.crt"), "--cluster-signing-key-file="+k.path("ca.key"),
+		"--kube-api-qps=10000", "--kube-api-burst=20000", "--kube-api-content-type=application/vnd.kubernetes.protobuf",
+		"--use-service-account-credentials=false", "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+k.path("controller-manager"),
+	)
+	if err != nil {
+		return err
+	}
+	health := rest.AnonymousClientConfig(&rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	client, err := kubernetes.NewForConfig(health)
+	if err != nil {
+		return err
+	}
+	return k.await(ctx, "kube-controller-manager is healthy", func(ctx context.Context) bool {
+		return client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).Error() == nil
+	})
+}
+
+func writeKubeconfig(path string, cfg *rest.Config) error {
+	const name = "bench"
+	return clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, path)
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// measureRound has requesters obtain certificates. A request that fails or
+// gets no certificate is counted, and the others go on.
+func measureRound(ctx context.Context, s *system, client *requesterClient, r round) (roundResult, error) {
+	waiting, err := startWaiting(ctx, client)
+	if err != nil {
+		return roundResult{}, err
+	}
+	defer waiting.stop()
+	before, err := s.usage()
+	if err != nil {
+		return roundResult{}, err
+	}
+	ownBefore, err := ownCPU()
+	if err != nil {
+		return roundResult{}, err
+	}
+	client.putOff.Store(0)
+	begin := time.Now()
+	outcomes := load(ctx, r, func(name string) error {
+		_, err := waiting.obtain(ctx, client, name)
+		return err
+	})
+	took := time.Since(begin)
+	after, err := s.usage()
+	if err != nil {
+		return roundResult{}, err
+	}
+	own, err := ownCPU()
+	if err != nil {
+		return roundResult{}, err
+	}
+	result := summarize(r, outcomes, took)
+	result.PutOff, result.Resumed = client.putOff.Load(), waiting.resumed.Load()
+	if result.Certificates > 0 {
+		perCertificate := func(d time.Duration) float64 { return milliseconds(d) / float64(result.Certificates) }
+		result.ServerCPUMilliseconds = perCertificate(after.cpu - before.cpu)
+		result.ClientCPUMilliseconds = perCertificate(own - ownBefore)
+	}
+	result.MemoryMB, result.PeakMB = after.residentMB, after.peakMB
+	return result, ctx.Err()
+}
+
+// outcome is what became of one request.
+type outcome struct {
+	took time.Duration
+	err  error
+}
+
+func load(ctx context.Context, r round, obtain func(name string) error) []outcome {
+	outcomes := make([]outcome, r.requests)
+	var next atomic.Int64
+	var requesters sync.WaitGroup
+	for range r.requesters {
+		requesters.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= r.requests {
+					return
+				}
+				start := time.Now()
+				err := obtain(fmt.Sprintf("bench-%s-%d", r.name, i))
+				outcomes[i] = outcome{time.Since(start), err}
+			}
+		})
+	}
+	requesters.Wait()
+	return outcomes
+}
+
+// shownErrors is how many errors of a round are worth reading.
+const shownErrors = 5
+
+func summarize(r round, outcomes []outcome, took time.Duration) roundResult {
+	result := roundResult{Name: r.name, Requesters: r.requesters, Seconds: took.Seconds()}
+	var latencies []time.Duration
+	for _, o := range outcomes {
+		if o.err == nil {
+			latencies = append(latencies, o.took)
+			continue
+		}
+		if result.Errors++; result.Errors <= shownErrors {
+			log.Printf("round %s: %v", r.name, o.err)
+		}
+	}
+	result.Certificates = len(latencies)
+	result.Rate = float64(result.Certificates) / took.Seconds()
+	if len(latencies) > 0 {
+		slices.Sort(latencies)
+		result.P50Milliseconds = milliseconds(latencies[len(latencies)/2])
+		result.P99Milliseconds = milliseconds(latencies[len(latencies)*99/100])
+	}
+	return result
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

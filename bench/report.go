@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"text/tabwriter"
+)
+
+// results are what a run has measured, as they are written.
+type results struct {
+	Machine machine        `json:"machine"`
+	Systems []systemResult `json:"systems"`
+	// Missing says why Kubernetes was not measured.
+	Missing string `json:"missing,omitempty"`
+	// Ratios are of certplane to Kubernetes in the first round.
+	Ratios *ratios `json:"ratios,omitempty"`
+}
+
+type machine struct {
+	CPUs     int    `json:"cpus"`
+	Platform string `json:"platform"`
+	Go       string `json:"go"`
+}
+
+// systemResult is about one server, whatever processes it is made of.
+type systemResult struct {
+	Name         string  `json:"name"`
+	ReadySeconds float64 `json:"readySeconds"`
+	// MemoryIdleMB is resident memory before any load; AnonymousIdleMB the
+	// part that is no page of a file.
+	MemoryIdleMB    float64       `json:"memoryIdleMB"`
+	AnonymousIdleMB float64       `json:"anonymousIdleMB"`
+	Rounds          []roundResult `json:"rounds"`
+}
+
+type roundResult struct {
+	Name         string `json:"name"`
+	Requesters   int    `json:"requesters"`
+	Certificates int    `json:"certificates"`
+	// Errors are requests that failed or got no certificate.
+	Errors int `json:"errors"`
+	// PutOff counts answers of 429 after which the client came again.
+	PutOff int64 `json:"putOff"`
+	// Resumed counts how often the server ended the watch and the client went
+	// on.
+	Resumed int64   `json:"resumed"`
+	Seconds float64 `json:"seconds"`
+	Rate    float64 `json:"certificatesPerSecond"`
+	// Latency is from the first request to the certificate.
+	P50Milliseconds float64 `json:"p50Milliseconds"`
+	P99Milliseconds float64 `json:"p99Milliseconds"`
+	// CPU is user and system time for each certificate.
+	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
+	ClientCPUMilliseconds float64 `json:"clientCPUMilliseconds"`
+	// MemoryMB is resident memory at the end of the round, and PeakMB the most
+	// that there was until then.
+	MemoryMB float64 `json:"memoryMB"`
+	PeakMB   float64 `json:"peakMB"`
+	// SettledMB is resident memory after the server has idled again, and
+	// SettledAnonymousMB the part that is no page of a file.
+	SettledMB          float64 `json:"settledMB"`
+	SettledAnonymousMB float64 `json:"settledAnonymousMB"`
+}
+
+type ratios struct {
+	Rate float64 `json:"rate"`
+	CPU  float64 `json:"cpu"`
+	// Memory is at the end of the round, MemorySettled after a pause.
+	Memory        float64 `json:"memory"`
+	MemorySettled float64 `json:"memorySettled"`
+}
+
+func newResults(missing string) *results {
+	return &results{
+		Machine: machine{CPUs: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()},
+		Missing: missing,
+	}
+}
+
+// compare adds the ratios, if there are two systems.
+func (r *results) compare() {
+	if len(r.Systems) != 2 {
+		return
+	}
+	ours, theirs := r.Systems[0].Rounds[0], r.Systems[1].Rounds[0]
+	r.Ratios = &ratios{
+		Rate:          ours.Rate / theirs.Rate,
+		CPU:           ours.ServerCPUMilliseconds / theirs.ServerCPUMilliseconds,
+		Memory:        ours.MemoryMB / theirs.MemoryMB,
+		MemorySettled: ours.SettledMB / theirs.SettledMB,
+	}
+}
+
+// write prints a table, and writes JSON to a file if one is named. The file
+// "-" is standard output, without the table.
+func (r *results) write(file string) error {
+	if file == "-" {
+		return r.writeJSON(os.Stdout)
+	}
+	if err := r.writeTable(os.Stdout); err != nil || file == "" {
+		return err
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	return r.writeJSON(out)
+}
+
+func (r *results) writeJSON(out io.Writer) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+func (r *results) writeTable(out io.Writer) error {
+	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n\n", r.Machine.CPUs, r.Machine.Platform, r.Machine.Go)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
+	for _, s := range r.Systems {
+		for _, round := range s.Rounds {
+			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
+				s.Name, s.ReadySeconds, s.MemoryIdleMB, round.Requesters, round.Certificates, round.Errors, round.PutOff, round.Rate,
+				round.P50Milliseconds, round.P99Milliseconds, round.ServerCPUMilliseconds, round.ClientCPUMilliseconds, round.MemoryMB, round.PeakMB, round.SettledMB)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nRates count create, approve, sign and fetch; CPU is user and system time for each certificate; MB are resident.")
+	if r.Ratios != nil {
+		fmt.Fprintf(out, "certplane to kubernetes, first round: %.2f times the rate, %.2f of the CPU, %.2f of the memory (%.2f settled).\n",
+			r.Ratios.Rate, r.Ratios.CPU, r.Ratios.Memory, r.Ratios.MemorySettled)
+	} else {
+		fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
+	}
+	return nil
+}

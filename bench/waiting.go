@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// waiting is the one watch that all requesters share: it hands each the
+// certificate that it waits for. Safe for concurrent use.
+type waiting struct {
+	client *requesterClient
+	stop   func()
+	failed chan error // has room for the one error that ends the watch
+	// resumed counts how often the server ended the watch: servers do that to
+	// watchers that fall behind, and clients go on from where they were.
+	resumed atomic.Int64
+
+	mu       sync.Mutex
+	expected map[string]chan []byte // by the name of the request
+}
+
+// startWaiting returns when the watch stands, from now on.
+func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &waiting{client: client, stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
+	version, err := w.now(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	events, err := w.watch(ctx, version)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() { w.failed <- w.follow(ctx, version, events) }()
+	return w, nil
+}
+
+// now returns the version of what is there.
+func (w *waiting) now(ctx context.Context) (string, error) {
+	code, _, answer, err := w.client.roundTrip(ctx, http.MethodGet, csrs+"?limit=1", nil)
+	if err != nil {
+		return "", fmt.Errorf("listing: %w", err)
+	}
+	if code != http.StatusOK {
+		return "", fmt.Errorf("listing: %w", refusal(code, answer))
+	}
+	list := &certificatesv1.CertificateSigningRequestList{}
+	_, _, err = codec.Decode(answer, nil, list)
+	return list.ResourceVersion, err
+}
+
+// watch opens the watch after the given version.
+func (w *waiting) watch(ctx context.Context, version string) (io.ReadCloser, error) {
+	response, err := w.client.open(ctx, http.MethodGet, csrs+"?watch=true&resourceVersion="+version, nil)
+	if err != nil {
+		return nil, fmt.Errorf("watching: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		answer, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("watching: %w", refusal(response.StatusCode, answer))
+	}
+	return response.Body, nil
+}
+
+// follow reads events, and goes on when the server ends the watch.
+func (w *waiting) follow(ctx context.Context, version string, events io.ReadCloser) error {
+	for {
+		seen, err := w.read(events)
+		events.Close()
+		version = cmp.Or(seen, version)
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(errors.New("the watch has ended"), err)
+		}
+		w.resumed.Add(1)
+		if events, err = w.watch(ctx, version); err != nil {
+			return err
+		}
+	}
+}
+
+// expect returns where the certificate of a request will arrive.
+func (w *waiting) expect(name string) <-chan []byte {
+	arrival := make(chan []byte, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expected[name] = arrival
+	return arrival
+}
+
+// maxEvent is far more than any event of a watch.
+const maxEvent = 1 << 20
+
+// read hands out certificates until the server ends the watch, and returns the
+// last version that it has seen.
+func (w *waiting) read(events io.ReadCloser) (version string, err error) {
+	frames := protobuf.LengthDelimitedFramer.NewFrameReader(events)
+	buffer := make([]byte, maxEvent)
+	for {
+		n, err := frames.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			return version, nil
+		}
+		if err != nil {
+			return version, err
+		}
+		var event metav1.WatchEvent
+		if err := event.Unmarshal(buffer[:n]); err != nil {
+			return version, fmt.Errorf("decoding an event: %w", err)
+		}
+		switch watch.EventType(event.Type) {
+		case watch.Error:
+			return version, refusal(http.StatusInternalServerError, event.Object.Raw)
+		case watch.Modified:
+			if version, err = w.see(event.Object.Raw); err != nil {
+				return version, err
+			}
+		}
+	}
+}
+
+// see hands out the certificate of a request, if it has one.
+func (w *waiting) see(object []byte) (version string, err error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if _, _, err := codec.Decode(object, nil, csr); err != nil {
+		return "", fmt.Errorf("decoding a request: %w", err)
+	}
+	if len(csr.Status.Certificate) == 0 {
+		return csr.ResourceVersion, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if arrival, waits := w.expected[csr.Name]; waits {
+		delete(w.expected, csr.Name)
+		arrival <- csr.Status.Certificate
+	}
+	return csr.ResourceVersion, nil
+}

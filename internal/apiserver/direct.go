@@ -1,0 +1,158 @@
+package apiserver
+
+import (
+	"context"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// directStores opens the stores of next on an etcd inside this process. The
+// library knows etcd by its address alone, and opens a connection for each
+// resource; here every call is a call of a function.
+type directStores struct {
+	next generic.RESTOptionsGetter
+	etcd *directEtcd
+}
+
+func (d directStores) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := d.next.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	options.Decorator = d.etcd.openCached
+	if uncached[resource] {
+		options.Decorator = d.etcd.openUncached
+	}
+	return options, nil
+}
+
+// directEtcd is an etcd inside this process and what its stores share. Safe
+// for concurrent use.
+type directEtcd struct {
+	// connect returns a new client, to be closed.
+	connect func() *clientv3.Client
+
+	mu        sync.Mutex
+	stores    int
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+}
+
+// compact returns what removes old revisions, for as long as any store is open.
+func (d *directEtcd) compact(config *storagebackend.ConfigForResource) (_ etcd3.Compactor, release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stores++; d.stores == 1 {
+		client := d.connect()
+		d.compactor = etcd3.NewCompactor(client, config.CompactionInterval, clock.RealClock{}, func() { client.Close() })
+	}
+	compactor := d.compactor
+	return compactor, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.stores--; d.stores == 0 {
+			compactor.Stop()
+		}
+	}
+}
+
+// openUncached is the library's generic.UndecoratedStorage.
+func (d *directEtcd) openUncached(config *storagebackend.ConfigForResource, prefix string,
+	_ func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+	_ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	return d.open(config, prefix, newFunc, newListFunc)
+}
+
+// openCached is the library's registry.StorageWithCacher.
+func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix string,
+	keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+	attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	store, destroy, err := d.open(config, prefix, newFunc, newListFunc)
+	if err != nil {
+		return nil, nil, err
+	}
+	watched, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             store,
+		Versioner:           storage.APIObjectVersioner{},
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      prefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        attributes,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		destroy()
+		return nil, nil, err
+	}
+	delegator := cacher.NewCacheDelegator(watched, store)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		watched.Stop()
+		destroy()
+	}), nil
+}
+
+// open is the library's factory.Create but for the client. A store has a
+// client of its own, because its watches share a stream with nobody: what
+// etcd says of the progress of one is said to all of a stream.
+func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
+	client := &etcdclient.Client{Client: d.connect()}
+	client.Kubernetes = client
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV) // etcd's part of a request's latency
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	compactor, release := d.compact(config)
+	versioner := storage.APIObjectVersioner{}
+	store, err := etcd3.New(client, compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		release()
+		client.Close()
+		return nil, nil, err
+	}
+	// Several endpoints of one resource share a store, and each destroys it.
+	return store, sync.OnceFunc(func() {
+		release()
+		store.Close()
+		client.Close()
+	}), nil
+}
+
+// checkFeatures has the library find out what the etcd of address can do,
+// which it else does with each client that has an address.
+func (d *directEtcd) checkFeatures(address string) {
+	feature.DefaultFeatureSupportChecker.CheckClient(context.Background(), addressed{d.connect(), address}, storage.RequestWatchProgress)
+}
+
+// addressed is a client that says where it is connected to.
+type addressed struct {
+	*clientv3.Client
+	address string
+}
+
+func (a addressed) Endpoints() []string { return []string{a.address} }

@@ -1,0 +1,122 @@
+package authn
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+)
+
+// maxRemembered bounds the memory that strangers' certificates of a trusted
+// CA can take.
+const maxRemembered = 1024
+
+// rememberedCertificates honours client certificates as the library does, but
+// proves each only once: the library verifies a certificate again with every
+// request of its connection, which costs more than all other checks of a
+// request together. What is proven holds as long as the CAs do not change and
+// no certificate of the chain ends. Safe for concurrent use.
+type rememberedCertificates struct {
+	cas    x509request.VerifyOptionFunc
+	prove  authenticator.Request
+	now    func() time.Time
+	mu     sync.RWMutex
+	roots  *x509.CertPool // with which all of proven was proven
+	proven map[fingerprint]provenCertificate
+}
+
+// fingerprint is of all certificates that a client presents.
+type fingerprint = [sha256.Size]byte
+
+type provenCertificate struct {
+	// identify tells whose certificate it is.
+	identify authenticator.Request
+	until    time.Time
+}
+
+func newRememberedCertificates(cas x509request.VerifyOptionFunc) *rememberedCertificates {
+	return &rememberedCertificates{
+		cas:    cas,
+		prove:  x509request.NewDynamic(cas, x509request.CommonNameUserConversion),
+		now:    time.Now,
+		proven: map[fingerprint]provenCertificate{},
+	}
+}
+
+// AuthenticateRequest implements authenticator.Request.
+func (r *rememberedCertificates) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	options, known := r.cas()
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 || !known {
+		return r.prove.AuthenticateRequest(req)
+	}
+	id := fingerprintOf(req.TLS.PeerCertificates)
+	if proven, ok := r.recall(id, options.Roots); ok {
+		return proven.identify.AuthenticateRequest(req)
+	}
+	response, ok, err := r.prove.AuthenticateRequest(req)
+	if ok && err == nil {
+		r.remember(id, options, req.TLS.PeerCertificates)
+	}
+	return response, ok, err
+}
+
+func fingerprintOf(presented []*x509.Certificate) fingerprint {
+	if len(presented) == 1 {
+		return sha256.Sum256(presented[0].Raw)
+	}
+	hash := sha256.New()
+	for _, cert := range presented {
+		hash.Write(cert.Raw) // DER says where it ends
+	}
+	return fingerprint(hash.Sum(nil))
+}
+
+func (r *rememberedCertificates) recall(id fingerprint, roots *x509.CertPool) (provenCertificate, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	proven, ok := r.proven[id]
+	return proven, ok && r.roots == roots && r.now().Before(proven.until)
+}
+
+// remember proves a certificate once more, to know its chain, and keeps what
+// identifies it: the library with the certificate itself as the one root. That
+// still looks at its validity and usages, and counts it in the metrics.
+func (r *rememberedCertificates) remember(id fingerprint, options x509.VerifyOptions, presented []*x509.Certificate) {
+	options.Intermediates = x509.NewCertPool()
+	for _, intermediate := range presented[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	chains, err := presented[0].Verify(options)
+	if err != nil {
+		return // it has ended, or the CAs have changed, in this moment
+	}
+	trusted := options
+	trusted.Roots = x509.NewCertPool()
+	trusted.Roots.AddCert(presented[0])
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.roots != options.Roots || len(r.proven) >= maxRemembered {
+		clear(r.proven)
+		r.roots = options.Roots
+	}
+	r.proven[id] = provenCertificate{
+		identify: x509request.New(trusted, x509request.CommonNameUserConversion),
+		until:    firstEnd(chains[0]),
+	}
+}
+
+// firstEnd is when the first certificate of a chain ends.
+func firstEnd(chain []*x509.Certificate) time.Time {
+	end := chain[0].NotAfter
+	for _, cert := range chain[1:] {
+		if cert.NotAfter.Before(end) {
+			end = cert.NotAfter
+		}
+	}
+	return end
+}

@@ -1,0 +1,66 @@
+// Package advice says what to do about errors of servers, and about their
+// absence.
+package advice
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// On turns what a server, or its absence, answered into something a
+// person can act on. Doing is what was tried.
+func On(doing string, err error) error {
+	wrapped := fmt.Errorf("%s: %w", doing, err)
+	var refusal apierrors.APIStatus
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return exit.WithNext(wrapped, "Is the server running? 'certplane serve' starts one.")
+	case !errors.As(err, &refusal):
+		return wrapped
+	case apierrors.IsInvalid(err):
+		return &exit.Error{Err: &invalidError{doing, refusal.Status(), err}, Code: exit.General}
+	case apierrors.IsUnauthorized(err):
+		return exit.WithNext(wrapped, "The server does not accept the credentials of this kubeconfig.")
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(wrapped, "To see who you are to the server: certplane kubectl auth whoami")
+	}
+	return wrapped
+}
+
+// invalidError shows which fields a server refused, without the submitted
+// data that the server's own message repeats.
+type invalidError struct {
+	doing  string
+	status metav1.Status
+	err    error
+}
+
+func (e *invalidError) Unwrap() error { return e.err }
+
+func (e *invalidError) Error() string {
+	if e.status.Details == nil || len(e.status.Details.Causes) == 0 {
+		return fmt.Sprintf("%s: %v", e.doing, e.err)
+	}
+	var causes []string
+	for _, cause := range e.status.Details.Causes {
+		causes = append(causes, cause.Field+": "+shorten(cause.Message))
+	}
+	return fmt.Sprintf("%s: the server refuses it: %s", e.doing, strings.Join(causes, "; "))
+}
+
+// shorten cuts the middle out of messages that quote a whole request.
+func shorten(s string) string {
+	const most = 400
+	if len(s) <= most {
+		return s
+	}
+	return s[:most/2] + " ... " + s[len(s)-most/2:]
+}

@@ -1,0 +1,144 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/approval"
+)
+
+type condition = certificatesv1.CertificateSigningRequestCondition
+
+// checks are what each part decides, in the order in which they do.
+func (f *facts) checks(v inspect.Verdict) []Check {
+	checks := []Check{f.checkRequest(), f.checkPolicy()}
+	if len(f.known) > 0 {
+		checks = append(checks, f.checkPermission())
+	}
+	checks = append(checks, f.checkApproval(v), f.checkProfile(), f.checkSigning(v))
+	if f.eventsUnknown {
+		checks = append(checks, Check{"events", Unknown, "you may not list events in namespace default, where controllers tell of requests"})
+	}
+	for _, c := range f.csr.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+		default:
+			checks = append(checks, Check{string(c.Type), statusOf(c), because(c)})
+		}
+	}
+	return checks
+}
+
+func statusOf(c condition) Result {
+	switch c.Status {
+	case corev1.ConditionTrue:
+		return Yes
+	case corev1.ConditionFalse:
+		return No
+	}
+	return Unknown
+}
+
+func (f *facts) checkRequest() Check {
+	parsed, err := pki.ParseRequest(f.csr.Spec.Request)
+	if err == nil {
+		err = pki.VerifyRequest(parsed)
+	}
+	if err != nil {
+		return Check{"request", No, err.Error()}
+	}
+	return Check{"request", Yes, "can be read, and is signed with its own key"}
+}
+
+func (f *facts) checkPolicy() Check {
+	known, err := approval.Policy{}.Recognise(f.csr)
+	if err != nil {
+		return Check{"policy", No, err.Error()}
+	}
+	message := "a kubelet's request for its client certificate, recognised by " + strings.Join(names(known), " and ")
+	if _, err := (approval.Policy{Strict: true}).Recognise(f.csr); err != nil {
+		message += "; not where approval.strict is set: " + err.Error()
+	}
+	return Check{"policy", Yes, message}
+}
+
+func names(known []approval.Recogniser) []string {
+	var names []string
+	for _, r := range known {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func (f *facts) checkPermission() Check {
+	switch answer := f.permission(); answer {
+	case Yes:
+		return Check{"permission", Yes, fmt.Sprintf("user %q may have such requests approved", f.csr.Spec.Username)}
+	case No:
+		return Check{"permission", No, f.notPermitted().Missing()}
+	default:
+		return Check{"permission", answer, "you may not ask what others may do: it takes create on subjectaccessreviews"}
+	}
+}
+
+func (f *facts) checkApproval(v inspect.Verdict) Check {
+	if decision := inspect.Condition(f.csr, certificatesv1.CertificateApproved); decision != nil && v.State != inspect.Denied {
+		return Check{"approval", Yes, because(*decision)}
+	}
+	switch {
+	case v.State == inspect.Denied:
+		return Check{"approval", No, because(v.Condition)}
+	case f.mayApprove == Yes:
+		return Check{"approval", Open, "nobody has decided yet; you may"}
+	case f.mayApprove == No:
+		return Check{"approval", Open, "nobody has decided yet; you may not, it takes " + f.approvalRights()}
+	default:
+		return Check{"approval", Open, "nobody has decided yet"}
+	}
+}
+
+func (f *facts) approvalRights() string {
+	return fmt.Sprintf("update on certificatesigningrequests/approval and approve on signer %s", f.csr.Spec.SignerName)
+}
+
+func (f *facts) checkProfile() Check {
+	switch {
+	case !profiled(f.csr.Spec.SignerName):
+		return Check{"profile", Unknown, fmt.Sprintf("what %s demands is known to that signer alone", f.csr.Spec.SignerName)}
+	case f.objection != nil:
+		return Check{"profile", No, f.objection.Error()}
+	default:
+		return Check{"profile", Yes, fmt.Sprintf("%s has no objection, unless it is set to be stricter than Kubernetes", f.csr.Spec.SignerName)}
+	}
+}
+
+func (f *facts) checkSigning(v inspect.Verdict) Check {
+	switch v.State {
+	case inspect.Issued:
+		return Check{"signing", Yes, "signed"}
+	case inspect.Failed:
+		return Check{"signing", No, because(v.Condition)}
+	case inspect.Denied:
+		return Check{"signing", No, "denied requests are not signed"}
+	case inspect.Approved:
+		return Check{"signing", Open, "not signed yet; " + f.whoSigns()}
+	default:
+		return Check{"signing", Open, "waits for approval; " + f.whoSigns()}
+	}
+}
+
+func (f *facts) whoSigns() string {
+	switch {
+	case f.signersUnknown:
+		return "you may not ask who may sign"
+	case len(f.signers) == 0:
+		return "no service account of certplane or kube-controller-manager may sign, so somebody else has to"
+	default:
+		return "may sign: " + strings.Join(f.signers, ", ")
+	}
+}

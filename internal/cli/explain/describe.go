@@ -1,0 +1,69 @@
+package explain
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"fmt"
+	"strings"
+
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+func describeRequest(c *csr) Request {
+	r := Request{
+		SignerName: c.Spec.SignerName, Created: c.CreationTimestamp.Time,
+		Username: c.Spec.Username, Groups: c.Spec.Groups, ExpirationSeconds: c.Spec.ExpirationSeconds,
+	}
+	for _, usage := range c.Spec.Usages {
+		r.Usages = append(r.Usages, string(usage))
+	}
+	if parsed, err := pki.ParseRequest(c.Spec.Request); err == nil {
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), keyName(parsed.PublicKey)
+	}
+	return r
+}
+
+func keyName(key any) string {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return fmt.Sprintf("RSA %d", key.N.BitLen())
+	case *ecdsa.PublicKey:
+		return "ECDSA " + key.Params().Name
+	case ed25519.PublicKey:
+		return "Ed25519"
+	}
+	return "of an unknown kind"
+}
+
+func describeCertificate(chain []byte) *Certificate {
+	certs, err := pki.ParseCertificates(chain)
+	if err != nil || len(certs) == 0 {
+		return nil
+	}
+	leaf := certs[0]
+	return &Certificate{
+		Subject: leaf.Subject.String(), Issuer: leaf.Issuer.String(),
+		SerialNumber: leaf.SerialNumber.Text(16), SHA256: pki.Fingerprint(leaf),
+		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter,
+	}
+}
+
+func describeEvents(events []eventsv1.Event) []Event {
+	var list []Event
+	for _, e := range events {
+		list = append(list, Event{Time: eventTime(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
+	}
+	return list
+}
+
+// reporter is the short name of who wrote an event.
+func reporter(e eventsv1.Event) string {
+	if e.ReportingController == "" {
+		return e.DeprecatedSource.Component
+	}
+	return e.ReportingController[strings.LastIndex(e.ReportingController, "/")+1:]
+}

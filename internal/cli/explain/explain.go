@@ -1,0 +1,49 @@
+// Package explain tells what becomes of a certificate signing request, and
+// why.
+//
+// What depends on the request alone it decides with the code that decides for
+// real: the approver's policy and the signer's profile. What depends on
+// permissions it asks the API, as any client can.
+package explain
+
+import (
+	"context"
+	"io"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+type csr = certificatesv1.CertificateSigningRequest
+
+// Config is what to explain, and to whom.
+type Config struct {
+	// Name is the request's.
+	Name string
+	// Output is json, yaml, or empty for people.
+	Output string
+	// Connect connects to the server.
+	Connect func() (kubernetes.Interface, error)
+	// Kubectl is how to call kubectl for the same server.
+	Kubectl []string
+	// Now is the time.
+	Now func() time.Time
+	// Stdout gets the explanation.
+	Stdout io.Writer
+}
+
+// Run explains one request. Its errors are those of not knowing: a request
+// that is denied is explained as well as one that is issued.
+func Run(ctx context.Context, cfg Config) error {
+	client, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	f, err := gather(ctx, client, cfg.Name, cfg.Now())
+	if err != nil {
+		return err
+	}
+	f.kubectl = cfg.Kubectl
+	return f.explain().write(cfg.Stdout, cfg.Output, cfg.Now())
+}

@@ -1,0 +1,324 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// newFacts are those of a kubelet's first request, half a minute old, which
+// anything goes well with.
+func newFacts(t *testing.T) *facts {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := pki.NewRequest(pki.Subject{CommonName: "system:node:n1", Organizations: []string{"system:nodes"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &facts{
+		csr: &csr{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-1", CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request: pem, SignerName: approval.SignerName, Username: "system:bootstrap:abcdef",
+				Groups: []string{"system:bootstrappers", "system:authenticated"},
+				Usages: []certificatesv1.KeyUsage{"digital signature", "client auth"},
+			},
+		},
+		now: now, mayApprove: Yes, signers: []string{"kube-system/csr-signer"},
+		permitted: []Result{Yes}, kubectl: []string{"kubectl"},
+	}
+}
+
+// complete finds out what gather finds out of the request alone.
+func (f *facts) complete() *facts {
+	f.objection = objection(f.csr, f.now)
+	f.known, _ = approval.Policy{}.Recognise(f.csr)
+	if len(f.csr.Status.Conditions) > 0 || len(f.known) == 0 {
+		f.known, f.permitted = nil, nil
+	}
+	return f
+}
+
+func conditions(list ...condition) func(*facts) {
+	return func(f *facts) { f.csr.Status.Conditions = list }
+}
+
+// since is a condition that is an hour old.
+func since(kind certificatesv1.RequestConditionType, reason, message string) condition {
+	return condition{Type: kind, Status: "True", Reason: reason, Message: message, LastUpdateTime: metav1.NewTime(now.Add(-time.Hour))}
+}
+
+func TestExplain(t *testing.T) {
+	approved := since("Approved", "KubectlApprove", "by hand")
+	fresh := approved
+	fresh.LastUpdateTime = metav1.NewTime(now.Add(-time.Second))
+	foreign := func(f *facts) { f.csr.Spec.SignerName = "example.com/signer" }
+	tests := []struct {
+		reason  string
+		change  []func(*facts)
+		verdict string
+		checks  string
+		next    string // a part of it
+	}{
+		{
+			reason: "all goes by itself", verdict: "is about to be approved without a person",
+			checks: "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			next:   "An approver acts at once where one runs",
+		},
+		{
+			reason: "it should have, but nobody acted", change: []func(*facts){func(f *facts) { f.csr.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) }},
+			verdict: "may be approved without a person, and for 60m no approver has done so",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			next:    "unless approve is switched off",
+		},
+		{
+			reason: "a permission is missing", change: []func(*facts){func(f *facts) { f.permitted = []Result{No} }},
+			verdict: "waits for a person to approve it, as its requester lacks a permission",
+			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signing Open",
+			next:    "kubectl create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
+		},
+		{
+			reason: "a permission of somebody else", change: []func(*facts){func(f *facts) {
+				f.permitted, f.csr.Spec.Groups, f.csr.Spec.Username = []Result{No}, nil, "it's me"
+			}},
+			verdict: "waits for a person to approve it, as its requester lacks a permission",
+			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signing Open",
+			next:    `'--user=it'\''s me'`,
+		},
+		{
+			reason: "the second recogniser's permission is enough", change: []func(*facts){func(f *facts) {
+				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{No, Yes}
+			}},
+			verdict: "is about to be approved without a person",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+		},
+		{
+			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
+				f.permitted, f.mayApprove, f.signersUnknown, f.eventsUnknown = []Result{Unknown}, No, true, true
+			}},
+			verdict: "waits for a person to approve or deny it",
+			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signing Open, events Unknown",
+			next:    "Somebody with the right to decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+		},
+		{
+			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
+			verdict: "waits for approval, and its signer would refuse it: usages did not match [client auth digital signature key encipherment]",
+			checks:  "request Yes, policy No, approval Open, profile No, signing Open",
+		},
+		{
+			reason: "for another signer", change: []func(*facts){func(f *facts) { f.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
+			verdict: "waits for a person to approve or deny it",
+			checks:  "request Yes, policy No, approval Open, profile Yes, signing Open",
+			next:    "To decide about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+		},
+		{
+			reason: "for a foreign signer", change: []func(*facts){foreign, func(f *facts) { f.signers = nil }},
+			verdict: "waits for a person to approve or deny it",
+			checks:  "request Yes, policy No, approval Open, profile Unknown, signing Open",
+		},
+		{
+			reason: "unreadable", change: []func(*facts){func(f *facts) { f.csr.Spec.Request = []byte("x") }},
+			verdict: "waits for approval, and its signer would refuse it: parsing the certificate request: ",
+			checks:  "request No, policy No, approval Open, profile No, signing Open",
+		},
+		{
+			reason: "approved a moment ago", change: []func(*facts){conditions(fresh)},
+			verdict: "is approved and about to be signed",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open",
+		},
+		{
+			reason: "approved, and no signer", change: []func(*facts){conditions(approved)},
+			verdict: "is approved, and no signer has answered for 60m",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open",
+			next:    "with a CA for this signer",
+		},
+		{
+			reason: "approved, and no foreign signer", change: []func(*facts){foreign, conditions(approved)},
+			verdict: "is approved, and no signer has answered for 60m",
+			checks:  "request Yes, policy No, approval Yes, profile Unknown, signing Open",
+			next:    "Is the signer's name right",
+		},
+		{
+			reason: "approved, and the signer cannot", change: []func(*facts){conditions(approved, since("SigningDelayed", "SignerExpired", "the signer has expired"))},
+			verdict: "is approved, and its signer cannot sign: the signer has expired",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open, SigningDelayed Yes",
+			next:    "The signer keeps trying.",
+		},
+		{
+			reason: "approved in vain", change: []func(*facts){conditions(fresh), func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"any"} }},
+			verdict: "is approved, and its signer will refuse it: usages did not match ",
+			checks:  "request Yes, policy No, approval Yes, profile No, signing Open",
+		},
+		{
+			reason: "denied", change: []func(*facts){conditions(since("Denied", "Policy", "not today"))},
+			verdict: "was denied: not today (Policy)",
+			checks:  "request Yes, policy Yes, approval No, profile Yes, signing No",
+			next:    "This is final.",
+		},
+		{
+			reason: "failed after approval", change: []func(*facts){conditions(approved, since("Failed", "SignerValidationFailure", ""))},
+			verdict: "failed at its signer: SignerValidationFailure",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing No",
+			next:    "This is final.",
+		},
+		{
+			reason: "told by a controller of others", change: []func(*facts){conditions(condition{Type: "Seen", Status: "False"})},
+			verdict: "waits for a person to approve or deny it",
+			checks:  "request Yes, policy Yes, approval Open, profile Yes, signing Open, Seen No",
+		},
+		{
+			reason: "issued", change: []func(*facts){conditions(approved), issue(t)},
+			verdict: "is issued: its certificate is valid until 2027-03-01T11:55:00Z",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+			next:    "kubectl get csr n1 -o 'jsonpath={.status.certificate}'",
+		},
+		{
+			reason: "expired", change: []func(*facts){conditions(approved), issue(t), func(f *facts) { f.now = now.Add(9000 * time.Hour) }},
+			verdict: "was issued, and its certificate expired on 2027-03-01T11:55:00Z",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+		},
+		{
+			reason: "issued by somebody with other ideas of certificates", change: []func(*facts){conditions(approved), func(f *facts) { f.csr.Status.Certificate = []byte("x") }},
+			verdict: "has a certificate that cannot be read",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+		},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := newFacts(t)
+			for _, change := range tc.change {
+				change(f)
+			}
+			e := f.complete().explain()
+			if !strings.HasPrefix(e.Verdict, "n1 "+tc.verdict) {
+				t.Errorf("verdict is %q, want %q", e.Verdict, tc.verdict)
+			}
+			if diff := cmp.Diff(tc.checks, summary(e.Checks)); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+			p := &page{}
+			p.steps(e.Next)
+			if got := strings.ReplaceAll(p.String(), "\n  ", "\n"); !strings.Contains(got, tc.next) {
+				t.Errorf("next is\n%s, want %q", got, tc.next)
+			}
+		})
+	}
+}
+
+func summary(checks []Check) string {
+	var all []string
+	for _, c := range checks {
+		all = append(all, c.Name+" "+string(c.Result))
+	}
+	return strings.Join(all, ", ")
+}
+
+// issue signs the request for a year.
+func issue(t *testing.T) func(*facts) {
+	return func(f *facts) {
+		profile, err := signer.Lookup(f.csr.Spec.SignerName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.csr.Status.Certificate = sign(t, profile, f.csr)
+	}
+}
+
+func TestText(t *testing.T) {
+	f := newFacts(t)
+	f.permitted = []Result{No}
+	f.csr.Spec.ExpirationSeconds = ptr.To[int32](5400)
+	f.csr.Spec.Username = "mallory\x1b[2J"
+	f.csr.Spec.Groups = nil
+	f.events = []eventsv1.Event{{
+		EventTime: metav1.NewMicroTime(now.Add(-20 * time.Second)), Type: "Warning", Reason: "NotPermitted",
+		ReportingController: "certplane.dev/csr-approver", Note: "Left to a person\nfor now",
+	}}
+	want := `n1 waits for a person to approve it, as its requester lacks a permission
+
+Request
+  signer     kubernetes.io/kube-apiserver-client-kubelet
+  requester  mallory\x1b[2J
+  groups     none
+  subject    CN=system:node:n1,O=system:nodes
+  names      none
+  usages     digital signature, client auth
+  key        ECDSA P-256
+  lifetime   1h30m0s
+  created    30s ago
+
+Checks
+  yes   request     can be read, and is signed with its own key
+  yes   policy      a kubelet's request for its client certificate, recognised by nodeclient
+  no    permission  user "mallory\x1b[2J" may not create certificatesigningrequests/nodeclient
+  open  approval    nobody has decided yet; you may
+  yes   profile     kubernetes.io/kube-apiserver-client-kubelet has no objection, unless it is set to be stricter than Kubernetes
+  open  signing     waits for approval; may sign: kube-system/csr-signer
+
+Events
+  20s ago  NotPermitted  csr-approver  Left to a person\nfor now
+
+Next
+  To have such requests approved without a person:
+    kubectl create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient '--user=mallory\x1b[2J'
+  To decide about this request:
+    kubectl certificate approve n1
+    kubectl certificate deny n1
+`
+	if diff := cmp.Diff(want, f.complete().explain().text(now)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestStrictApprover(t *testing.T) {
+	f := newFacts(t)
+	key, err := pki.GenerateKey(pki.Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.csr.Spec.Request, err = pki.NewRequest(pki.Subject{CommonName: "system:node:", Organizations: []string{"system:nodes"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := f.complete().explain().Checks
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "policy" })
+	if got := checks[i]; got.Result != Yes || !strings.Contains(got.Message, "not where approval.strict is set: subject common name has no valid node name") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Events are shown in the order of when they were last seen.
+func TestEventTime(t *testing.T) {
+	at := func(hour int) time.Time { return now.Add(time.Duration(hour) * time.Hour) }
+	tests := []struct {
+		reason string
+		event  eventsv1.Event
+		want   time.Time
+	}{
+		{"a series", eventsv1.Event{Series: &eventsv1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(3))}, EventTime: metav1.NewMicroTime(at(1))}, at(3)},
+		{"one", eventsv1.Event{EventTime: metav1.NewMicroTime(at(1))}, at(1)},
+		{"of the older API", eventsv1.Event{DeprecatedLastTimestamp: metav1.NewTime(at(2))}, at(2)},
+		{"of nobody knows when", eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(4))}}, at(4)},
+	}
+	for _, tc := range tests {
+		if got := eventTime(tc.event); !got.Equal(tc.want) {
+			t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package explain
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// sign is what a signer of that profile issues.
+func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.NewRoot("test root", key, pki.DefaultRootLifetime, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
+	issued, err := local(t.Context(), signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issued.PEM
+}

@@ -1,0 +1,211 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/policy/approval"
+)
+
+// facts are what the API tells of a request.
+type facts struct {
+	csr *csr
+	now time.Time
+	// known are the recognisers that know the request; permitted tells for
+	// each whether the requester has the permission that it takes.
+	known     []approval.Recogniser
+	permitted []Result
+	// objection is what the signer has against the request, or nil.
+	objection error
+	// mayApprove tells whether the caller may approve the request.
+	mayApprove Result
+	// signers are those of signerAccounts that may sign it. They are unknown
+	// if the caller may not ask.
+	signers        []string
+	signersUnknown bool
+	// events are unknown if the caller may not list them.
+	events        []eventsv1.Event
+	eventsUnknown bool
+	// kubectl is how to call kubectl.
+	kubectl []string
+}
+
+// signerAccounts are the service accounts that sign: those of certplane's
+// server, those of its controllers in a cluster, and that of
+// kube-controller-manager.
+var signerAccounts = []string{
+	"kube-system/csr-signer", "kube-system/csr-webhook-signer",
+	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer",
+	"kube-system/certificate-controller",
+}
+
+func gather(ctx context.Context, client kubernetes.Interface, name string, now time.Time) (*facts, error) {
+	c, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return nil, exit.WithNext(fmt.Errorf("there is no certificate signing request named %s", name),
+			"A request is deleted some time after it was decided. To see which there are:", "  certplane kubectl get csr")
+	}
+	if err != nil {
+		return nil, advice.On("reading the request", err)
+	}
+	f := &facts{csr: c, now: now, objection: objection(c, now)}
+	for _, part := range []func(context.Context, kubernetes.Interface) error{f.askPermission, f.askApproval, f.askSigners, f.listEvents} {
+		if err := part(ctx, client); err != nil {
+			return nil, advice.On("finding out about the request", err)
+		}
+	}
+	return f, nil
+}
+
+// askPermission asks what the approver asks.
+func (f *facts) askPermission(ctx context.Context, client kubernetes.Interface) error {
+	if inspect.Judge(f.csr).State != inspect.Pending {
+		return nil
+	}
+	known, err := approval.Policy{}.Recognise(f.csr)
+	if err != nil {
+		return nil // policy tells why
+	}
+	f.known = known
+	for _, recogniser := range known {
+		allowed, err := may(ctx, client, recogniser.Permission(f.csr))
+		if err != nil {
+			return err
+		}
+		f.permitted = append(f.permitted, allowed)
+	}
+	return nil
+}
+
+func (f *facts) askApproval(ctx context.Context, client kubernetes.Interface) error {
+	if inspect.Judge(f.csr).State != inspect.Pending {
+		return nil
+	}
+	allowed, err := mayI(ctx, client, certificateAccess("update", "certificatesigningrequests/approval", f.csr.Name))
+	if err == nil && allowed == Yes {
+		allowed, err = f.anySigner(func(name string) (Result, error) {
+			return mayI(ctx, client, certificateAccess("approve", "signers", name))
+		})
+	}
+	f.mayApprove = allowed
+	return err
+}
+
+// anySigner asks about the request's signer by each of the names under which
+// a right on it can be granted.
+func (f *facts) anySigner(ask func(name string) (Result, error)) (Result, error) {
+	domain, _, _ := strings.Cut(f.csr.Spec.SignerName, "/")
+	for _, name := range []string{f.csr.Spec.SignerName, domain + "/*"} {
+		if answer, err := ask(name); err != nil || answer != No {
+			return answer, err
+		}
+	}
+	return No, nil
+}
+
+func (f *facts) askSigners(ctx context.Context, client kubernetes.Interface) error {
+	if state := inspect.Judge(f.csr).State; state != inspect.Pending && state != inspect.Approved {
+		return nil
+	}
+	for _, account := range signerAccounts {
+		allowed, err := f.maySign(ctx, client, account)
+		switch {
+		case err != nil:
+			return err
+		case allowed == Unknown:
+			f.signersUnknown = true
+			return nil
+		case allowed == Yes:
+			f.signers = append(f.signers, account)
+		}
+	}
+	return nil
+}
+
+func (f *facts) maySign(ctx context.Context, client kubernetes.Interface, account string) (Result, error) {
+	namespace, name, _ := strings.Cut(account, "/")
+	return f.anySigner(func(signer string) (Result, error) {
+		access := certificateAccess("sign", "signers", signer)
+		return may(ctx, client, authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + namespace + ":" + name,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &access,
+		})
+	})
+}
+
+func (f *facts) listEvents(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("regarding.uid", string(f.csr.UID)).String(),
+	})
+	if apierrors.IsForbidden(err) {
+		f.eventsUnknown = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.events = list.Items
+	slices.SortStableFunc(f.events, func(a, b eventsv1.Event) int { return eventTime(a).Compare(eventTime(b)) })
+	return nil
+}
+
+// eventTime is when an event was last seen, whichever API it was written by.
+func eventTime(e eventsv1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	case !e.DeprecatedLastTimestamp.IsZero():
+		return e.DeprecatedLastTimestamp.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+func certificateAccess(verb, resource, name string) authorizationv1.ResourceAttributes {
+	resource, subresource, _ := strings.Cut(resource, "/")
+	return authorizationv1.ResourceAttributes{
+		Verb: verb, Group: certificatesv1.GroupName, Version: "*", Resource: resource, Subresource: subresource, Name: name,
+	}
+}
+
+// may asks what somebody else may do. Not everybody may ask that.
+func may(ctx context.Context, client kubernetes.Interface, spec authorizationv1.SubjectAccessReviewSpec) (Result, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: spec}
+	answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	return result(answer.Status.Allowed, err)
+}
+
+// mayI asks what the caller may do.
+func mayI(ctx context.Context, client kubernetes.Interface, access authorizationv1.ResourceAttributes) (Result, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &access}}
+	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	return result(answer.Status.Allowed, err)
+}
+
+func result(allowed bool, err error) (Result, error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return Unknown, nil
+	case err != nil:
+		return Unknown, err
+	case allowed:
+		return Yes, nil
+	}
+	return No, nil
+}

@@ -1,0 +1,72 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/certplane/certplane/internal/cli/inspect"
+)
+
+// next is what can be done about a request.
+func (f *facts) next(v inspect.Verdict) []Step {
+	switch v.State {
+	case inspect.Denied, inspect.Failed:
+		return []Step{{Text: "This is final. Once the reason is gone, submit a new request under another name."}}
+	case inspect.Issued:
+		return []Step{{"To fetch the certificate, in base64:", [][]string{f.command("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}")}}}
+	case inspect.Approved:
+		return f.nextAfterApproval()
+	default:
+		return f.nextBeforeApproval()
+	}
+}
+
+func (f *facts) nextAfterApproval() []Step {
+	switch {
+	case inspect.Condition(f.csr, delayed) != nil:
+		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
+	case f.objection != nil:
+		return nil
+	case profiled(f.csr.Spec.SignerName):
+		return []Step{{Text: "A signer answers at once where one runs: 'certplane serve', or 'certplane controllers' with a CA for this signer."}}
+	default:
+		return []Step{{Text: "Is the signer's name right, and does the program that signs for it run?"}}
+	}
+}
+
+func (f *facts) nextBeforeApproval() []Step {
+	var steps []Step
+	if f.permission() == No {
+		steps = append(steps, f.permit())
+	}
+	if f.permission() == Yes {
+		steps = append(steps, Step{Text: "An approver acts at once where one runs: 'certplane serve' or 'certplane controllers', unless approve is switched off."})
+	}
+	decide := Step{"To decide about this request:", [][]string{
+		f.command("certificate", "approve", f.csr.Name), f.command("certificate", "deny", f.csr.Name),
+	}}
+	if f.mayApprove == No {
+		decide.Text = "Somebody with the right to decides about this request:"
+	}
+	return append(steps, decide)
+}
+
+// permit binds the narrowest ClusterRole that is enough.
+func (f *facts) permit() Step {
+	recogniser := f.known[0]
+	return Step{"To have such requests approved without a person:", [][]string{f.command(
+		"create", "clusterrolebinding", "approve-"+recogniser.Name, "--clusterrole="+recogniser.Role(), f.subject(),
+	)}}
+}
+
+// subject names whom to permit: nodes and new nodes as what they are, others
+// by themselves.
+func (f *facts) subject() string {
+	for _, group := range []string{"system:nodes", "system:bootstrappers"} {
+		if slices.Contains(f.csr.Spec.Groups, group) {
+			return "--group=" + group
+		}
+	}
+	return "--user=" + f.csr.Spec.Username
+}
+
+func (f *facts) command(args ...string) []string { return append(slices.Clone(f.kubectl), args...) }

@@ -1,0 +1,40 @@
+package explain
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// objection is what a signer that certplane knows has against a request, or
+// nil. To find out, the request is signed, by a CA that is made for this and
+// thrown away with the certificate: what the signer and the linter do is what
+// is done here.
+func objection(c *csr, now time.Time) error {
+	profile, err := signer.Lookup(c.Spec.SignerName)
+	if err != nil {
+		return nil
+	}
+	throwaway := func() (*pki.Authority, error) {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			return nil, err
+		}
+		return pki.NewRoot("throwaway", key, pki.DefaultRootLifetime, now)
+	}
+	request := signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}
+	_, err = signer.Local(profile, throwaway, rand.Reader)(context.Background(), request, now)
+	var permanent *signer.PermanentError
+	if errors.As(err, &permanent) {
+		return permanent
+	}
+	return nil
+}
+
+// profiled tells whether certplane knows what a signer demands.
+func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }

@@ -1,0 +1,143 @@
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const kubeletClient = certificatesv1.KubeAPIServerClientKubeletSignerName
+
+type world struct{ *apitest.Server }
+
+func TestServer(t *testing.T) {
+	w := world{apitest.Start(t)}
+	t.Run("not permitted", w.testNotPermitted)
+	t.Run("issued", w.testIssued)
+	t.Run("rights of the caller", w.testCallers)
+	t.Run("no such request", w.testAbsent)
+}
+
+// explainAs asks as somebody and returns what machines get.
+func explainAs(t *testing.T, who *rest.Config, name string) explain.Explanation {
+	t.Helper()
+	data, err := run(t, who, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e explain.Explanation
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatalf("%v in:\n%s", err, data)
+	}
+	return e
+}
+
+func run(t *testing.T, who *rest.Config, name string) ([]byte, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := explain.Run(t.Context(), explain.Config{
+		Name: name, Output: "json", Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
+		Connect: func() (kubernetes.Interface, error) { return apitest.Client(t, who), nil },
+	})
+	return out.Bytes(), err
+}
+
+// ask makes a request for a node's client certificate in a user's name.
+func (w world) ask(t *testing.T, user, name string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	subject := pki.Subject{CommonName: "system:node:" + name, Organizations: []string{"system:nodes"}}
+	return apitest.Create(t, apitest.Client(t, w.As(t, user)), apitest.NewCSR(t, name, kubeletClient, subject, apitest.NewKey(t)))
+}
+
+func check(t *testing.T, e explain.Explanation, name string) explain.Check {
+	t.Helper()
+	for _, c := range e.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no check %s in %+v", name, e.Checks)
+	return explain.Check{}
+}
+
+// testNotPermitted: what the approver and the explanation say is the same.
+func (w world) testNotPermitted(t *testing.T) {
+	w.Grant(t, "nobody", apitest.Allow("create", "certificatesigningrequests"))
+	created := w.ask(t, "nobody", "n1")
+	var e explain.Explanation
+	apitest.Eventually(t, "the approver has told of the request", func() bool {
+		e = explainAs(t, w.Admin(t), created.Name)
+		return len(e.Events) > 0
+	})
+	if e.State != "Pending" || e.UID != string(created.UID) || e.Request.Username != "nobody" {
+		t.Errorf("got %+v", e)
+	}
+	permission := check(t, e, "permission")
+	if permission.Result != explain.No || e.Events[0].Reason != "NotPermitted" || !strings.Contains(e.Events[0].Note, permission.Message) {
+		t.Errorf("the approver says %q, the explanation %q", e.Events[0].Note, permission.Message)
+	}
+	if signing := check(t, e, "signing"); !strings.Contains(signing.Message, "kube-system/csr-signer") || strings.Contains(signing.Message, "certplane-system") {
+		t.Errorf("signing: %s", signing.Message)
+	}
+}
+
+func (w world) testIssued(t *testing.T) {
+	w.Grant(t, "installer", apitest.Allow("create get list watch", "certificatesigningrequests"), apitest.Allow("create", "certificatesigningrequests/nodeclient"))
+	created := w.ask(t, "installer", "n2")
+	apitest.Issued(t, apitest.Client(t, w.Admin(t)), created)
+	e := explainAs(t, w.Admin(t), created.Name)
+	if e.State != "Issued" || e.Certificate == nil || e.Certificate.Subject != "CN=system:node:n2,O=system:nodes" {
+		t.Errorf("got %+v", e)
+	}
+	if approval := check(t, e, "approval"); approval.Result != explain.Yes || !strings.HasSuffix(approval.Message, "(AutoApproved)") {
+		t.Errorf("approval: %+v", approval)
+	}
+}
+
+// testCallers: who may read the request gets an answer, and what else they
+// may not ask is unknown.
+func (w world) testCallers(t *testing.T) {
+	w.Grant(t, "requester", apitest.Allow("create get", "certificatesigningrequests"))
+	w.Grant(t, "approver", apitest.Allow("get", "certificatesigningrequests"),
+		apitest.Allow("update", "certificatesigningrequests/approval"), apitest.Allow("approve", "signers", "kubernetes.io/*"))
+	w.Grant(t, "halfway", apitest.Allow("get", "certificatesigningrequests"), apitest.Allow("update", "certificatesigningrequests/approval"))
+	w.ask(t, "requester", "n3")
+	for user, want := range map[string]string{
+		"requester": "nobody has decided yet; you may not, it takes update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
+		"halfway":   "nobody has decided yet; you may not, it takes update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
+		"approver":  "nobody has decided yet; you may",
+	} {
+		e := explainAs(t, w.As(t, user), "n3")
+		if got := check(t, e, "approval").Message; got != want {
+			t.Errorf("to %s approval is %q, want %q", user, got, want)
+		}
+		for _, name := range []string{"permission", "events"} {
+			if got := check(t, e, name).Result; got != explain.Unknown {
+				t.Errorf("to %s %s is %s", user, name, got)
+			}
+		}
+	}
+}
+
+func (w world) testAbsent(t *testing.T) {
+	_, err := run(t, w.Admin(t), "nosuch")
+	var known *exit.Error
+	if !errors.As(err, &known) || known.Code != exit.General || err.Error() != "there is no certificate signing request named nosuch" {
+		t.Errorf("error %v", err)
+	}
+	if _, err := run(t, w.As(t, "stranger"), "n1"); err == nil || !strings.Contains(err.Error(), `User "stranger" cannot get resource`) {
+		t.Errorf("error %v", err)
+	}
+}

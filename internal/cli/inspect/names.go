@@ -1,0 +1,37 @@
+package inspect
+
+import (
+	"crypto/x509"
+	"net"
+	"net/url"
+	"slices"
+)
+
+// RequestNames are the subject alternative names of a request, each with its
+// kind in front, so that none can be taken for another kind's; sorted.
+func RequestNames(req *x509.CertificateRequest) []string {
+	return names(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses)
+}
+
+// CertificateNames is RequestNames for a certificate.
+func CertificateNames(cert *x509.Certificate) []string {
+	return names(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses)
+}
+
+func names(dns []string, ips []net.IP, uris []*url.URL, emails []string) []string {
+	var names []string
+	for _, d := range dns {
+		names = append(names, "DNS:"+d)
+	}
+	for _, ip := range ips {
+		names = append(names, "IP:"+ip.String())
+	}
+	for _, uri := range uris {
+		names = append(names, "URI:"+uri.String())
+	}
+	for _, e := range emails {
+		names = append(names, "email:"+e)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,55 @@
+// Package inspect reads certificate signing requests for people.
+package inspect
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// State is how far a request has come.
+type State string
+
+// The states. Issued, Denied and Failed are final.
+const (
+	Pending  State = "Pending"
+	Approved State = "Approved"
+	Issued   State = "Issued"
+	Denied   State = "Denied"
+	Failed   State = "Failed"
+)
+
+// Verdict is a request's state and the condition that says why it is so, if
+// one does.
+type Verdict struct {
+	State     State
+	Condition certificatesv1.CertificateSigningRequestCondition
+}
+
+// Judge reads a request's status as clients of Kubernetes do: the mere
+// presence of a condition counts, and a certificate counts once approved.
+func Judge(csr *certificatesv1.CertificateSigningRequest) Verdict {
+	v := Verdict{State: Pending}
+	for _, c := range csr.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateDenied:
+			return Verdict{Denied, c}
+		case certificatesv1.CertificateFailed:
+			return Verdict{Failed, c}
+		case certificatesv1.CertificateApproved:
+			v = Verdict{Approved, c}
+		}
+	}
+	if v.State == Approved && len(csr.Status.Certificate) > 0 {
+		v.State = Issued
+	}
+	return v
+}
+
+// Condition returns a request's condition of a type, or nil.
+func Condition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+	for i := range csr.Status.Conditions {
+		if csr.Status.Conditions[i].Type == kind {
+			return &csr.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package request
+
+import (
+	"fmt"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
+)
+
+// verdictError is nil for an issued request and the refusal otherwise.
+func (w *waiter) verdictError() error {
+	v := inspect.Judge(w.last)
+	switch v.State {
+	case inspect.Denied:
+		return &exit.Error{
+			Err:  fmt.Errorf("the request %s was denied%s", w.name, because(v.Condition.Reason, v.Condition.Message)),
+			Code: exit.Denied,
+			Next: []string{"A denial is final. Once its reason is gone, submit a new request under another name."},
+		}
+	case inspect.Failed:
+		return &exit.Error{
+			Err:  fmt.Errorf("signer %s could not issue %s%s", w.last.Spec.SignerName, w.name, because(v.Condition.Reason, v.Condition.Message)),
+			Code: exit.Failed,
+			Next: []string{"A failure is final. Correct what the signer objects to and submit a new request under another name."},
+		}
+	}
+	return nil
+}
+
+// because quotes a condition as far as it says anything.
+func because(reason, message string) string {
+	switch {
+	case reason != "" && message != "":
+		return fmt.Sprintf(": %s (%s)", message, reason)
+	case reason+message != "":
+		return ": " + reason + message
+	}
+	return ", no reason given"
+}
+
+// timeoutError says who has not acted and how to have them do so.
+func (r *run) timeoutError(w *waiter) error {
+	again := []string{"To go on waiting:", "  " + r.again(w.name)}
+	out := &exit.Error{Code: exit.TimedOut}
+	switch {
+	case w.trouble != nil:
+		out.Err = fmt.Errorf("no certificate within %s: the server cannot be asked: %w", r.Wait, w.trouble)
+		out.Next = again
+	case inspect.Judge(w.last).State == inspect.Approved:
+		out.Err = fmt.Errorf("%s is approved, but within %s signer %s has not issued it", w.name, r.Wait, w.last.Spec.SignerName)
+		out.Next = append([]string{
+			"Is the signer's name right, and does the controller that answers to it run? What it has said about the request:",
+			"  certplane kubectl describe csr " + w.name,
+		}, again...)
+	default:
+		out.Err = fmt.Errorf("nobody approved or denied %s within %s", w.name, r.Wait)
+		out.Next = append([]string{"To approve it:", "  certplane kubectl certificate approve " + w.name}, again...)
+	}
+	return out
+}

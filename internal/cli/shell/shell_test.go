@@ -1,0 +1,25 @@
+package shell_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/certplane/certplane/internal/cli/shell"
+)
+
+// A shell reads back what was meant.
+func TestLine(t *testing.T) {
+	words := []string{"a", "it's", "two words", "$HOME", "`x`", "", "-n", "a\nb", "--as=system:node:n1", "*"}
+	line := shell.Line(append([]string{"printf", `%s|`}, words...)...)
+	out, err := exec.Command("sh", "-c", line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if want := strings.Join(words, "|") + "|"; string(out) != want {
+		t.Errorf("%s wrote %q, want %q", line, out, want)
+	}
+	if got := shell.Line("certplane", "--name", "n1"); got != "certplane --name n1" {
+		t.Errorf("words that need no quotes: %s", got)
+	}
+}

@@ -1,0 +1,27 @@
+package cluster
+
+import (
+	"github.com/certplane/certplane/internal/controllers"
+)
+
+// Controllers that need something of the cluster.
+const (
+	signer    = "sign"
+	publisher = "publish"
+)
+
+// work is what the controllers do, as far as the configuration says it.
+func (c Config) work() controllers.Config {
+	// kube-controller-manager publishes too, and may know another CA.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher}}
+}
+
+// Accounts returns the service accounts that the chosen controllers act as.
+func (c Config) Accounts() []string { return c.work().Accounts() }
+
+// LacksCA tells whether the signers are to run and there is nothing to sign
+// with.
+func (c Config) LacksCA() bool {
+	work := c.work()
+	return work.Chooses(signer) && !work.HasCA() && len(c.Signing.Webhooks) == 0
+}

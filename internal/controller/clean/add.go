@@ -1,0 +1,97 @@
+// Package clean deletes CertificateSigningRequests that have had their time.
+package clean
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/tools/events"
+	clientqueue "k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// concurrency is how many requests are deleted at the same time. Those that
+// were made together are due together, and the store has others to serve.
+const concurrency = 4
+
+// Config is what the cleaner needs to run.
+type Config struct {
+	// Client is the cleaner's own identity at the API. It needs delete on
+	// certificatesigningrequests.
+	Client client.Writer
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of requests that end without an outcome.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the cleaner's metrics.
+	Metrics prometheus.Registerer
+}
+
+// Add adds the cleaner to mgr, whose cache it reads.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if err := cfg.Settings.Validate(); err != nil {
+		return err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return fmt.Errorf("registering the cleaner's metrics: %w", err)
+	}
+	broom := broom{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}}
+	if err := addRetention(mgr, cfg, broom); err != nil || cfg.Settings.PerRequester.Max == 0 {
+		return err
+	}
+	return addCap(mgr, cfg, broom)
+}
+
+// addRetention adds the controller that deletes requests when they are old.
+func addRetention(mgr ctrl.Manager, cfg Config, broom broom) error {
+	r := &retainer{cache: mgr.GetCache(), clock: cfg.Clock, limits: cfg.Settings.limits(), broom: broom}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("csrcleaner").
+		Watches(&certificatesv1.CertificateSigningRequest{}, r.schedule()).
+		WithOptions(options(concurrency)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the cleaner: %w", err)
+	}
+	return nil
+}
+
+// addCap adds the controller that deletes requests of who has too many.
+func addCap(mgr ctrl.Manager, cfg Config, broom broom) error {
+	r := &capper{
+		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
+		roster: newRoster(cfg.Settings.PerRequester.ExemptGroups), broom: broom, told: map[string]time.Time{},
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("csrcleaner-cap").
+		Watches(&certificatesv1.CertificateSigningRequest{}, r.schedule()).
+		WithOptions(options(1)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the cap on requests: %w", err)
+	}
+	return nil
+}
+
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             clientqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute),
+		ReconciliationTimeout:   time.Minute,
+		// Names are unique in a manager; a process can have several.
+		SkipNameValidation: ptr.To(true),
+	}
+}

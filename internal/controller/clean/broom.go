@@ -1,0 +1,70 @@
+package clean
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/retention"
+)
+
+// broom deletes requests and tells why.
+type broom struct {
+	client client.Writer
+	report reporter
+}
+
+// sweep deletes c as it was judged. If it has changed meanwhile, somebody may
+// just have approved it: it must be judged again.
+func (b broom) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
+	judged := client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}
+	err := b.client.Delete(ctx, &csr{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}, judged)
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("deleting the request %s: %w", c.Name, err)
+	}
+	b.report.deleted(ctx, c, verdict)
+	return reconcile.Result{}, nil
+}
+
+// action is what events say the cleaner was doing.
+const action = "Clean"
+
+// reporter tells operators what went and why.
+type reporter struct {
+	metrics *metrics
+	events  events.EventRecorder // can be nil
+}
+
+func (r reporter) deleted(ctx context.Context, c *csr, verdict retention.Verdict) {
+	log.FromContext(ctx).Info("Deleted request", "request", c.Name, "uid", c.UID, "signer", c.Spec.SignerName,
+		"requester", c.Spec.Username, "reason", verdict.Reason, "message", verdict.Message)
+	r.metrics.deleted.WithLabelValues(string(verdict.Reason)).Inc()
+	switch verdict.Reason {
+	case retention.Pending, retention.Approved, retention.Undecided:
+		r.event(c, corev1.EventTypeNormal, "Deleted", "Deleted without an outcome: it was %s", verdict.Message)
+	}
+}
+
+func (r reporter) tooMany(c *csr, count, limit int) {
+	r.event(c, corev1.EventTypeWarning, "TooManyRequests",
+		"%s has %d requests, more than %d: the oldest are deleted, with or without an outcome", c.Spec.Username, count, limit)
+}
+
+func (r reporter) event(c *csr, kind, reason, note string, args ...any) {
+	if r.events != nil {
+		r.events.Eventf(c, nil, kind, reason, action, note, args...)
+	}
+}

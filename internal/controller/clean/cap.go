@@ -1,0 +1,134 @@
+package clean
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/retention"
+)
+
+const (
+	// pause is how long the requests of one requester may gather before they
+	// are counted, so that a flood is not counted once for each drop.
+	pause = time.Second
+	// batch is how many requests go at once, deleters of them at a time: faster
+	// than a client can make them.
+	batch    = 5000
+	deleters = 8
+	// tellEvery is how often an event says that somebody has too many.
+	tellEvery = 10 * time.Minute
+)
+
+// capper holds each requester to a number of requests.
+type capper struct {
+	cache  client.Reader
+	clock  clock.PassiveClock
+	limit  retention.Cap
+	roster *roster
+	broom  broom
+	told   map[string]time.Time // by requester; Reconcile, which never runs twice at a time, uses it
+}
+
+// schedule keeps the roster, and has requesters counted a while after they
+// have made a request.
+func (r *capper) schedule() handler.EventHandler {
+	enter := func(c *csr, q workqueue) {
+		if r.roster.add(c) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: c.Spec.Username}}, pause)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { enter(e.Object.(*csr), q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
+			// After a gap in the watch, it can be another one of the same name.
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				r.roster.remove(e.ObjectOld.(*csr))
+				enter(e.ObjectNew.(*csr), q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.roster.remove(e.Object.(*csr)) },
+	}
+}
+
+// Reconcile deletes what one requester has too many of.
+func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (reconcile.Result, error) {
+	requests, err := r.requestsOf(ctx, requester.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.clock.Now()
+	surplus, again := retention.Surplus(requests, now, r.limit)
+	if len(surplus) > 0 {
+		r.tell(surplus[0], len(requests), now)
+	}
+	rest := surplus[min(batch, len(surplus)):]
+	if err := r.sweep(ctx, surplus[:len(surplus)-len(rest)], len(requests)); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case len(rest) > 0:
+		return reconcile.Result{RequeueAfter: pause}, nil
+	case !again.IsZero():
+		return reconcile.Result{RequeueAfter: again.Sub(now)}, nil
+	default:
+		return reconcile.Result{}, nil
+	}
+}
+
+// requestsOf returns the requests of one requester, if they are too many, as
+// the cache has them: they must not be modified.
+func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
+	var requests []*csr
+	for _, name := range r.roster.over(r.limit.Max, requester) {
+		c := &csr{}
+		err := r.cache.Get(ctx, client.ObjectKey{Name: name}, c, client.UnsafeDisableDeepCopy)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("counting the requests of %s: %w", requester, err)
+		case c.Spec.Username == requester:
+			requests = append(requests, c)
+		}
+	}
+	return requests, nil
+}
+
+// sweep deletes requests, several at a time. A failure does not stop it.
+func (r *capper) sweep(ctx context.Context, surplus []*csr, count int) error {
+	verdict := retention.Verdict{
+		Reason:  retention.Excess,
+		Message: fmt.Sprintf("its requester has %d requests, more than %d", count, r.limit.Max),
+	}
+	var group errgroup.Group
+	group.SetLimit(deleters)
+	failures := make([]error, len(surplus))
+	for i, c := range surplus {
+		group.Go(func() error {
+			_, failures[i] = r.broom.sweep(ctx, c, verdict)
+			return nil
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+// tell says now and then that a requester has too many requests.
+func (r *capper) tell(first *csr, count int, now time.Time) {
+	if now.Sub(r.told[first.Spec.Username]) < tellEvery {
+		return
+	}
+	maps.DeleteFunc(r.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	r.told[first.Spec.Username] = now
+	r.broom.report.tooMany(first, count, r.limit.Max)
+}

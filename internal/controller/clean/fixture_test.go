@@ -1,0 +1,159 @@
+package clean
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// fixture has the parts of the cleaner with an API in memory.
+type fixture struct {
+	t *testing.T
+	// api is the API as others see it.
+	api client.WithWatch
+	// cache is what the cleaner reads; it can be stale.
+	cache client.WithWatch
+	// failure is what deletes get for an answer, if not nil.
+	failure error
+	deletes int
+
+	settings Settings
+	clock    *clocktesting.FakePassiveClock
+	registry *prometheus.Registry
+	events   *events.FakeRecorder
+	log      strings.Builder
+	capper   *capper
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{
+		t: t, settings: DefaultSettings(), clock: clocktesting.NewFakePassiveClock(now),
+		registry: prometheus.NewRegistry(), events: events.NewFakeRecorder(100),
+	}
+	f.api = f.newAPI(objects...)
+	f.cache = f.api
+	return f
+}
+
+func (f *fixture) newAPI(objects ...client.Object) client.WithWatch {
+	f.t.Helper()
+	scheme := runtime.NewScheme()
+	if err := certificatesv1.AddToScheme(scheme); err != nil {
+		f.t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).WithObjects(objects...).Build()
+}
+
+func (f *fixture) broom() broom {
+	metrics, err := newMetrics(f.registry)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	counted := interceptor.NewClient(f.api, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			f.deletes++
+			if f.failure != nil {
+				return f.failure
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	return broom{client: counted, report: reporter{metrics: metrics, events: f.events}}
+}
+
+// retain runs the retainer once on a request.
+func (f *fixture) retain(name string) (reconcile.Result, error) {
+	f.t.Helper()
+	r := &retainer{cache: f.cache, clock: f.clock, limits: f.settings.limits(), broom: f.broom()}
+	return r.Reconcile(f.context(), named(name))
+}
+
+// count runs the capper once on a requester, of whose requests it has heard.
+func (f *fixture) count(requester string) (reconcile.Result, error) {
+	f.t.Helper()
+	if f.capper == nil {
+		f.capper = &capper{
+			cache: f.cache, clock: f.clock, limit: f.settings.cap(),
+			roster: newRoster(f.settings.PerRequester.ExemptGroups), broom: f.broom(), told: map[string]time.Time{},
+		}
+		var list certificatesv1.CertificateSigningRequestList
+		if err := f.api.List(f.t.Context(), &list); err != nil {
+			f.t.Fatal(err)
+		}
+		for i := range list.Items {
+			f.capper.roster.add(&list.Items[i])
+		}
+	}
+	return f.capper.Reconcile(f.context(), named(requester))
+}
+
+func (f *fixture) context() context.Context {
+	return log.IntoContext(f.t.Context(), funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{}))
+}
+
+func named(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
+}
+
+func (f *fixture) exists(name string) bool {
+	f.t.Helper()
+	err := f.api.Get(f.t.Context(), client.ObjectKey{Name: name}, &csr{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		f.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// deleted returns how many requests were deleted for a reason.
+func (f *fixture) deleted(reason string) float64 {
+	f.t.Helper()
+	metrics, err := newMetrics(f.registry)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return testutil.ToFloat64(metrics.deleted.WithLabelValues(reason))
+}
+
+// told returns the next event, or nothing.
+func (f *fixture) told() string {
+	select {
+	case event := <-f.events.Events:
+		return event
+	default:
+		return ""
+	}
+}
+
+// newCSR makes a request that was created so long ago.
+func newCSR(name string, age time.Duration, conditions ...certificatesv1.CertificateSigningRequestCondition) *csr {
+	return &csr{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{Username: "requester", SignerName: "example.com/signer"},
+		Status:     certificatesv1.CertificateSigningRequestStatus{Conditions: conditions},
+	}
+}
+
+// says is a condition that was updated so long ago.
+func says(kind certificatesv1.RequestConditionType, age time.Duration) certificatesv1.CertificateSigningRequestCondition {
+	return certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: "True", LastUpdateTime: metav1.NewTime(now.Add(-age))}
+}

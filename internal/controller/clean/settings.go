@@ -1,0 +1,96 @@
+package clean
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policy/retention"
+)
+
+// Settings is the stanza "cleaning".
+type Settings struct {
+	// issued is how long a request is kept that has its certificate, counted
+	// from its approval. Whoever asked must have fetched the certificate by
+	// then. 0s keeps it until the certificate has expired. Default: 1h, as in
+	// Kubernetes.
+	Issued metav1.Duration `json:"issued"`
+	// denied is how long a denied request is kept, counted from the denial. 0s
+	// keeps it for ever. Default: 1h, as in Kubernetes.
+	Denied metav1.Duration `json:"denied"`
+	// failed is how long a failed request is kept, counted from the failure.
+	// 0s keeps it for ever. Default: 1h, as in Kubernetes.
+	Failed metav1.Duration `json:"failed"`
+	// pending is how long a request waits for a decision. 0s: for ever.
+	// Default: 24h, as in Kubernetes.
+	Pending metav1.Duration `json:"pending"`
+	// approved is how long an approved request waits for its certificate,
+	// counted from the approval. 0s: for ever. Default: 24h, as in Kubernetes.
+	Approved metav1.Duration `json:"approved"`
+	// undecided is how long a request is kept that has conditions, but none
+	// that the other limits count from: somebody's remarks, without a decision.
+	// Kubernetes keeps these for ever, as 0s does. Default: 168h, a week.
+	Undecided metav1.Duration `json:"undecided"`
+	// fetch is how long an outcome stays at least, so that whoever asked can
+	// see it: neither "issued" nor perRequester takes a certificate sooner.
+	// Default: 5m.
+	Fetch metav1.Duration `json:"fetch"`
+	// perRequester bounds how many requests there are of one requester.
+	PerRequester CapSettings `json:"perRequester"`
+}
+
+// CapSettings is the stanza "cleaning.perRequester".
+type CapSettings struct {
+	// max is how many requests there may be whose spec.username is the same:
+	// of a user, a node, a service account. Of more, the oldest are deleted:
+	// first those with an outcome, then those that nobody has decided; neither
+	// before the time of "fetch" is over, unless there are ten times as many.
+	// Approved requests that wait for their certificate stay. So a client that
+	// asks in a loop cannot fill the store. 0 is no bound. Default: 1000.
+	Max int `json:"max"`
+	// exemptGroups are groups whose members may have any number of requests.
+	// Default: system:masters.
+	ExemptGroups []string `json:"exemptGroups"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings {
+	hours := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Hour} }
+	return Settings{
+		Issued: hours(1), Denied: hours(1), Failed: hours(1),
+		Pending: hours(24), Approved: hours(24), Undecided: hours(168),
+		Fetch:        metav1.Duration{Duration: 5 * time.Minute},
+		PerRequester: CapSettings{Max: 1000, ExemptGroups: []string{"system:masters"}},
+	}
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	for _, limit := range []struct {
+		field string
+		value metav1.Duration
+	}{
+		{"issued", s.Issued}, {"denied", s.Denied}, {"failed", s.Failed}, {"pending", s.Pending},
+		{"approved", s.Approved}, {"undecided", s.Undecided}, {"fetch", s.Fetch},
+	} {
+		if limit.value.Duration < 0 {
+			return fmt.Errorf("cleaning.%s: %s is negative: 0s is no limit", limit.field, limit.value.Duration)
+		}
+	}
+	if s.PerRequester.Max < 0 {
+		return fmt.Errorf("cleaning.perRequester.max: %d is negative: 0 is no bound", s.PerRequester.Max)
+	}
+	return nil
+}
+
+func (s Settings) limits() retention.Limits {
+	return retention.Limits{
+		Issued: s.Issued.Duration, Denied: s.Denied.Duration, Failed: s.Failed.Duration, Pending: s.Pending.Duration,
+		Approved: s.Approved.Duration, Undecided: s.Undecided.Duration, Fetch: s.Fetch.Duration,
+	}
+}
+
+func (s Settings) cap() retention.Cap {
+	return retention.Cap{Max: s.PerRequester.Max, Spare: s.Fetch.Duration}
+}

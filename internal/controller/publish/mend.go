@@ -1,0 +1,34 @@
+package publish
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// mend returns config as it should be, and whether it is not so yet: with the
+// bundle as all of its data, and with any description.
+func mend(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
+	data := map[string]string{key: bundle}
+	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" {
+		return config, false
+	}
+	mended := config.DeepCopy()
+	mended.Data = data
+	if mended.Annotations == nil {
+		mended.Annotations = map[string]string{}
+	}
+	mended.Annotations[descriptionAnnotation] = description
+	return mended, true
+}
+
+// ignoreLate drops the errors of a write that somebody was faster than: by
+// writing the config map, of which an event comes, or by ending the namespace.
+func ignoreLate(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}

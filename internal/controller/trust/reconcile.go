@@ -1,0 +1,138 @@
+package trust
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/rollover"
+)
+
+type bundle = certificatesv1.ClusterTrustBundle
+
+// reconciler looks at the bundles of a signer, in one version of the API.
+type reconciler struct {
+	*publisher
+	kind    schema.GroupVersionKind
+	objects client.Reader
+}
+
+// Reconcile makes the bundles of a signer what its roots are now.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	signer, ok := r.signer(request.Name)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	start := r.Clock.Now()
+	again, err := r.sync(ctx, signer)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{RequeueAfter: pause}, nil // the cache is behind
+	}
+	r.metrics.Observe(err, r.Clock.Since(start))
+	if err != nil || again.IsZero() {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: max(again.Sub(r.Clock.Now()), pause)}, nil
+}
+
+// sync returns when there is more to do, or zero.
+func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error) {
+	content, warning, err := rollover.Content(signer.Roots())
+	if warning != nil {
+		log.FromContext(ctx).Info("Publishing only some of the roots", "signer", signer.Name, "warning", warning.Error())
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("making the trust bundle of %s: %w", signer.Name, err)
+	}
+	existing, err := r.bundlesOf(ctx, signer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	plan := signer.Bundles(content, existing, r.Clock.Now())
+	return plan.Again, r.carryOut(ctx, plan)
+}
+
+// bundlesOf returns the bundles of a signer, whatever the version.
+func (r *reconciler) bundlesOf(ctx context.Context, signer Signer) ([]*bundle, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(r.kind)
+	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing trust bundles: %w", err)
+	}
+	var bundles []*bundle
+	for i := range list.Items {
+		if signerNameOf(&list.Items[i]) != signer.Name {
+			continue
+		}
+		b := &bundle{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, b); err != nil {
+			return nil, fmt.Errorf("reading trust bundle %s: %w", list.Items[i].GetName(), err)
+		}
+		bundles = append(bundles, b)
+	}
+	return bundles, nil
+}
+
+// carryOut does what a plan says, in its order, up to the first failure: no
+// root goes before its successor is there.
+func (r *reconciler) carryOut(ctx context.Context, plan rollover.Plan) error {
+	for _, b := range plan.Create {
+		if err := r.write(ctx, b, "Published", func(o client.Object) error { return r.Client.Create(ctx, o) }); err != nil {
+			return err
+		}
+	}
+	for _, b := range plan.Update {
+		reason := "Published"
+		if _, old := b.Annotations[rollover.UntilAnnotation]; old {
+			reason = "Superseded"
+		}
+		if err := r.write(ctx, b, reason, func(o client.Object) error { return r.Client.Update(ctx, o) }); err != nil {
+			return err
+		}
+	}
+	for _, b := range plan.Delete {
+		judged := client.Preconditions{UID: ptr.To(b.UID), ResourceVersion: ptr.To(b.ResourceVersion)}
+		err := r.write(ctx, b, "Deleted", func(o client.Object) error { return client.IgnoreNotFound(r.Client.Delete(ctx, o, judged)) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes one write and tells of it.
+func (r *reconciler) write(ctx context.Context, b *bundle, reason string, write func(client.Object) error) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
+	if err != nil {
+		return fmt.Errorf("encoding trust bundle %s: %w", b.Name, err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(r.kind)
+	if err := write(object); err != nil {
+		return fmt.Errorf("writing trust bundle %s: %w", b.Name, err)
+	}
+	note := notes[reason]
+	log.FromContext(ctx).Info(note, "bundle", b.Name, "signer", b.Spec.SignerName, "until", b.Annotations[rollover.UntilAnnotation])
+	if r.Events != nil {
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, "Publish", "%s", note)
+	}
+	return nil
+}
+
+// notes say what has happened to a bundle.
+var notes = map[string]string{
+	"Published":  "Published the roots of the signer",
+	"Superseded": "The signer has other roots; these stay trusted for a while",
+	"Deleted":    "Deleted the trust bundle: its time is over, or it is not what the publisher of its signer has put there",
+}

@@ -1,0 +1,135 @@
+package trust
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/roots"
+)
+
+const (
+	// lookEvery is how often the publisher looks whether signers have other
+	// roots.
+	lookEvery = 5 * time.Second
+	// pause lets changes of bundles gather, and keeps two publishers that do
+	// not agree from writing all the time.
+	pause = time.Second
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// publish publishes bundles of one version until ctx ends, or the API has them
+// in another one.
+func (p *publisher) publish(ctx context.Context, version string) error {
+	kind := schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: version, Kind: kindName}
+	objects, err := cache.New(p.API, cache.Options{
+		Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper(), DefaultTransform: p.withoutOthers,
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of trust bundles: %w", err)
+	}
+	worker, err := p.newWorker(ctx, kind, objects)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return objects.Start(ctx) })
+	group.Go(func() error { return worker.Start(ctx) })
+	group.Go(func() error { return p.follow(ctx, version) })
+	if err := group.Wait(); !errors.Is(err, errOtherVersion) {
+		return err
+	}
+	return nil
+}
+
+// newWorker returns what looks at a signer's bundles when they or its roots
+// have changed.
+func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind, objects cache.Cache) (controller.Controller, error) {
+	worker, err := controller.NewUnmanaged("trust-bundle-publisher", controller.Options{
+		Reconciler:         &reconciler{publisher: p, kind: kind, objects: objects},
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute),
+		SkipNameValidation: ptr.To(true),
+		Logger:             log.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the worker for trust bundles: %w", err)
+	}
+	bundles := &unstructured.Unstructured{}
+	bundles.SetGroupVersionKind(kind)
+	err = errors.Join(
+		worker.Watch(source.Kind(objects, client.Object(bundles), p.schedule())),
+		worker.Watch(source.Func(p.watchRoots)),
+	)
+	return worker, err
+}
+
+// withoutOthers keeps the content of bundles that are not for us out of the
+// cache: each can have a megabyte.
+func (p *publisher) withoutOthers(object any) (any, error) {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		u.SetManagedFields(nil)
+		if _, ours := p.signer(signerNameOf(u)); !ours {
+			unstructured.RemoveNestedField(u.Object, "spec", "trustBundle")
+		}
+	}
+	return object, nil
+}
+
+func (p *publisher) signer(name string) (Signer, bool) {
+	for _, signer := range p.Signers {
+		if signer.Name == name {
+			return signer, true
+		}
+	}
+	return Signer{}, false
+}
+
+func signerNameOf(o client.Object) string {
+	name, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "spec", "signerName")
+	return name
+}
+
+// schedule has a signer looked at when one of its bundles has changed.
+func (p *publisher) schedule() handler.TypedEventHandler[client.Object, reconcile.Request] {
+	schedule := func(o client.Object, q queue) {
+		if signer, ok := p.signer(signerNameOf(o)); ok {
+			q.AddAfter(requestFor(signer), pause)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { schedule(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { schedule(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { schedule(e.Object, q) },
+	}
+}
+
+// watchRoots has each signer looked at once, and when its roots have changed.
+func (p *publisher) watchRoots(ctx context.Context, q queue) error {
+	for _, signer := range p.Signers {
+		q.Add(requestFor(signer))
+		go roots.Watch(ctx, signer.Roots, lookEvery, func() { q.Add(requestFor(signer)) })
+	}
+	return nil
+}
+
+// requestFor is a signer in the queue.
+func requestFor(signer Signer) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: signer.Name}}
+}

@@ -1,0 +1,74 @@
+package trust
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/roots"
+)
+
+// Settings is the stanza "trust".
+type Settings struct {
+	// overlap is how long the bundle of a signer's old roots stays beside that
+	// of its new ones. Certificates from before the change cannot be verified
+	// after it, so it should be no less than signing.maxDuration. A bundle that
+	// must not be trusted any longer can be deleted at once: it does not come
+	// back. 0s is no overlap. Default: 8760h, a year.
+	Overlap metav1.Duration `json:"overlap"`
+	// upcoming are roots that signers do not use yet, each with the signer's
+	// name and a rootsFile in PEM, which is read again when it changes. They
+	// are published at once, so that everybody trusts them when the signer
+	// changes to them. Default: none.
+	Upcoming []Upcoming `json:"upcoming,omitempty"`
+}
+
+// Upcoming are the roots that a signer will have.
+type Upcoming struct {
+	// signerName is the name of the signer.
+	SignerName string `json:"signerName"`
+	// rootsFile holds the roots in PEM.
+	RootsFile string `json:"rootsFile"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings {
+	return Settings{Overlap: metav1.Duration{Duration: 365 * 24 * time.Hour}}
+}
+
+// Validate reports the first value that cannot work, by its field. signers are
+// the names that there are.
+func (s Settings) Validate(signers []string) error {
+	if s.Overlap.Duration < 0 {
+		return fmt.Errorf("trust.overlap: %s is negative: 0s is no overlap", s.Overlap.Duration)
+	}
+	for i, next := range s.Upcoming {
+		field := fmt.Sprintf("trust.upcoming[%d]", i)
+		if !slices.Contains(signers, next.SignerName) {
+			return fmt.Errorf("%s.signerName: %q is no signer: there are %s", field, next.SignerName, strings.Join(signers, ", "))
+		}
+		if next.RootsFile == "" {
+			return fmt.Errorf("%s.rootsFile: missing", field)
+		}
+	}
+	return nil
+}
+
+// Roots joins the roots of a signer with its upcoming ones.
+func (s Settings) Roots(signerName string, today roots.Roots) (roots.Roots, error) {
+	all := []roots.Roots{today}
+	for _, next := range s.Upcoming {
+		if next.SignerName != signerName {
+			continue
+		}
+		upcoming, err := roots.File(next.RootsFile, nil)
+		if err != nil {
+			return nil, fmt.Errorf("trust.upcoming: %w", err)
+		}
+		all = append(all, upcoming)
+	}
+	return roots.Joined(all...), nil
+}

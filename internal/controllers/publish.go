@@ -1,0 +1,36 @@
+package controllers
+
+import (
+	"github.com/certplane/certplane/internal/controller/publish"
+	"github.com/certplane/certplane/internal/roots"
+)
+
+func addPublisher(p Process, cfg Config) error {
+	writer, err := p.Client(publisherAccount)
+	if err != nil {
+		return err
+	}
+	recorder, err := p.Recorder(publisherAccount)
+	if err != nil {
+		return err
+	}
+	configMaps, err := p.CacheOf(publish.Name)
+	if err != nil {
+		return err
+	}
+	rootCA, err := cfg.rootCA()
+	if err != nil {
+		return err
+	}
+	return publish.Add(p.Manager, publish.Config{
+		Client: writer, ConfigMaps: configMaps, Roots: rootCA, Settings: cfg.Settings.Publishing, Events: recorder, Metrics: p.Metrics,
+	})
+}
+
+// rootCA is what the certificate of the API server chains to, or nil.
+func (c Config) rootCA() (roots.Roots, error) {
+	if path := c.Settings.Publishing.RootCAFile; path != "" {
+		return roots.File(path, nil)
+	}
+	return c.RootCA, nil
+}

@@ -1,0 +1,105 @@
+package controllers
+
+import (
+	"crypto/x509"
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+
+	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/policy/rollover"
+	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+const (
+	// trustAccount is the service account of the trust bundle publisher.
+	trustAccount = "trust-bundle-publisher"
+	// apiServerSigner is who the API server's own certificate is said to be
+	// signed by.
+	apiServerSigner = "kubernetes.io/kube-apiserver-serving"
+)
+
+func addTrust(p Process, cfg Config) error {
+	signers, err := trustedSigners(cfg)
+	if err != nil || len(signers) == 0 {
+		return err
+	}
+	writer, err := p.Client(trustAccount)
+	if err != nil {
+		return err
+	}
+	recorder, err := p.Recorder(trustAccount)
+	if err != nil {
+		return err
+	}
+	api, err := p.As(trustAccount)
+	if err != nil {
+		return err
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(api)
+	if err != nil {
+		return fmt.Errorf("making the client for discovery: %w", err)
+	}
+	return trust.Add(p.Manager, trust.Config{
+		API: api, Client: writer, Signers: signers, Events: recorder, Metrics: p.Metrics,
+		Versions: kinds.ServerResourcesForGroupVersionWithContext,
+	})
+}
+
+// trustedSigners are those whose certificates this process issues, and the API
+// server's, if this process publishes its roots anyway.
+func trustedSigners(cfg Config) ([]trust.Signer, error) {
+	signers, err := issuingSigners(cfg)
+	if err != nil || !cfg.Chooses("publish") {
+		return signers, err
+	}
+	rootCA, err := cfg.rootCA()
+	if err != nil || rootCA == nil {
+		return signers, err
+	}
+	return append(signers, trust.Signer{
+		Signer: rollover.Signer{Name: apiServerSigner, Overlap: cfg.Settings.Publishing.Overlap.Duration, Exclusive: true},
+		Roots:  rootCA,
+	}), nil
+}
+
+func issuingSigners(cfg Config) ([]trust.Signer, error) {
+	if !cfg.Chooses("sign") {
+		return nil, nil
+	}
+	var signers []trust.Signer
+	for _, settings := range cfg.Settings.Signing.All() {
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, settings.Name) >= 0 {
+			continue // its CA is elsewhere
+		}
+		ca, err := cfg.cas.of(settings.Name, cfg)
+		if err != nil {
+			return nil, err
+		}
+		if ca == nil {
+			continue
+		}
+		anchors, err := cfg.Settings.Trust.Roots(settings.Name, anchorOf(ca))
+		if err != nil {
+			return nil, err
+		}
+		signers = append(signers, trust.Signer{
+			Signer: rollover.Signer{Name: settings.Name, Overlap: cfg.Settings.Trust.Overlap.Duration},
+			Roots:  anchors,
+		})
+	}
+	return signers, nil
+}
+
+// anchorOf is what somebody has to trust to verify what a CA issues now.
+func anchorOf(ca sign.CA) roots.Roots {
+	return func() []*x509.Certificate {
+		authority, err := ca.Current()
+		if err != nil {
+			return nil
+		}
+		return []*x509.Certificate{authority.Anchor()}
+	}
+}

@@ -1,0 +1,140 @@
+// Package loopback carries HTTP requests to a handler of the same process:
+// the handler sees a request as from a network, without one in between.
+package loopback
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"k8s.io/klog/v2"
+)
+
+// remoteAddress is where requests seem to come from.
+const remoteAddress = "127.0.0.1:0"
+
+// Transport is an http.RoundTripper. Until Serve, its requests fail as on a
+// port where nobody listens. It is safe for concurrent use.
+//
+// A watch (a request with the parameter "watch") is answered as it is written,
+// any other request when its handler has returned: a handler must return soon
+// after the request's context has ended.
+type Transport struct {
+	handler atomic.Pointer[http.Handler]
+}
+
+// Serve gives all further requests to handler.
+func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(sent *http.Request) (*http.Response, error) {
+	handler := t.handler.Load()
+	if handler == nil {
+		closeBody(sent)
+		return nil, fmt.Errorf("connecting within the process: %w", syscall.ECONNREFUSED)
+	}
+	if isWatch(sent) {
+		return stream(*handler, sent)
+	}
+	return whole(*handler, sent)
+}
+
+// serverContext is what a handler gets to know of a client's context: that it
+// has ended, and nothing else. What else it holds, for instance of a request
+// that the client serves itself, would not come over a network either.
+func serverContext(client context.Context, ended func()) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	forget := context.AfterFunc(client, func() { cancel(); ended() })
+	return ctx, func() { forget(); cancel() }
+}
+
+func isWatch(r *http.Request) bool {
+	if r.URL.RawQuery == "" {
+		return false
+	}
+	watch, err := strconv.ParseBool(r.URL.Query().Get("watch"))
+	return err == nil && watch
+}
+
+// whole answers a request when its handler has returned.
+func whole(handler http.Handler, sent *http.Request) (*http.Response, error) {
+	ctx, end := serverContext(sent.Context(), func() {})
+	defer end()
+	w := &answer{header: http.Header{}, gone: ctx.Done()}
+	if err := w.serve(ctx, handler, sent); err != nil {
+		return nil, err
+	}
+	if err := sent.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.response(sent, io.NopCloser(&w.body), int64(w.body.Len())), nil
+}
+
+// stream answers a request when its handler sends the header, and then passes
+// on what it writes.
+func stream(handler http.Handler, sent *http.Request) (*http.Response, error) {
+	pipe := newPipe()
+	ctx, end := serverContext(sent.Context(), func() { pipe.finish(sent.Context().Err()) })
+	pipe.closing = end
+	w := &answer{header: http.Header{}, gone: ctx.Done(), pipe: pipe, started: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		defer end()
+		err := w.serve(ctx, handler, sent)
+		ended <- err
+		pipe.finish(cmp.Or(err, io.EOF))
+	}()
+	select {
+	case <-w.started:
+	case err := <-ended:
+		if err != nil {
+			return nil, err
+		}
+	case <-sent.Context().Done():
+		return nil, sent.Context().Err()
+	}
+	return w.response(sent, pipe, -1), nil
+}
+
+// received is the request sent as its handler sees it.
+func received(ctx context.Context, sent *http.Request) *http.Request {
+	r := sent.Clone(ctx) // handlers take credentials out of the header
+	r.RequestURI = r.URL.RequestURI()
+	r.RemoteAddr = remoteAddress
+	if r.Host == "" {
+		r.Host = r.URL.Host
+	}
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	r.GetBody, r.Close = nil, false
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	return r
+}
+
+// serve runs the handler. A panic ends the answer, not the process, as it does
+// in net/http.
+func (w *answer) serve(ctx context.Context, handler http.Handler, sent *http.Request) (err error) {
+	defer closeBody(sent)
+	defer func() {
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler {
+				klog.FromContext(ctx).Error(nil, "A request within the process has panicked", "panic", p)
+			}
+			err = fmt.Errorf("the handler broke off: %w", io.ErrUnexpectedEOF)
+		}
+	}()
+	handler.ServeHTTP(w, received(ctx, sent))
+	return nil
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+}

@@ -1,0 +1,280 @@
+package manifests_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/manifests"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+func config(change func(*cluster.Config)) manifests.Config {
+	cfg := cluster.DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	return manifests.Config{Image: "example.com/certplane:v1", Controllers: cfg}
+}
+
+func withCA(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" }
+
+func write(t *testing.T, cfg manifests.Config) string {
+	t.Helper()
+	var text bytes.Buffer
+	if err := manifests.Write(&text, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// objects are what manifests say, read strictly: a field that a kind has not
+// would be lost without a word.
+func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
+	t.Helper()
+	decoder := scheme.Codecs.UniversalDeserializer()
+	var all []runtime.Object
+	for i, document := range strings.Split(write(t, cfg), "---\n") {
+		if i == 0 {
+			continue // the heading
+		}
+		object, kind, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strict, err := scheme.Scheme.New(*kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), strict); err != nil {
+			t.Errorf("%s: %v", kind.Kind, err)
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// find returns the objects of a type.
+func find[T runtime.Object](all []runtime.Object) []T {
+	var found []T
+	for _, object := range all {
+		if o, ok := object.(T); ok {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func TestWriteIsDeterministic(t *testing.T) {
+	if first, second := write(t, config(nil)), write(t, config(nil)); first != second {
+		t.Error(cmp.Diff(first, second))
+	}
+}
+
+func TestEverythingIsInTheNamespace(t *testing.T) {
+	for _, text := range []string{
+		write(t, config(func(c *cluster.Config) { c.Namespace = "pki" })),
+		write(t, config(func(c *cluster.Config) { c.Namespace, c.UseServiceAccountCredentials = "pki", false })),
+	} {
+		if strings.Contains(text, "certplane-system") {
+			t.Errorf("not all is in the namespace:\n%s", text)
+		}
+	}
+}
+
+// Each controller has an account of its own and the standalone server's rights
+// for it; the process may become these accounts, and nobody else.
+func TestRights(t *testing.T) {
+	all := objects(t, config(nil))
+	var accounts []string
+	for _, account := range find[*corev1.ServiceAccount](all) {
+		if mounted := *account.AutomountServiceAccountToken; mounted != (account.Name == "certplane-controllers") {
+			t.Errorf("pods get a token of %s: %v", account.Name, mounted)
+		}
+		accounts = append(accounts, account.Name)
+	}
+	accounts = slices.DeleteFunc(accounts, func(name string) bool { return name == "certplane-controllers" })
+	if diff := cmp.Diff(config(withCA).Controllers.Accounts(), accounts); diff != "" {
+		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+	for _, role := range find[*rbacv1.Role](all) {
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "serviceaccounts/token") && !slices.Equal(rule.ResourceNames, accounts) {
+				t.Errorf("tokens of %v, want of %v", rule.ResourceNames, accounts)
+			}
+		}
+	}
+	for _, role := range find[*rbacv1.ClusterRole](all) {
+		checkRole(t, role)
+	}
+}
+
+func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
+	t.Helper()
+	if len(role.Rules) == 0 {
+		t.Errorf("%s may do nothing", role.Name)
+	}
+	var verbs []string
+	for _, rule := range role.Rules {
+		verbs = append(verbs, rule.Verbs...)
+		for _, list := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
+			if slices.Contains(list, "*") {
+				t.Errorf("%s may do everything: %v", role.Name, rule)
+			}
+		}
+		if slices.Contains(rule.Resources, "secrets") {
+			t.Errorf("%s may see secrets", role.Name)
+		}
+	}
+	if slices.Contains(verbs, "approve") && slices.Contains(verbs, "sign") {
+		t.Errorf("%s both approves and signs", role.Name)
+	}
+}
+
+// The rights to what only some controllers need go with them.
+func TestRightsFollowTheChoice(t *testing.T) {
+	tests := []struct {
+		reason string
+		choice []string
+		not    []string
+	}{
+		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
+		{"no signer", []string{"*", "-sign"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
+		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			text := write(t, config(func(c *cluster.Config) { c.Controllers = tc.choice }))
+			for _, not := range tc.not {
+				if strings.Contains(text, not) {
+					t.Errorf("%q is there:\n%s", not, text)
+				}
+			}
+		})
+	}
+	webhooks := write(t, config(func(c *cluster.Config) {
+		c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://a.example", TokenFile: "/etc/certplane/ca/token"}}
+	}))
+	for _, want := range []string{"  name: csr-webhook-signer\n", "  - example.com/x\n"} {
+		if !strings.Contains(webhooks, want) || strings.Contains(webhooks, "csr-signer") {
+			t.Errorf("no %q, or a signer with a CA:\n%s", want, webhooks)
+		}
+	}
+	if text := write(t, config(func(c *cluster.Config) { c.Controllers = []string{"publish"} })); !strings.Contains(text, "configmaps") {
+		t.Errorf("nothing about config maps:\n%s", text)
+	}
+}
+
+// With one user for all, the account of the pods has all rights.
+func TestOneUser(t *testing.T) {
+	all := objects(t, config(func(c *cluster.Config) { c.UseServiceAccountCredentials = false }))
+	if accounts := find[*corev1.ServiceAccount](all); len(accounts) != 1 {
+		t.Errorf("%d accounts", len(accounts))
+	}
+	for _, binding := range find[*rbacv1.ClusterRoleBinding](all) {
+		if binding.Subjects[0].Name != "certplane-controllers" {
+			t.Errorf("%s is for %s", binding.Name, binding.Subjects[0].Name)
+		}
+	}
+}
+
+// What is in the config map is what was asked for, but for what a pod needs.
+func TestConfiguration(t *testing.T) {
+	tests := []struct {
+		reason string
+		change func(*cluster.Config)
+		pod    func(*cluster.Config)
+	}{
+		{"nothing said", func(*cluster.Config) {}, func(*cluster.Config) {}},
+		{"a choice", func(c *cluster.Config) { c.Controllers, c.Namespace = []string{"*", "-approve"}, "pki" }, func(*cluster.Config) {}},
+		{"switches that are off", func(c *cluster.Config) {
+			c.UseServiceAccountCredentials, c.LeaderElection.LeaderElect = false, false
+		}, func(*cluster.Config) {}},
+		{"ports", func(c *cluster.Config) { c.Metrics.BindAddress, c.Health.BindAddress = ":1", "0.0.0.0:2" }, func(c *cluster.Config) {
+			c.Metrics.BindAddress, c.Health.BindAddress = ":1", "0.0.0.0:2"
+		}},
+		{"a CA elsewhere", withCA, withCA},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			config := find[*corev1.ConfigMap](objects(t, config(tc.change)))[0]
+			if err := os.WriteFile(path, []byte(config.Data["config.yaml"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := cluster.LoadConfig(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := cluster.DefaultConfig()
+			tc.change(&want)
+			want.Metrics.BindAddress, want.Health.BindAddress = ":8443", ":8081"
+			want.Signing.CA.CertFile, want.Signing.CA.KeyFile = "/etc/certplane/ca/tls.crt", "/etc/certplane/ca/tls.key"
+			tc.pod(&want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Pods start anew with a new configuration, and have the CA's files if they
+// are those of the Secret.
+func TestPods(t *testing.T) {
+	deployment := func(change func(*cluster.Config)) corev1.PodTemplateSpec {
+		return find[*appsv1.Deployment](objects(t, config(change)))[0].Spec.Template
+	}
+	template := deployment(nil)
+	if other := deployment(func(c *cluster.Config) { c.Logging.Verbosity = 4 }); cmp.Equal(template.Annotations, other.Annotations) {
+		t.Error("a new configuration does not make new pods")
+	}
+	if len(template.Spec.Volumes) != 2 {
+		t.Errorf("volumes %v", template.Spec.Volumes)
+	}
+	elsewhere := deployment(withCA)
+	if len(elsewhere.Spec.Volumes) != 1 {
+		t.Errorf("volumes %v", elsewhere.Spec.Volumes)
+	}
+	if text, err := json.Marshal(template.Spec.Containers[0].SecurityContext); err != nil ||
+		string(text) != `{"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}` {
+		t.Errorf("security context %s", text)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	tests := []struct {
+		reason string
+		change func(*cluster.Config)
+		want   string
+	}{
+		{"a file of somebody's host", func(c *cluster.Config) { c.ClientConnection.Kubeconfig = "/k" }, "clientConnection.kubeconfig"},
+		{"others' namespace", func(c *cluster.Config) { c.Namespace = "kube-system" }, "namespace: kube-system"},
+		{"loopback", func(c *cluster.Config) { c.Metrics.BindAddress = "127.0.0.1:1" }, "metrics.bindAddress"},
+		{"loopback by name", func(c *cluster.Config) { c.Health.BindAddress = "localhost:1" }, "health.bindAddress"},
+		{"no probes", func(c *cluster.Config) { c.Health.BindAddress = "0" }, "health.bindAddress"},
+		{"a port for each pod", func(c *cluster.Config) { c.Health.BindAddress = ":0" }, "health.bindAddress"},
+		{"what no process takes", func(c *cluster.Config) { c.Controllers = []string{"x"} }, "controllers"},
+		{"no namespace", func(c *cluster.Config) { c.Namespace = "" }, "namespace"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			var text bytes.Buffer
+			if err := manifests.Write(&text, config(tc.change)); err == nil || !strings.Contains(err.Error(), tc.want) || text.Len() > 0 {
+				t.Errorf("error %v after %d bytes, want one with %q", err, text.Len(), tc.want)
+			}
+		})
+	}
+}

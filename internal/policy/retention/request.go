@@ -1,0 +1,103 @@
+package retention
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+)
+
+// backdate is how long before they are made certificates begin, at most, in
+// Kubernetes and here.
+const backdate = 5 * time.Minute
+
+// request is a request with its certificate, where that can be read.
+type request struct {
+	*csr
+	cert *x509.Certificate
+}
+
+func newRequest(c *csr) request { return request{csr: c, cert: certificate(c.Status.Certificate)} }
+
+// certificate is the first certificate in the first PEM block, or nil.
+func certificate(data []byte) *x509.Certificate {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil
+	}
+	certs, err := x509.ParseCertificates(block.Bytes)
+	if err != nil || len(certs) == 0 {
+		return nil
+	}
+	return certs[0]
+}
+
+func (r request) issued() bool { return len(r.Status.Certificate) != 0 }
+
+func (r request) created() time.Time { return r.CreationTimestamp.Time }
+
+// issuedSince is the approval of a request that has its certificate.
+func (r request) issuedSince() time.Time {
+	if !r.issued() {
+		return time.Time{}
+	}
+	return r.since(certificatesv1.CertificateApproved)
+}
+
+// unissuedSince is the approval of a request that has no certificate yet.
+func (r request) unissuedSince() time.Time {
+	if r.issued() {
+		return time.Time{}
+	}
+	return r.since(certificatesv1.CertificateApproved)
+}
+
+func (r request) deniedSince() time.Time { return r.since(certificatesv1.CertificateDenied) }
+
+func (r request) failedSince() time.Time { return r.since(certificatesv1.CertificateFailed) }
+
+func (r request) pendingSince() time.Time {
+	if len(r.Status.Conditions) != 0 {
+		return time.Time{}
+	}
+	return r.created()
+}
+
+// expiry is the end of an approved request's certificate.
+func (r request) expiry() time.Time {
+	if r.cert == nil || !r.has(certificatesv1.CertificateApproved) {
+		return time.Time{}
+	}
+	return r.cert.NotAfter
+}
+
+// made is when the certificate was made at the latest, as far as it tells;
+// zero if there is none, or if it begins in the future.
+func (r request) made(now time.Time) time.Time {
+	if r.cert == nil || r.cert.NotBefore.After(now) {
+		return time.Time{}
+	}
+	return r.cert.NotBefore.Add(backdate)
+}
+
+// since is when a condition was last updated; zero if it is not there or does
+// not say.
+func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
+	var oldest time.Time
+	for i := range r.Status.Conditions {
+		if cond := &r.Status.Conditions[i]; cond.Type == kind {
+			oldest = earlier(oldest, cond.LastUpdateTime.Time)
+		}
+	}
+	return oldest
+}
+
+func (r request) has(kind certificatesv1.RequestConditionType) bool {
+	for i := range r.Status.Conditions {
+		if r.Status.Conditions[i].Type == kind {
+			return true
+		}
+	}
+	return false
+}

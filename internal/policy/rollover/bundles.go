@@ -1,0 +1,193 @@
+package rollover
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+type bundle = certificatesv1.ClusterTrustBundle
+
+const (
+	// ManagedByLabel and ManagedBy mark the bundles that certplane publishes.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "certplane"
+	// UntilAnnotation says on the bundle of old roots when it will be deleted
+	// (RFC 3339).
+	UntilAnnotation = "certplane.dev/trusted-until"
+
+	// maxSize is the most that the API takes in a bundle, in bytes.
+	maxSize = 1 << 20
+)
+
+// Signer is a signer whose roots are published as trust bundles.
+type Signer struct {
+	// Name is the signer's name.
+	Name string
+	// Overlap is how long the bundle of old roots stays beside that of new
+	// ones. 0 is not at all.
+	Overlap time.Duration
+	// Exclusive says that nobody else publishes bundles of this signer: those
+	// of others are deleted, as Kubernetes' publisher does.
+	Exclusive bool
+}
+
+// Plan is what to do with the bundles of a signer, in this order.
+type Plan struct {
+	Create, Update, Delete []*bundle
+	// Again is when there is more to do, if nothing changes; zero if never.
+	Again time.Time
+}
+
+// Idle tells whether there is nothing to do.
+func (p Plan) Idle() bool { return len(p.Create)+len(p.Update)+len(p.Delete) == 0 }
+
+// Bundles compares the bundles that there are with that of a signer's roots of
+// today. content is what Content has made of them.
+func (s Signer) Bundles(content string, existing []*bundle, now time.Time) Plan {
+	var plan Plan
+	wanted := s.newBundle(content)
+	found := false
+	for _, b := range existing {
+		switch {
+		case b.Spec.SignerName != s.Name:
+		case b.Name == wanted.Name:
+			found = true
+			if mended, changed := s.mend(b, wanted); changed {
+				plan.Update = append(plan.Update, mended)
+			}
+		default:
+			s.retire(&plan, b, now)
+		}
+	}
+	if !found {
+		plan.Create = []*bundle{wanted}
+	}
+	return plan
+}
+
+// Content writes roots as the text of a bundle: each once, in an order that
+// does not depend on theirs. Certificates that a bundle must not have, as they
+// are no CA's, are left out, and what is said about them is the warning.
+func Content(roots []*x509.Certificate) (content string, warning, err error) {
+	var cas []*x509.Certificate
+	for _, cert := range roots {
+		if !cert.IsCA || !cert.BasicConstraintsValid {
+			warning = errors.Join(warning, fmt.Errorf("%s is no CA certificate: leaving it out of the trust bundle", cert.Subject))
+			continue
+		}
+		cas = append(cas, cert)
+	}
+	slices.SortFunc(cas, func(a, b *x509.Certificate) int { return bytes.Compare(a.Raw, b.Raw) })
+	cas = slices.CompactFunc(cas, (*x509.Certificate).Equal)
+	text := pki.EncodeCertificates(cas...)
+	switch {
+	case len(cas) == 0:
+		return "", warning, errors.New("there is no CA certificate among the roots")
+	case len(text) > maxSize:
+		return "", warning, fmt.Errorf("the roots take %d bytes, more than the %d that a trust bundle can have", len(text), maxSize)
+	}
+	return string(text), warning, nil
+}
+
+func (s Signer) newBundle(content string) *bundle {
+	return &bundle{
+		ObjectMeta: metav1.ObjectMeta{Name: s.bundleName(content), Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: s.Name, TrustBundle: content},
+	}
+}
+
+// bundleName is the name that Kubernetes' publisher gives to a bundle: other
+// content, other name.
+func (s Signer) bundleName(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return strings.ReplaceAll(s.Name, "/", ":") + ":" + hex.EncodeToString(sum[:12])
+}
+
+// ours tells whether a bundle is for us to change.
+func (s Signer) ours(b *bundle) bool { return s.Exclusive || b.Labels[ManagedByLabel] == ManagedBy }
+
+// authentic tells whether a bundle still has the content that it was published
+// with, by its name.
+func (s Signer) authentic(b *bundle) bool { return b.Name == s.bundleName(b.Spec.TrustBundle) }
+
+// mend makes the bundle of the roots of today what it should be.
+func (s Signer) mend(b, wanted *bundle) (*bundle, bool) {
+	_, retired := b.Annotations[UntilAnnotation]
+	if s.ours(b) && !retired && b.Spec.TrustBundle == wanted.Spec.TrustBundle {
+		return b, false
+	}
+	b = b.DeepCopy()
+	delete(b.Annotations, UntilAnnotation)
+	b.Labels = with(b.Labels, ManagedByLabel, ManagedBy)
+	b.Spec.TrustBundle = wanted.Spec.TrustBundle
+	return b, true
+}
+
+// retire plans what becomes of a bundle that is not that of today.
+func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
+	if !s.ours(b) {
+		return
+	}
+	latest := now.Add(s.Overlap)
+	until, err := time.Parse(time.RFC3339, b.Annotations[UntilAnnotation])
+	set := err == nil && !until.After(latest)
+	if !set {
+		until = latest.UTC().Truncate(time.Second)
+	}
+	switch {
+	case !s.authentic(b), !now.Before(until), !now.Before(lastEnd(b)):
+		plan.Delete = append(plan.Delete, b)
+	case !set:
+		b = b.DeepCopy()
+		b.Annotations = with(b.Annotations, UntilAnnotation, until.Format(time.RFC3339))
+		plan.Update = append(plan.Update, b)
+		fallthrough
+	default:
+		plan.Again = earlier(plan.Again, earlier(until, lastEnd(b)))
+	}
+}
+
+// lastEnd is when the last of a bundle's certificates ends.
+func lastEnd(b *bundle) time.Time {
+	var last time.Time
+	certs, err := pki.ParseCertificates([]byte(b.Spec.TrustBundle))
+	if err != nil {
+		return last
+	}
+	for _, cert := range certs {
+		if cert.NotAfter.After(last) {
+			last = cert.NotAfter
+		}
+	}
+	return last
+}
+
+// earlier is the earlier of two times, of which the first may be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
