@@ -57,6 +57,8 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace of the controllers' service accounts and of their lease.")
 	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
 		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
+	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile,
+		"PEM file with the CA of the API server's certificate, for the controller publish. Default: that of the kubeconfig.")
 	sign.AddFlags(flags, &cfg.Signing)
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
@@ -66,6 +68,5 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.DurationVar(&election.RetryPeriod.Duration, "leader-elect-retry-period", election.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")
 	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Health.BindAddress, "health-probe-bind-address", cfg.Health.BindAddress, "Address of /healthz and /readyz, HOST:PORT; 0 for none.")
-	flags.IntVarP(&cfg.Logging.Verbosity, "v", "v", cfg.Logging.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
-	flags.StringVar(&cfg.Logging.Format, "logging-format", cfg.Logging.Format, "How to log: text, or json with one object a line.")
+	addLoggingFlags(flags, &cfg.Logging)
 }

@@ -1,6 +1,16 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/certplane/certplane/internal/logging"
+)
+
+// addLoggingFlags adds the flags for what a process tells about itself.
+func addLoggingFlags(flags *pflag.FlagSet, cfg *logging.Config) {
+	flags.IntVarP(&cfg.Verbosity, "v", "v", cfg.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
+	flags.StringVar(&cfg.Format, "logging-format", cfg.Format, "How to log: text, or json with one object a line.")
+}
 
 // onTop returns the configuration in a file, if one is named, with the given
 // flags on top; else what the flags alone say. add adds the flags of a

@@ -46,8 +46,7 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 // addConfigFlags adds the flags that stand for fields of the configuration.
 func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	cli.AddDataDirFlag(flags, &cfg.DataDir)
-	flags.IntVarP(&cfg.Logging.Verbosity, "v", "v", cfg.Logging.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
-	flags.StringVar(&cfg.Logging.Format, "logging-format", cfg.Logging.Format, "How to log: text, or json with one object a line.")
+	addLoggingFlags(flags, &cfg.Logging)
 	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records who asked for what. '-' is standard output. Default: none.")
 	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
 	flags.StringSliceVar(&cfg.Etcd.Servers, "etcd-servers", cfg.Etcd.Servers, "URLs of an external etcd. Runs its own etcd if not given.")

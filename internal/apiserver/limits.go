@@ -17,7 +17,7 @@ type LimitsConfig struct {
 	// of system:masters are not refused either. 0 is no limit. Default: 400.
 	MaxReading int `json:"maxReading"`
 	// maxWriting is the same for requests that may change something, which
-	// count on their own. Default: 200.
+	// count on their own. Default: 400.
 	MaxWriting int `json:"maxWriting"`
 	// requestTimeout ends a request that takes longer, with the answer 504;
 	// clients can ask for less. Watches do not count. A duration such as 60s.
@@ -26,7 +26,7 @@ type LimitsConfig struct {
 }
 
 func defaultLimits() LimitsConfig {
-	return LimitsConfig{MaxReading: 400, MaxWriting: 200, RequestTimeout: metav1.Duration{Duration: time.Minute}}
+	return LimitsConfig{MaxReading: 400, MaxWriting: 400, RequestTimeout: metav1.Duration{Duration: time.Minute}}
 }
 
 func (c LimitsConfig) validate() error {

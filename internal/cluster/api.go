@@ -70,10 +70,15 @@ func waitForAPI(ctx context.Context, cfg *rest.Config) error {
 		}
 		return last == nil || apierrors.IsForbidden(last), nil
 	})
-	if err != nil {
-		return fmt.Errorf("reaching the API at %s: %w", cfg.Host, errors.Join(last, ctx.Err()))
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case last != nil: // says more than that the time is over
+		err = last
 	}
-	return nil
+	return fmt.Errorf("reaching the API at %s: %w", cfg.Host, err)
 }
 
 // identities returns how to act as each account.

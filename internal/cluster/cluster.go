@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,7 +21,7 @@ import (
 // that does not stop in time may still be at work, without the lease.
 func Run(ctx context.Context, cfg Config) error {
 	err := run(ctx, cfg)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
 	return err
@@ -49,7 +50,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	process := controllers.Process{Manager: manager, As: as, Metrics: registry()}
+	process := controllers.Process{Manager: manager, Namespace: cfg.Namespace, As: as, Metrics: registry()}
 	if cfg.UseServiceAccountCredentials {
 		process.Namespace = cfg.Namespace
 	}

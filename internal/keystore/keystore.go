@@ -125,11 +125,6 @@ func (s *Store) openFirst(ctx context.Context) error {
 	return nil
 }
 
-// OpenFiles is Open for a CA in files, without anything else.
-func OpenFiles(certFile, keyFile string) (*Store, error) {
-	return Open(context.Background(), Settings{CertFile: certFile, KeyFile: keyFile}, Options{})
-}
-
 // Close ends the use of a key that is elsewhere than in a file.
 func (s *Store) Close() error {
 	if s.vault == nil {

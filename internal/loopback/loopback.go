@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync/atomic"
-	"syscall"
 
 	"k8s.io/klog/v2"
 )
@@ -18,30 +16,38 @@ import (
 // remoteAddress is where requests seem to come from.
 const remoteAddress = "127.0.0.1:0"
 
-// Transport is an http.RoundTripper. Until Serve, its requests fail as on a
-// port where nobody listens. It is safe for concurrent use.
+// Transport is an http.RoundTripper. Until Serve, its requests wait, as on a
+// port whose server has not begun. It is safe for concurrent use.
 //
 // A watch (a request with the parameter "watch") is answered as it is written,
 // any other request when its handler has returned: a handler must return soon
 // after the request's context has ended.
 type Transport struct {
-	handler atomic.Pointer[http.Handler]
+	handler http.Handler // set when serving is closed
+	serving chan struct{}
 }
 
-// Serve gives all further requests to handler.
-func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
+// New returns a transport to a handler that is still to come.
+func New() *Transport { return &Transport{serving: make(chan struct{})} }
+
+// Serve gives all requests to handler. It must be called only once.
+func (t *Transport) Serve(handler http.Handler) {
+	t.handler = handler
+	close(t.serving)
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(sent *http.Request) (*http.Response, error) {
-	handler := t.handler.Load()
-	if handler == nil {
+	select {
+	case <-t.serving:
+	case <-sent.Context().Done():
 		closeBody(sent)
-		return nil, fmt.Errorf("connecting within the process: %w", syscall.ECONNREFUSED)
+		return nil, sent.Context().Err()
 	}
 	if isWatch(sent) {
-		return stream(*handler, sent)
+		return stream(t.handler, sent)
 	}
-	return whole(*handler, sent)
+	return whole(t.handler, sent)
 }
 
 // serverContext is what a handler gets to know of a client's context: that it

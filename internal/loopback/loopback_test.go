@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 const patience = 10 * time.Second
 
 func connect(handler http.HandlerFunc) *http.Client {
-	transport := &loopback.Transport{}
+	transport := loopback.New()
 	transport.Serve(handler)
 	return &http.Client{Transport: transport}
 }
@@ -67,10 +66,22 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestBeforeServing(t *testing.T) {
-	client := &http.Client{Transport: &loopback.Transport{}}
-	if _, err := get(t, t.Context(), client, "/"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("error = %v, want that of a refused connection", err)
+	transport := loopback.New()
+	client := &http.Client{Transport: transport}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := get(t, impatient, client, "/"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want that the context was canceled", err)
 	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if response, err := get(t, t.Context(), client, "/"); err != nil || response.StatusCode != http.StatusNoContent {
+			t.Errorf("answer = %v, %v", response, err)
+		}
+	}()
+	transport.Serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	within(t, answered, "the request is answered")
 }
 
 // What a client knows does not reach the handler by the side door.

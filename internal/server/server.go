@@ -119,7 +119,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
-	url, inside := localURL(listener), &loopback.Transport{}
+	url, inside := localURL(listener), loopback.New()
 	ids := newIdentities(&rest.Config{
 		Host:      url,
 		Transport: inside,

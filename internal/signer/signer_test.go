@@ -103,6 +103,57 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+// TestSignsAsKubernetes is the example of kube-controller-manager's own test:
+// three hours asked of a signer that gives one.
+func TestSignsAsKubernetes(t *testing.T) {
+	ca, asked := oldRoot(t), 3*time.Hour
+	profile := lookup(t, signer.LegacyUnknown).With(signer.Limits{MaxDuration: time.Hour, MinRSABits: 1024})
+	issued, err := local(profile, ca)(t.Context(), signer.Request{
+		PEM: request(t), Duration: &asked, Usages: usages("signing", "key encipherment", "server auth", "client auth"),
+	}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := pki.ParseCertificates(issued.PEM)
+	if err != nil || len(chain) != 1 {
+		t.Fatalf("%d certificates, error %v", len(chain), err)
+	}
+	cert := chain[0]
+	if !cert.NotBefore.Equal(now.Add(-5*time.Minute)) || !cert.NotAfter.Equal(now.Add(time.Hour)) {
+		t.Errorf("valid from %v to %v", cert.NotBefore, cert.NotAfter)
+	}
+	if cert.KeyUsage != x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment || !cert.BasicConstraintsValid || cert.IsCA {
+		t.Errorf("key usage %b, a CA: %v", cert.KeyUsage, cert.IsCA)
+	}
+	if diff := cmp.Diff([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, cert.ExtKeyUsage); diff != "" {
+		t.Errorf("extended usages (-want +got):\n%s", diff)
+	}
+	if !bytes.Equal(cert.RawIssuer, ca.Certificate().RawSubject) || !bytes.Equal(cert.AuthorityKeyId, ca.Certificate().SubjectKeyId) || len(cert.SubjectKeyId) == 0 {
+		t.Errorf("issuer %s, key identifiers %x and %x", cert.Issuer, cert.SubjectKeyId, cert.AuthorityKeyId)
+	}
+}
+
+// TestCut: how much a certificate lacks is told, to the second.
+func TestCut(t *testing.T) {
+	ca, err := pki.NewRoot("ends soon", ecKey(t), 2*time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hours := func(n int) *time.Duration { d := time.Duration(n) * time.Hour; return &d }
+	for _, tc := range []struct {
+		asked *time.Duration
+		want  time.Duration
+	}{{hours(1), 0}, {hours(2), 0}, {hours(3), time.Hour}, {nil, 8760*time.Hour - 5*time.Minute - 2*time.Hour}} {
+		issued, err := local(lookup(t, apiServerClient), ca)(t.Context(), signer.Request{PEM: request(t), Usages: clientUsages, Duration: tc.asked}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if issued.Cut != tc.want {
+			t.Errorf("cut by %v, want %v", issued.Cut, tc.want)
+		}
+	}
+}
+
 func TestRootIssuesSingleCertificate(t *testing.T) {
 	root := newRoot(t)
 	issued, err := sign(t, root, signer.Request{PEM: request(t), Usages: clientUsages})

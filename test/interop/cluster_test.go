@@ -182,12 +182,18 @@ func (c *cluster) submit(t *testing.T, request call) map[string]any {
 // approve approves what submit has returned.
 func (c *cluster) approve(t *testing.T, object map[string]any) {
 	t.Helper()
+	c.decide(t, object, "Approved")
+}
+
+// decide approves or denies what submit has returned.
+func (c *cluster) decide(t *testing.T, object map[string]any, decision string) {
+	t.Helper()
 	if object["status"] == nil {
 		object["status"] = map[string]any{}
 	}
-	conditions(condition{"Approved", "True", "Test"})(object)
+	conditions(condition{decision, "True", "Test"})(object)
 	name := object["metadata"].(map[string]any)["name"].(string)
-	if approved := c.do(t, call{method: http.MethodPut, path: csrs + "/" + name + "/approval", body: object}); approved.Code != http.StatusOK {
-		t.Fatalf("approving %s: %+v", name, approved)
+	if decided := c.do(t, call{method: http.MethodPut, path: csrs + "/" + name + "/approval", body: object}); decided.Code != http.StatusOK {
+		t.Fatalf("deciding %s: %+v", name, decided)
 	}
 }

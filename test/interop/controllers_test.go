@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,12 @@ import (
 // their manifests give them.
 func TestControllersInCluster(t *testing.T) {
 	c := startCluster(t)
-	replica := c.controllers(t)
+	config := filepath.Join(c.dir, "controllers.yaml")
+	write(t, config, `apiVersion: config.certplane.dev/v1alpha1
+kind: ControllersConfiguration
+cleaning: {denied: 1s, fetch: 1s}
+`)
+	replica := c.controllers(t, "--config", config)
 
 	t.Run("client certificate", func(t *testing.T) {
 		object := c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", "alice", "--name", "alice")})
@@ -44,7 +50,26 @@ func TestControllersInCluster(t *testing.T) {
 		}
 	})
 	t.Run("durations", func(t *testing.T) { c.testDurations(t) })
+	t.Run("cleaning", func(t *testing.T) { c.testCleaning(t) })
 	t.Run("metrics", func(t *testing.T) { c.testMetrics(t, replica) })
+	if said := replica.output.tail(1 << 20); strings.Contains(said, "forbidden") {
+		t.Errorf("a right is missing:\n%s", said)
+	}
+}
+
+// testCleaning: what is over goes, and nothing else.
+func (c *cluster) testCleaning(t *testing.T) {
+	request := func(name string) map[string]any {
+		return c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", name, "--name", name)})
+	}
+	request("pending")
+	c.decide(t, request("denied"), "Denied")
+	eventually(t, "the denied request is deleted", func() bool { return !found(t, c.apiServer, csrs+"/denied") })
+	for _, name := range []string{"alice", "pending"} {
+		if !found(t, c.apiServer, csrs+"/"+name) {
+			t.Errorf("%s is deleted", name)
+		}
+	}
 }
 
 // testKubeletRequests: whoever may have node certificates approved needs no person;

@@ -207,17 +207,24 @@ func (r *replica) signatures(t *testing.T) map[string]string {
 	return serials
 }
 
+// serialOf is the serial number of the one certificate in a chain that is no
+// CA's.
 func serialOf(t *testing.T, chain []byte) string {
 	t.Helper()
-	block, rest := pem.Decode(chain)
-	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
-		t.Fatalf("not one certificate: %s", chain)
+	var serials []string
+	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cert.IsCA {
+			serials = append(serials, cert.SerialNumber.Text(16))
+		}
 	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
+	if len(serials) != 1 {
+		t.Errorf("not one certificate: %s", chain)
 	}
-	return leaf.SerialNumber.Text(16)
+	return strings.Join(serials, " ")
 }
 
 // A stopped leader gives its lease back: the next one leads at once.

@@ -49,13 +49,22 @@ type reporter struct {
 }
 
 func (r reporter) deleted(ctx context.Context, c *csr, verdict retention.Verdict) {
-	log.FromContext(ctx).Info("Deleted request", "request", c.Name, "uid", c.UID, "signer", c.Spec.SignerName,
+	log.FromContext(ctx).V(verbosity(verdict)).Info("Deleted request", "request", c.Name, "uid", c.UID, "signer", c.Spec.SignerName,
 		"requester", c.Spec.Username, "reason", verdict.Reason, "message", verdict.Message)
 	r.metrics.deleted.WithLabelValues(string(verdict.Reason)).Inc()
 	switch verdict.Reason {
 	case retention.Pending, retention.Approved, retention.Undecided:
 		r.event(c, corev1.EventTypeNormal, "Deleted", "Deleted without an outcome: it was %s", verdict.Message)
 	}
+}
+
+// verbosity keeps out of the log what there is a summary of: who floods the
+// store shall not flood the log.
+func verbosity(verdict retention.Verdict) int {
+	if verdict.Reason == retention.Excess {
+		return 2
+	}
+	return 0
 }
 
 func (r reporter) tooMany(c *csr, count, limit int) {

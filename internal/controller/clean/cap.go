@@ -2,9 +2,9 @@ package clean
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/policy/retention"
@@ -25,7 +26,7 @@ const (
 	// batch is how many requests go at once, deleters of them at a time: faster
 	// than a client can make them.
 	batch    = 5000
-	deleters = 8
+	deleters = 32
 	// tellEvery is how often an event says that somebody has too many.
 	tellEvery = 10 * time.Minute
 )
@@ -106,21 +107,31 @@ func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, erro
 
 // sweep deletes requests, several at a time. A failure does not stop it.
 func (r *capper) sweep(ctx context.Context, surplus []*csr, count int) error {
+	if len(surplus) == 0 {
+		return nil
+	}
 	verdict := retention.Verdict{
 		Reason:  retention.Excess,
 		Message: fmt.Sprintf("its requester has %d requests, more than %d", count, r.limit.Max),
 	}
+	log.FromContext(ctx).Info("Deleting requests of a requester who has too many",
+		"requester", surplus[0].Spec.Username, "requests", count, "deleting", len(surplus), "max", r.limit.Max)
 	var group errgroup.Group
 	group.SetLimit(deleters)
-	failures := make([]error, len(surplus))
-	for i, c := range surplus {
+	var failures atomic.Int64
+	for _, c := range surplus {
 		group.Go(func() error {
-			_, failures[i] = r.broom.sweep(ctx, c, verdict)
-			return nil
+			_, err := r.broom.sweep(ctx, c, verdict)
+			if err != nil {
+				failures.Add(1)
+			}
+			return err
 		})
 	}
-	group.Wait()
-	return errors.Join(failures...)
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("%d of %d deletions failed: %w", failures.Load(), len(surplus), err)
+	}
+	return nil
 }
 
 // tell says now and then that a requester has too many requests.

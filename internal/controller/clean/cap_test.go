@@ -35,8 +35,8 @@ func TestCap(t *testing.T) {
 			t.Errorf("%s exists: %v", name, !want)
 		}
 	}
-	if f.deletes != 3 || f.deleted("excess") != 3 {
-		t.Errorf("%d deletes, %v counted", f.deletes, f.deleted("excess"))
+	if f.deletes.Load() != 3 || f.deleted("excess") != 3 {
+		t.Errorf("%d deletes, %v counted", f.deletes.Load(), f.deleted("excess"))
 	}
 	if got, want := f.told(), "Warning TooManyRequests requester has 8 requests, more than 5: the oldest are deleted, with or without an outcome"; got != want {
 		t.Errorf("event %q, want %q", got, want)
@@ -50,12 +50,12 @@ func TestCap(t *testing.T) {
 func TestCapSparesNewRequests(t *testing.T) {
 	f := newFixture(t, crowd(8, 0)...)
 	f.settings.PerRequester.Max = 5
-	if result, err := f.count("requester"); err != nil || result.RequeueAfter != 5*time.Minute || f.deletes != 0 {
-		t.Errorf("result %+v, %v after %d deletes", result, err, f.deletes)
+	if result, err := f.count("requester"); err != nil || result.RequeueAfter != 5*time.Minute || f.deletes.Load() != 0 {
+		t.Errorf("result %+v, %v after %d deletes", result, err, f.deletes.Load())
 	}
 	f.clock.SetTime(now.Add(5 * time.Minute))
-	if result, err := f.count("requester"); err != nil || result != (reconcile.Result{}) || f.deletes != 3 {
-		t.Errorf("result %+v, %v after %d deletes", result, err, f.deletes)
+	if result, err := f.count("requester"); err != nil || result != (reconcile.Result{}) || f.deletes.Load() != 3 {
+		t.Errorf("result %+v, %v after %d deletes", result, err, f.deletes.Load())
 	}
 }
 
@@ -69,8 +69,8 @@ func TestCapTellsNowAndThen(t *testing.T) {
 			t.Error("failed deletes went unnoticed")
 		}
 	}
-	if f.deletes != 12 {
-		t.Errorf("%d deletes: a failed one must not stop the others", f.deletes)
+	if f.deletes.Load() != 12 {
+		t.Errorf("%d deletes: a failed one must not stop the others", f.deletes.Load())
 	}
 	if f.told() == "" || f.told() != "" {
 		t.Error("not told once")

@@ -3,6 +3,7 @@ package clean
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ type fixture struct {
 	cache client.WithWatch
 	// failure is what deletes get for an answer, if not nil.
 	failure error
-	deletes int
+	deletes atomic.Int64
 
 	settings Settings
 	clock    *clocktesting.FakePassiveClock
@@ -71,7 +72,7 @@ func (f *fixture) broom() broom {
 	}
 	counted := interceptor.NewClient(f.api, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			f.deletes++
+			f.deletes.Add(1)
 			if f.failure != nil {
 				return f.failure
 			}

@@ -14,7 +14,8 @@ type Settings struct {
 	// kube-root-ca.crt. The file is read again when it changes; one without
 	// certificates stops the start, and later changes nothing. Default: the CA
 	// that this process itself trusts: that of its kubeconfig in "certplane
-	// controllers", its own in "certplane serve".
+	// controllers", its own in "certplane serve". Flag of "certplane
+	// controllers": --root-ca-file.
 	RootCAFile string `json:"rootCAFile,omitempty"`
 	// overlap is how long roots that have gone from the file are published
 	// beside the new ones, in which time the API server can get its new

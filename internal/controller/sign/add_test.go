@@ -61,6 +61,10 @@ func TestAddRefuses(t *testing.T) {
 			want: `unknown signer "example.com/signer": the signers are kubernetes.io/kube-apiserver-client, kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kubelet-serving, kubernetes.io/legacy-unknown`,
 		},
 		{
+			reason: "unknown signer of Kubernetes", cfg: Config{SignerName: "kubernetes.io/unknown"},
+			want: `unknown signer "kubernetes.io/unknown": the signers are kubernetes.io/kube-apiserver-client, kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kubelet-serving, kubernetes.io/legacy-unknown`,
+		},
+		{
 			reason: "settings that cannot work", cfg: Config{Settings: Settings{MaxDuration: metav1.Duration{Duration: time.Second}}},
 			want: "signing.maxDuration: 1s is too short: must be at least 1m",
 		},

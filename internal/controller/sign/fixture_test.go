@@ -2,6 +2,7 @@ package sign
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"strings"
 	"testing"
@@ -51,11 +52,7 @@ func (c *fakeCA) Current() (*pki.Authority, error) { return c.authority, c.err }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := pki.NewRoot("test root", key, pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot("test root", newKey(t), pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +61,15 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		t: t, api: api, cache: api, ca: &fakeCA{authority: root},
 		registry: prometheus.NewRegistry(), events: events.NewFakeRecorder(100),
 	}
+}
+
+func newKey(t *testing.T) crypto.Signer {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
@@ -189,11 +195,7 @@ func (f *fixture) eventText() string {
 // approved is an approved request named alice.
 func approved(t *testing.T) *csr {
 	t.Helper()
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pem, err := pki.NewRequest(pki.Subject{CommonName: "alice"}, key)
+	pem, err := pki.NewRequest(pki.Subject{CommonName: "alice"}, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,20 @@
 package sign
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 type (
@@ -19,6 +26,36 @@ type (
 // wait slows down one that need not.
 func backOff() limiter {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
+}
+
+// successions is a CA that tells when another takes its place.
+type successions interface {
+	Subscribe(changed func(*pki.Authority)) (cancel func())
+}
+
+// retryWith is a source of work: with each new CA come the requests that have
+// waited for one. Their back-off would have them wait for minutes more.
+func (r *reconciler) retryWith(ca CA) source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		if changes, ok := ca.(successions); ok {
+			cancel := changes.Subscribe(func(*pki.Authority) { r.retry(ctx, q) })
+			context.AfterFunc(ctx, cancel)
+		}
+		return nil
+	})
+}
+
+func (r *reconciler) retry(ctx context.Context, q queue) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for a CA; their back-off brings them back")
+		return
+	}
+	for i := range list.Items {
+		if c := &list.Items[i]; actionable(c, r.ours) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		}
+	}
 }
 
 // newQueue returns what makes a signer's queue, in which what is new comes

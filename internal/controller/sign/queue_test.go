@@ -3,12 +3,71 @@ package sign
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/pki"
 )
+
+// changingCA has its subscribers at hand.
+type changingCA struct {
+	fakeCA
+	changed func(*pki.Authority)
+}
+
+func (c *changingCA) Subscribe(changed func(*pki.Authority)) func() {
+	c.changed = changed
+	return func() {}
+}
+
+// Requests that have waited for a CA are tried with the next one at once.
+func TestNewCABringsWaitingRequests(t *testing.T) {
+	waiting, undecided, foreign := approved(t), approved(t), approved(t)
+	waiting.Status.Conditions = append(waiting.Status.Conditions, condition{Type: ConditionDelayed, Status: "True"})
+	undecided.Name, undecided.Status.Conditions = "undecided", nil
+	foreign.Name, foreign.Spec.SignerName = "foreign", servingSigner
+	r := &reconciler{cache: newAPI(t, waiting, undecided, foreign), ours: ours}
+	ca, q := &changingCA{}, newQueue(signerName, nil)("test", backOff())
+	defer q.ShutDown()
+
+	if err := r.retryWith(ca).Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	later := reconcile.Request{NamespacedName: client.ObjectKey{Name: "alice"}}
+	q.AddAfter(later, time.Hour)
+	if q.Len() != 0 {
+		t.Fatalf("%d requests before there is a CA", q.Len())
+	}
+	ca.changed(nil)
+	if q.Len() != 1 {
+		t.Fatalf("%d requests with the new CA, want the one that waits", q.Len())
+	}
+	if got, _ := q.Get(); got != later {
+		t.Errorf("got %v", got)
+	}
+	if err := r.retryWith(&fakeCA{}).Start(t.Context(), q); err != nil {
+		t.Errorf("a CA that does not change: %v", err)
+	}
+}
+
+// Each request has its own back-off.
+func TestBackOff(t *testing.T) {
+	limit, one := backOff(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
+	var got []time.Duration
+	for range 13 {
+		got = append(got, limit.When(one))
+	}
+	if got[0] != 200*time.Millisecond || got[1] != 400*time.Millisecond || got[12] != 5*time.Minute {
+		t.Errorf("delays %v", got)
+	}
+	if other := limit.When(reconcile.Request{NamespacedName: client.ObjectKey{Name: "other"}}); other != 200*time.Millisecond {
+		t.Errorf("the first delay of another request is %v", other)
+	}
+}
 
 func TestQueueLength(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -138,6 +138,39 @@ func TestDelays(t *testing.T) {
 	}
 }
 
+// A CA outside of its validity is the operator's to replace, and no reason to
+// fail a request.
+func TestWaitsForAValidCA(t *testing.T) {
+	f := newFixture(t, approved(t))
+	good := f.ca.authority
+	for _, tc := range []struct {
+		begin time.Duration // of a CA for an hour, from now
+		want  string
+	}{
+		{-2 * time.Hour, "the signer has expired: NotAfter=" + now.Add(-time.Hour).String()},
+		{time.Hour, "the signer is not yet valid: NotBefore=" + now.Add(55*time.Minute).String()},
+	} {
+		var err error
+		if f.ca.authority, err = pki.NewRoot("at another time", newKey(t), time.Hour, now.Add(tc.begin)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.reconcile(); err == nil {
+			t.Error("no error, so it is not tried again")
+		}
+		if got := find(f.get(), ConditionDelayed); got == nil || got.Reason != "SignerExpired" || got.Message != tc.want {
+			t.Errorf("condition is %+v, want %q", got, tc.want)
+		}
+		if got := f.eventText(); !strings.Contains(got, "Warning SignerExpired "+tc.want) {
+			t.Errorf("events are %q", got)
+		}
+	}
+	f.ca.authority = good
+	assertQuiet(t, f)
+	if len(f.get().Status.Certificate) == 0 {
+		t.Error("no certificate with a good CA")
+	}
+}
+
 // TestKeepsCertificate: however writing goes wrong, the one certificate that
 // was signed is the one that is stored.
 func TestKeepsCertificate(t *testing.T) {

@@ -22,11 +22,7 @@ import (
 // caOf returns a CA that ends after so long.
 func caOf(t *testing.T, life time.Duration) *pki.Authority {
 	t.Helper()
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.NewRoot("short-lived", key, life, now)
+	ca, err := pki.NewRoot("short-lived", newKey(t), life, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -79,6 +80,17 @@ func TestHashes(t *testing.T) {
 				t.Errorf("%s with %v: %v", kind, hash, err)
 			}
 		}
+	}
+}
+
+// SoftHSM cuts long hashes itself; other tokens refuse them.
+func TestLongHashesAreCut(t *testing.T) {
+	k, err := kindOf(&ecdsa.PublicKey{Curve: elliptic.P256()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if input, err := k.input(make([]byte, 64), crypto.SHA512); err != nil || len(input) != 32 {
+		t.Errorf("%d bytes, %v", len(input), err)
 	}
 }
 

@@ -54,7 +54,7 @@ func saysWithoutTime(kind certificatesv1.RequestConditionType) change {
 }
 
 // valid adds a certificate that was made so long ago and ends then.
-func valid(t *testing.T, made, ends time.Duration) change {
+func valid(t testing.TB, made, ends time.Duration) change {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,76 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// delegated runs the reconciler of a signer elsewhere, which gives err, on a
+// request for example.com/signer.
+func delegated(t *testing.T, err error) (*fixture, *reconciler, reconcile.Result) {
+	t.Helper()
+	c := approved(t)
+	c.Spec.SignerName = "example.com/signer"
+	f := newFixture(t, c)
+	r, newErr := newReconciler(f.cache, Config{
+		SignerName: "example.com/*",
+		Ours:       func(name string) bool { return strings.HasPrefix(name, "example.com/") },
+		Delegate: func(_ context.Context, req signer.Request, _ time.Time) (*signer.Issued, error) {
+			if req.SignerName != "example.com/signer" || req.Name != "alice" || req.UID != string(c.UID) {
+				t.Errorf("the signer is asked %+v", req)
+			}
+			return nil, err
+		},
+		Client: f.api, Clock: clocktesting.NewFakePassiveClock(now), Events: f.events, Metrics: f.registry,
+	})
+	if newErr != nil {
+		t.Fatal(newErr)
+	}
+	result, reconcileErr := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "alice"}})
+	if reconcileErr != nil {
+		t.Fatal(reconcileErr)
+	}
+	return f, r, result
+}
+
+// A signer elsewhere says when to ask again, and tells events more than
+// requesters.
+func TestDelegateDelays(t *testing.T) {
+	pending := &signer.PendingError{
+		Reason: "SignerUnavailable", Message: "wait", Note: "wait (it is down)", Err: errors.New("it is down"), RetryAfter: 7 * time.Second,
+	}
+	f, r, first := delegated(t, pending)
+	again, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "alice"}})
+	if err != nil || first.RequeueAfter != 7*time.Second || again.RequeueAfter != 7*time.Second {
+		t.Errorf("asked again after %v and then %v, want 7s; error %v", first.RequeueAfter, again.RequeueAfter, err)
+	}
+	if got := find(f.get(), ConditionDelayed); got == nil || got.Message != "wait" {
+		t.Errorf("condition is %+v", got)
+	}
+	if got := f.eventText(); got != "Warning SignerUnavailable wait (it is down)\n" {
+		t.Errorf("events are %q", got)
+	}
+}
+
+// The reasons that a signer elsewhere makes up reach requesters and not the
+// labels of metrics.
+func TestDelegateRefuses(t *testing.T) {
+	f, r, _ := delegated(t, signer.Permanent("NotInInventory", errors.New("no such host")))
+	if got := find(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {
+		t.Errorf("condition is %+v", got)
+	}
+	if got := testutil.ToFloat64(r.report.metrics.refused.WithLabelValues("example.com/*", "Other")); got != 1 {
+		t.Errorf("%v requests counted as refused for other reasons, want 1", got)
+	}
+}
