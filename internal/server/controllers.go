@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -18,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/namespace"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/typecheck"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/roots"
@@ -29,13 +32,14 @@ const (
 	namespaceAccount  = "namespace-controller"
 	accountAccount    = "service-account-controller"
 	garbageAccount    = "generic-garbage-collector"
+	policyAccount     = "validatingadmissionpolicy-status-controller"
 )
 
 // accounts are the parts of this process that call the API, each as itself.
 // What a service account may do is in its bootstrap ClusterRole,
 // system:controller:<name>.
 func accounts() []string {
-	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount)
+	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount)
 }
 
 // newControllers builds all controllers; the returned manager runs them.
@@ -89,6 +93,7 @@ func addKeepers(process controllers.Process) error {
 		{"namespace", addNamespaces},
 		{"serviceaccount", addAccounts},
 		{"garbage", addGarbage},
+		{"typecheck", addTypeCheck},
 	} {
 		if err := keeper.add(process); err != nil {
 			return fmt.Errorf("adding the %s controller: %w", keeper.name, err)
@@ -137,6 +142,34 @@ func addGarbage(process controllers.Process) error {
 		return err
 	}
 	return garbage.Add(process.Manager, garbage.Config{Discovery: kinds, Objects: objects})
+}
+
+func addTypeCheck(process controllers.Process) error {
+	writer, err := process.Client(policyAccount)
+	if err != nil {
+		return err
+	}
+	cfg, err := process.As(policyAccount)
+	if err != nil {
+		return err
+	}
+	// Nobody else reads policies: the shared cache need not be allowed to.
+	policies, err := cache.New(cfg, cache.Options{Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making the cache of policies: %w", err)
+	}
+	if err := process.Manager.Add(policies); err != nil {
+		return fmt.Errorf("adding the cache of policies: %w", err)
+	}
+	schemas, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	checker := &validating.TypeChecker{
+		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: schemas},
+		RestMapper:     process.Manager.GetRESTMapper(),
+	}
+	return typecheck.Add(process.Manager, typecheck.Config{Client: writer, Policies: policies, Check: checker.Check})
 }
 
 // anyKind returns clients for whatever kinds there are.

@@ -75,6 +75,10 @@ func controllers() []controller {
 			// Whatever there is can own and be owned.
 			allow("delete patch update "+read, "*", "*"),
 		}},
+		{"validatingadmissionpolicy-status-controller", []rbacv1.PolicyRule{
+			allow(read, admissionregistration, "validatingadmissionpolicies"),
+			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
+		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.
 		{"certificate-controller", []rbacv1.PolicyRule{

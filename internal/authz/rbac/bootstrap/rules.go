@@ -8,13 +8,14 @@ import (
 
 // API groups that the tables name.
 const (
-	core           = ""
-	authentication = "authentication.k8s.io"
-	authorization  = "authorization.k8s.io"
-	certificates   = "certificates.k8s.io"
-	coordination   = "coordination.k8s.io"
-	events         = "events.k8s.io"
-	rbac           = "rbac.authorization.k8s.io"
+	core                  = ""
+	admissionregistration = "admissionregistration.k8s.io"
+	authentication        = "authentication.k8s.io"
+	authorization         = "authorization.k8s.io"
+	certificates          = "certificates.k8s.io"
+	coordination          = "coordination.k8s.io"
+	events                = "events.k8s.io"
+	rbac                  = "rbac.authorization.k8s.io"
 )
 
 // Verbs that are usually granted together.

@@ -1,28 +1,23 @@
 package csr_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	betaapi "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The deprecated version has defaults, and rules as of before v1.
+// What the deprecated version keeps and shows. Its defaults and its leniency are
+// tested with the API server, beside v1's.
 func TestServerV1beta1(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	t.Run("defaults", w.testDefaults)
-	t.Run("kubelets", w.testKubeletDefaults)
-	t.Run("leniency of create", w.testBetaCreate)
-	t.Run("leniency of status", w.testBetaStatus)
+	t.Run("a signer of its own", w.testBetaSigner)
 	t.Run("conditions of status", w.testBetaStatusConditions)
-	t.Run("approval", w.testBetaApproval)
 	t.Run("both versions show one object", w.testBothVersions)
 }
 
@@ -38,11 +33,6 @@ func newBeta(t testing.TB, name string, edits ...betaEdit) *betaapi.CertificateS
 		edit(obj)
 	}
 	return obj
-}
-
-func (w world) createBeta(t testing.TB, obj *betaapi.CertificateSigningRequest) (*betaapi.CertificateSigningRequest, error) {
-	t.Helper()
-	return w.admin.CertificatesV1beta1().CertificateSigningRequests().Create(bounded(t), obj, metav1.CreateOptions{})
 }
 
 // putBeta updates a request through an endpoint of v1beta1.
@@ -65,119 +55,19 @@ func (w world) getBeta(t testing.TB, name string) *betaapi.CertificateSigningReq
 	return obj
 }
 
-func betaUsages(usages ...betaapi.KeyUsage) betaEdit {
-	return func(c *betaapi.CertificateSigningRequest) { c.Spec.Usages = usages }
-}
-
-func betaSigner(name string) betaEdit {
-	return func(c *betaapi.CertificateSigningRequest) { c.Spec.SignerName = &name }
-}
-
-func subject(subject pki.Subject, t testing.TB) betaEdit {
-	return func(c *betaapi.CertificateSigningRequest) { c.Spec.Request = newRequest(t, subject) }
-}
-
-func (w world) testDefaults(t *testing.T) {
-	const legacy = "kubernetes.io/legacy-unknown"
-	both := []betaapi.KeyUsage{"digital signature", "key encipherment"}
-	for _, tc := range []struct {
-		reason string
-		edits  []betaEdit
-		usages []betaapi.KeyUsage
-		signer string
-		want   string // the error
-	}{
-		{"everything left out", nil, both, legacy, ""},
-		{"a signer", []betaEdit{betaSigner("example.com/a")}, both, "example.com/a", ""},
-		{"usages", []betaEdit{betaUsages("any")}, []betaapi.KeyUsage{"any"}, legacy, ""},
-		{"an empty signer is not left out", []betaEdit{betaSigner("")}, nil, "", "spec.signerName: Required value"},
-		{"the request is what it is", []betaEdit{func(c *betaapi.CertificateSigningRequest) { c.Spec.Request = []byte("junk") }}, nil, "",
-			`spec.request: Invalid value: "anVuaw==": PEM block type must be CERTIFICATE REQUEST`},
-	} {
-		name := strings.ReplaceAll(tc.reason, " ", "-")
-		got, err := w.createBeta(t, newBeta(t, name, tc.edits...))
-		if tc.want != "" {
-			checkError(t, err, invalid(name, tc.want))
-			continue
-		}
-		checkError(t, err, "")
-		if diff := cmp.Diff(tc.usages, got.Spec.Usages); diff != "" || ptr.Deref(got.Spec.SignerName, "") != tc.signer {
-			t.Errorf("%s: signer %v, usages (-want +got):\n%s", tc.reason, got.Spec.SignerName, diff)
-		}
-	}
-	body := `{"apiVersion":"certificates.k8s.io/v1beta1","kind":"CertificateSigningRequest","metadata":{"name":"empty"},"spec":{"signerName":"a.b/c","usages":[]}}`
-	got := w.call(t, call{method: http.MethodPost, path: v1beta1, contentType: "application/json", body: []byte(body)})
-	if !strings.Contains(string(got.body), "spec.usages: Required value") {
-		t.Errorf("an empty list of usages is not left out: %s", got.body)
+// Usages that are left out are those of before there were signers.
+func (w world) testBetaSigner(t *testing.T) {
+	signer := "example.com/a"
+	obj := newBeta(t, "signer", func(c *betaapi.CertificateSigningRequest) { c.Spec.SignerName = &signer })
+	got, err := w.admin.CertificatesV1beta1().CertificateSigningRequests().Create(bounded(t), obj, metav1.CreateOptions{})
+	checkError(t, err, "")
+	want := []betaapi.KeyUsage{"digital signature", "key encipherment"}
+	if diff := cmp.Diff(want, got.Spec.Usages); diff != "" || *got.Spec.SignerName != signer {
+		t.Errorf("signer %s, usages (-want +got):\n%s", *got.Spec.SignerName, diff)
 	}
 }
 
-// The requests of kubelets find their signers by their shape.
-func (w world) testKubeletDefaults(t *testing.T) {
-	node := pki.Subject{CommonName: "system:node:a", Organizations: []string{"system:nodes"}}
-	serving := node
-	serving.DNSNames = []string{"a"}
-	for _, tc := range []struct {
-		name   string
-		edits  []betaEdit
-		signer string
-	}{
-		{"client", []betaEdit{subject(node, t), betaUsages("digital signature", "client auth")}, "kubernetes.io/kube-apiserver-client-kubelet"},
-		{"client-with-encipherment", []betaEdit{subject(node, t), betaUsages("client auth", "key encipherment", "digital signature")}, "kubernetes.io/kube-apiserver-client-kubelet"},
-		{"serving", []betaEdit{subject(serving, t), betaUsages("server auth", "digital signature")}, "kubernetes.io/kubelet-serving"},
-		{"serving-without-names", []betaEdit{subject(node, t), betaUsages("server auth", "digital signature")}, "kubernetes.io/legacy-unknown"},
-		{"client-with-names", []betaEdit{subject(serving, t), betaUsages("client auth", "digital signature")}, "kubernetes.io/legacy-unknown"},
-		{"no-usages", []betaEdit{subject(node, t)}, "kubernetes.io/legacy-unknown"},
-	} {
-		got, err := w.createBeta(t, newBeta(t, tc.name, tc.edits...))
-		checkError(t, err, "")
-		if signer := ptr.Deref(got.Spec.SignerName, ""); signer != tc.signer {
-			t.Errorf("%s: signer is %q, want %q", tc.name, signer, tc.signer)
-		}
-	}
-}
-
-func (w world) testBetaCreate(t *testing.T) {
-	for name, edit := range map[string]betaEdit{
-		"legacy-signer":    betaSigner("kubernetes.io/legacy-unknown"),
-		"unknown-usages":   betaUsages("unknown"),
-		"duplicate-usages": betaUsages("any", "any"),
-	} {
-		got, err := w.createBeta(t, newBeta(t, name, edit))
-		checkError(t, err, "")
-		if got.Spec.Username == "" {
-			t.Errorf("%s: nobody asked", name)
-		}
-		w.mustPut(t, mainEndpoint, changed(w.get(t, name), labels("a", "b"))) // v1 lives with it
-	}
-	_, err := w.createBeta(t, newBeta(t, "malformed", betaSigner("malformed")))
-	checkError(t, err, invalid("malformed", `spec.signerName: Invalid value: "malformed": must be a fully qualified domain and path of the form 'example.com/signer-name'`))
-}
-
-func (w world) testBetaStatus(t *testing.T) {
-	for name, change := range map[string]betaEdit{
-		"text":              func(c *betaapi.CertificateSigningRequest) { c.Status.Certificate = []byte("text") },
-		"other-certificate": func(c *betaapi.CertificateSigningRequest) { c.Status.Certificate = chain(t) },
-		"empty-type": func(c *betaapi.CertificateSigningRequest) {
-			c.Status.Conditions = []betaapi.CertificateSigningRequestCondition{{}}
-		},
-		"same-types": func(c *betaapi.CertificateSigningRequest) {
-			c.Status.Conditions = []betaapi.CertificateSigningRequestCondition{{Type: "A"}, {Type: "A"}}
-		},
-	} {
-		w.plant(t, name, certificate(chain(t)))
-		obj := w.getBeta(t, name)
-		change(obj)
-		got, err := w.putBeta(t, statusEndpoint, obj)
-		checkError(t, err, "")
-		if string(got.Status.Certificate) != string(obj.Status.Certificate) || len(got.Status.Conditions) != len(obj.Status.Conditions) {
-			t.Errorf("%s: status is %v", name, got.Status)
-		}
-	}
-}
-
-// A decision that comes or goes takes all other conditions with it: none is
-// stored, and nothing is said.
+// While no decision comes or goes, conditions are stored as they are sent.
 func (w world) testBetaStatusConditions(t *testing.T) {
 	conditions := func(types ...betaapi.RequestConditionType) []betaapi.CertificateSigningRequestCondition {
 		var conditions []betaapi.CertificateSigningRequestCondition
@@ -192,8 +82,6 @@ func (w world) testBetaStatusConditions(t *testing.T) {
 		sent   []betaapi.CertificateSigningRequestCondition
 		want   string
 	}{
-		{"a decision comes", timed("", "A"), conditions("A", "Approved", "Failed"), "A"},
-		{"a decision goes", timed("", "Approved"), conditions("Failed"), "Approved"},
 		{"a decision stays", timed("", "Approved"), conditions("Failed", "Approved"), "Failed Approved"},
 		{"others come", timed("", "A"), conditions("B", "Failed"), "B Failed"},
 	} {
@@ -206,35 +94,6 @@ func (w world) testBetaStatusConditions(t *testing.T) {
 		if got := typesOf(w.get(t, name)); got != tc.want {
 			t.Errorf("%s: conditions are %q, want %q", tc.reason, got, tc.want)
 		}
-	}
-	w.plant(t, "beta-failed", timed("", "Failed"))
-	obj := w.getBeta(t, "beta-failed")
-	obj.Status.Conditions = nil
-	_, err := w.putBeta(t, statusEndpoint, obj)
-	checkError(t, err, invalid("beta-failed", may("remove", "Failed")))
-}
-
-// A condition without a status is true; contradictions are refused as in v1.
-func (w world) testBetaApproval(t *testing.T) {
-	_, err := w.createBeta(t, newBeta(t, "beta-approval"))
-	checkError(t, err, "")
-	obj := w.getBeta(t, "beta-approval")
-	obj.Status.Certificate = []byte("text")
-	obj.Status.Conditions = []betaapi.CertificateSigningRequestCondition{{Type: "Approved"}, {Type: "Denied"}}
-	_, err = w.putBeta(t, approvalEndpoint, obj)
-	checkError(t, err, invalid("beta-approval", `status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive`))
-	obj.Status.Conditions = obj.Status.Conditions[:1]
-	got, err := w.putBeta(t, approvalEndpoint, obj)
-	checkError(t, err, "")
-	if len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Status != "True" || got.Status.Conditions[0].LastUpdateTime.IsZero() || got.Status.Certificate != nil {
-		t.Errorf("status is %v", got.Status)
-	}
-	obj = got.DeepCopy()
-	obj.Spec, obj.Labels = betaapi.CertificateSigningRequestSpec{}, map[string]string{"a": "b"}
-	main, err := w.putBeta(t, mainEndpoint, obj)
-	checkError(t, err, "")
-	if diff := cmp.Diff(got.Spec, main.Spec); diff != "" || main.Labels["a"] != "b" {
-		t.Errorf("labels %v, spec (-want +got):\n%s", main.Labels, diff)
 	}
 }
 
