@@ -37,11 +37,14 @@ type world struct {
 	kubeconfig string
 }
 
-func start(t *testing.T) world {
+func start(t *testing.T) world { return startWith(t, "*") }
+
+// startWith installs the chosen controllers.
+func startWith(t *testing.T, choice ...string) world {
 	t.Helper()
 	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} })
 	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
-	w.install(t)
+	w.install(t, choice)
 	apitest.Eventually(t, "the server knows the rights", func() bool {
 		return s.Allowed(t, "system:serviceaccount:certplane-system:certplane-controllers", nil, authorizationv1.ResourceAttributes{
 			Namespace: "certplane-system", Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "csr-signer",
@@ -57,10 +60,12 @@ func start(t *testing.T) world {
 }
 
 // install applies the manifests, of the kinds that this server has.
-func (w world) install(t *testing.T) {
+func (w world) install(t *testing.T, choice []string) {
 	t.Helper()
 	var text bytes.Buffer
-	if err := manifests.Write(&text, manifests.Config{Image: "test", Controllers: cluster.DefaultConfig()}); err != nil {
+	cfg := cluster.DefaultConfig()
+	cfg.Controllers = choice
+	if err := manifests.Write(&text, manifests.Config{Image: "test", Controllers: cfg}); err != nil {
 		t.Fatal(err)
 	}
 	api, err := client.New(w.Admin(t), client.Options{})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -40,9 +41,14 @@ func newManager(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 	if err != nil {
 		return nil, err
 	}
+	// The manager writes to its scheme: it must have one that nobody reads.
+	kinds := runtime.NewScheme()
+	if err := scheme.AddToScheme(kinds); err != nil {
+		return nil, fmt.Errorf("making the controller manager: %w", err)
+	}
 	election := cfg.LeaderElection
 	mgr, err := ctrl.NewManager(reader, ctrl.Options{
-		Scheme: scheme.Scheme,
+		Scheme: kinds,
 		Logger: klog.Background(),
 		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		// Whoever waits for the lease is up to date when it gets it.

@@ -43,6 +43,18 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What is off by default has its rights when it is on.
+func TestPublishing(t *testing.T) {
+	w := startWith(t, "*", "publish")
+	cfg := w.config(t)
+	cfg.Controllers = []string{"*", "publish"}
+	run(t, cfg)
+	apitest.Eventually(t, "the API server's CA is published", func() bool {
+		published, err := w.admin.CoreV1().ConfigMaps("default").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil && published.Data["ca.crt"] == string(w.Admin(t).CAData)
+	})
+}
+
 // A replica that waits takes over when the leader stops, at once.
 func TestHandOver(t *testing.T) {
 	w := start(t)
