@@ -81,7 +81,13 @@ func makeIssuing(dir string, now time.Time) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, err
 	}
-	return writeKeyPair(dir, clientCAName, []*x509.Certificate{issuing.Certificate()}, key)
+	return writeKeyPair(dir, clientCAName, withRoot(issuing, root), key)
+}
+
+// withRoot is what stands in the issuing CA's file: the root makes known to
+// whoever reads it what relying parties have to trust.
+func withRoot(issuing, root *pki.Authority) []*x509.Certificate {
+	return []*x509.Certificate{issuing.Certificate(), root.Certificate()}
 }
 
 // underRoot looks for the root. What is there has to fit: certificates that
@@ -130,7 +136,7 @@ func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 	if err != nil {
 		return c, err
 	}
-	return c.replaced(issuing)
+	return c.replaced(issuing, withRoot(issuing, root))
 }
 
 // readRoot reads the root and its key. More roots can follow it in its file,
@@ -162,9 +168,9 @@ func (c clientCA) remind(problem error, now time.Time) (clientCA, error) {
 	return c, nil
 }
 
-func (c clientCA) replaced(issuing *pki.Authority) (clientCA, error) {
+func (c clientCA) replaced(issuing *pki.Authority, chain []*x509.Certificate) (clientCA, error) {
 	c.authority = issuing
-	c.issuing.chain = []*x509.Certificate{issuing.Certificate()}
+	c.issuing.chain = chain
 	c.issuing.certPEM = pki.EncodeCertificates(c.issuing.chain...)
 	if err := atomicfile.Write(c.issuing.certFile, c.issuing.certPEM, 0o644); err != nil {
 		return c, fmt.Errorf("renewing the client CA: %w", err)

@@ -26,8 +26,8 @@ func TestClientCAHierarchy(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, issuing := roots[0], opened.clientCA.issuing.chain[0]
-	if len(roots) != 1 || len(opened.clientCA.issuing.chain) != 1 {
-		t.Errorf("%d roots, %d issuing CAs, want one each", len(roots), len(opened.clientCA.issuing.chain))
+	if chain := opened.clientCA.issuing.chain; len(roots) != 1 || len(chain) != 2 || !chain[1].Equal(root) || !opened.clientCA.authority.Anchor().Equal(root) {
+		t.Errorf("%d roots, an issuing CA with a chain of %d, want one, and the root above the issuing CA", len(roots), len(chain))
 	}
 	if !issuing.MaxPathLenZero || issuing.CheckSignatureFrom(root) != nil {
 		t.Errorf("the issuing CA has path length %d, issuer %s", issuing.MaxPathLen, issuing.Issuer)
@@ -120,6 +120,9 @@ func TestClientCARenewal(t *testing.T) {
 			was, is := first.clientCA.issuing.chain[0], then.clientCA.issuing.chain[0]
 			if was.Equal(is) == tc.renewed || !is.NotAfter.Equal(tc.ends) {
 				t.Errorf("renewed: %v, ends on %v, want %v and %v", !was.Equal(is), is.NotAfter, tc.renewed, tc.ends)
+			}
+			if !then.clientCA.authority.Anchor().Equal(first.clientCA.authority.Anchor()) {
+				t.Error("the renewed CA has another root")
 			}
 			if diff := cmp.Diff(was.RawSubjectPublicKeyInfo, is.RawSubjectPublicKeyInfo); diff != "" || !bytes.Equal(was.RawSubject, is.RawSubject) {
 				t.Error("the renewed CA is another")
