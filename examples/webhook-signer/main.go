@@ -39,7 +39,8 @@ func run(args []string) error {
 		defer stop()
 		return serve(ctx, args[1:])
 	}
-	return errors.New("what shall I do?\n" + usage)
+	fmt.Fprint(os.Stderr, usage)
+	return errors.New("no such command")
 }
 
 func serve(ctx context.Context, args []string) error {
