@@ -60,7 +60,6 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile,
 		"PEM file with the CA of the API server's certificate, for the controller publish. Default: that of the kubeconfig.")
 	sign.AddFlags(flags, &cfg.Signing)
-	flags.StringVar(&cfg.Publishing.RootCAFile, "root-ca-file", cfg.Publishing.RootCAFile, "File of the roots that the publish controller puts into each namespace.")
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
 	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")
