@@ -90,10 +90,17 @@ func background(t *testing.T, script, ready string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() { <-ended }) // the test's context has ended
 	deadline := time.After(patience)
 	for !strings.Contains(out.String(), ready) {
 		select {
+		case <-ended:
+			t.Fatalf("ended:\n%s\n%s", script, out)
 		case <-deadline:
 			t.Fatalf("not ready after %v:\n%s\n%s", patience, script, out)
 		case <-time.After(20 * time.Millisecond):

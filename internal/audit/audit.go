@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
 	auditwebhook "k8s.io/apiserver/plugin/pkg/audit/webhook"
+	"k8s.io/klog/v2"
 )
 
 // New returns what decides which requests are recorded and what records them.
@@ -45,7 +47,7 @@ func New(cfg Config) (audit.PolicyRuleEvaluator, audit.Backend, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		backends = append(backends, backend)
+		backends = append(backends, impatient{backend, stopTimeout})
 	}
 	return policy.NewPolicyRuleEvaluator(rules), audit.Union(backends...), nil
 }
@@ -113,4 +115,28 @@ type lenient struct{ audit.Backend }
 func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 	l.Backend.ProcessEvents(events...)
 	return true
+}
+
+// stopTimeout is how long a stopping server waits for a webhook to take what
+// it has not got yet. The attempts of the library take longer than service
+// managers wait.
+const stopTimeout = 10 * time.Second
+
+// impatient does not hold up the end of the server.
+type impatient struct {
+	audit.Backend
+	timeout time.Duration
+}
+
+func (i impatient) Shutdown() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		i.Backend.Shutdown()
+	}()
+	select {
+	case <-done:
+	case <-time.After(i.timeout):
+		klog.Background().Info("The audit webhook has not taken all events: the last ones are lost", "waited", i.timeout)
+	}
 }

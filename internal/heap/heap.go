@@ -57,7 +57,7 @@ func Run(ctx context.Context) {
 		if next.percent != last.percent {
 			debug.SetGCPercent(next.percent)
 		}
-		if next.percent == defaultPercent && last.percent != defaultPercent {
+		if last.loaded && !next.loaded {
 			debug.FreeOSMemory()
 		}
 		last = next
@@ -68,6 +68,7 @@ func Run(ctx context.Context) {
 type pace struct {
 	slack   uint64 // never changes
 	percent int
+	loaded  bool
 	quiet   int
 }
 
@@ -77,11 +78,11 @@ type pace struct {
 func (p pace) next(allocated, live uint64) pace {
 	if allocated < busy {
 		if p.quiet++; p.quiet >= calm {
-			p.percent = defaultPercent
+			p.percent, p.loaded = defaultPercent, false
 		}
 		return p
 	}
-	p.quiet = 0
+	p.quiet, p.loaded = 0, true
 	wanted := max(defaultPercent, int(100*p.slack/max(live, 1)))
 	if off := wanted - p.percent; 5*max(off, -off) > p.percent {
 		p.percent = wanted

@@ -10,16 +10,18 @@ func TestPace(t *testing.T) {
 		reason  string
 		seconds []second
 		want    int
+		loaded  bool
 	}{
-		{"at rest it is Go's own", []second{idle, idle}, 100},
-		{"load gets the slack", []second{load}, 320},
-		{"a short lull is no rest", []second{load, idle, idle}, 320},
-		{"a lull starts anew with each load", []second{load, idle, idle, load, idle, idle}, 320},
-		{"rest ends it", []second{load, idle, idle, idle}, 100},
-		{"it follows what is alive", []second{load, {500 * mega, 80 * mega}}, 160},
-		{"but not each little step", []second{load, {500 * mega, 42 * mega}}, 320},
-		{"a heap above the slack grows as Go's does", []second{{500 * mega, 400 * mega}}, 100},
-		{"nothing is known to be alive before the first collection", []second{{500 * mega, 0}}, 100 * 128 * mega},
+		{"at rest it is Go's own", []second{idle, idle}, 100, false},
+		{"load gets the slack", []second{load}, 320, true},
+		{"a short lull is no rest", []second{load, idle, idle}, 320, true},
+		{"a lull starts anew with each load", []second{load, idle, idle, load, idle, idle}, 320, true},
+		{"rest ends it", []second{load, idle, idle, idle}, 100, false},
+		{"also where the slack was no more than Go's own", []second{{500 * mega, 400 * mega}, idle, idle, idle}, 100, false},
+		{"it follows what is alive", []second{load, {500 * mega, 80 * mega}}, 160, true},
+		{"but not each little step", []second{load, {500 * mega, 42 * mega}}, 320, true},
+		{"a heap above the slack grows as Go's does", []second{{500 * mega, 400 * mega}}, 100, true},
+		{"nothing is known to be alive before the first collection", []second{{500 * mega, 0}}, 100 * 128 * mega, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -27,8 +29,8 @@ func TestPace(t *testing.T) {
 			for _, s := range tt.seconds {
 				p = p.next(s.allocated, s.live)
 			}
-			if p.percent != tt.want {
-				t.Errorf("percent = %d, want %d", p.percent, tt.want)
+			if p.percent != tt.want || p.loaded != tt.loaded {
+				t.Errorf("percent = %d, loaded = %t, want %d, %t", p.percent, p.loaded, tt.want, tt.loaded)
 			}
 		})
 	}

@@ -47,6 +47,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	}
 	manager, err := ctrl.NewManager(reader, ctrl.Options{
 		Scheme:                 scheme.Scheme,
+		MapperProvider:         newMapper,
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
 		Logger:                 klog.Background(),
 		Metrics:                metricsserver.Options{BindAddress: "0"},

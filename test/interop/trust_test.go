@@ -41,12 +41,11 @@ func TestTrustBundles(t *testing.T) {
 apiVersion: config.certplane.dev/v1alpha1
 kind: ControllersConfiguration
 controllers: ["*", publish]
-signing: {ca: {certFile: ca.crt, keyFile: ca.key}}
 publishing: {rootCAFile: root.pem}
 trust: {overlap: 20s}
 `)
 	c.foreign(t)
-	c.controllers(t, "--config", config)
+	c.controllers(t, "--config", config, "--cluster-signing-cert-file", "ca.crt", "--cluster-signing-key-file", "ca.key")
 
 	t.Run("a bundle for each signer", func(t *testing.T) {
 		for _, signer := range []string{kubeletServing, "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/legacy-unknown"} {

@@ -87,12 +87,12 @@ func (f *facts) checkPermission() Check {
 }
 
 func (f *facts) checkApproval(v inspect.Verdict) Check {
-	if decision := inspect.Condition(f.csr, certificatesv1.CertificateApproved); decision != nil && v.State != inspect.Denied {
-		return Check{"approval", Yes, because(*decision)}
-	}
+	decision := inspect.Condition(f.csr, certificatesv1.CertificateApproved)
 	switch {
 	case v.State == inspect.Denied:
 		return Check{"approval", No, because(v.Condition)}
+	case decision != nil:
+		return Check{"approval", Yes, because(*decision)}
 	case f.mayApprove == Yes:
 		return Check{"approval", Open, "nobody has decided yet; you may"}
 	case f.mayApprove == No:

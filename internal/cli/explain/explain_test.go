@@ -109,6 +109,13 @@ func TestExplain(t *testing.T) {
 			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
 		},
 		{
+			reason: "the first one's is enough too", change: []func(*facts){func(f *facts) {
+				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{Yes, No}
+			}},
+			verdict: "is about to be approved without a person",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+		},
+		{
 			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
 				f.permitted, f.mayApprove, f.signersUnknown, f.eventsUnknown = []Result{Unknown}, No, true, true
 			}},
@@ -300,6 +307,15 @@ func TestStrictApprover(t *testing.T) {
 	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "policy" })
 	if got := checks[i]; got.Result != Yes || !strings.Contains(got.Message, "not where approval.strict is set: subject common name has no valid node name") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The server's clock can be ahead of ours.
+func TestAgo(t *testing.T) {
+	for then, want := range map[time.Time]string{now.Add(-time.Minute): "60s ago", now.Add(time.Minute): "0s ago"} {
+		if got := ago(now, then); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

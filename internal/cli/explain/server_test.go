@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,16 @@ func (w world) testAbsent(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := run(t, w.As(t, "stranger"), "n1"); err == nil || !strings.Contains(err.Error(), `User "stranger" cannot get resource`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server without the API says the same code as one without the request.
+func TestAnotherSortOfServer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	_, err := run(t, &rest.Config{Host: server.URL}, "n1")
+	if err == nil || !strings.HasPrefix(err.Error(), "reading the request: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,6 +134,19 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	assertCounted(t, f, f.report.metrics.notApproved, "NotPermitted", 1)
+}
+
+// The API refuses events with notes of more than 1024 bytes.
+func TestNoteFits(t *testing.T) {
+	c := newRequest(t, "mallory"+strings.Repeat("ü", maxNote))
+	f := newFixture(t, c)
+	if _, err := f.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	note, ok := strings.CutPrefix(f.eventText(), "Warning NotPermitted ")
+	if note = strings.TrimSuffix(note, "\n"); !ok || len(note) > maxNote || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
+		t.Errorf("note of %d bytes: %q", len(note), note)
+	}
 }
 
 // A request that nobody permits is asked about less often than Kubernetes

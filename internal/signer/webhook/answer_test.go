@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -267,6 +268,8 @@ func TestChains(t *testing.T) {
 	ofStale := issuer{intermediate: stale, key: staleKey}.sign(t, goodTemplate(now), w.request.PublicKey)
 	noCA, noCAKey := webhooktest.NewCertificate(t, ca.root, ca.rootKey, "no CA", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature })
 	ofNoCA := issuer{intermediate: noCA, key: noCAKey}.sign(t, goodTemplate(now), w.request.PublicKey)
+	modulus := new(big.Int).SetBit(big.NewInt(1), 20000, 1)
+	outsized := issuer{intermediate: ca.root, key: ca.rootKey}.sign(t, goodTemplate(now), &rsa.PublicKey{N: modulus, E: 65537})
 	tests := []struct {
 		reason, chain, want, err string
 	}{
@@ -287,6 +290,7 @@ func TestChains(t *testing.T) {
 		{reason: "an issuer that is no CA", chain: pemOf(ofNoCA, noCA), err: "parent certificate cannot sign"},
 		{reason: "an issuer that has expired", chain: pemOf(ofStale, stale), err: `the CA "CN=stale" that comes with it is not valid now`},
 		{reason: "too many", chain: pemOf(slices.Repeat([]*x509.Certificate{leaf}, 11)...), err: "certificate has 11 certificates, more than 10"},
+		{reason: "a key so large that it takes minutes", chain: pemOf(leaf, outsized), err: "larger than the supported 16384 bits"},
 		{reason: "self-signed", chain: pemOf(selfSigned()), err: "is self-signed"}, // the last: it changes the request
 	}
 	for _, tc := range tests {

@@ -129,7 +129,6 @@ func TestAnswersOverHTTP(t *testing.T) {
 		reason string
 		status int
 		header []string
-		body   string
 		result string
 		want   string
 		calls  int
@@ -147,22 +146,18 @@ func TestAnswersOverHTTP(t *testing.T) {
 		{reason: "who are you", status: 401, result: resultRejected, want: unavailable, calls: 1, open: true},
 		{reason: "you may not", status: 403, result: resultRejected, want: unavailable, calls: 1, open: true},
 		{reason: "nothing here", status: 404, result: resultRejected, want: unavailable, calls: 1, open: true},
-		{reason: "somewhere else", status: 307, header: []string{"Location", "/elsewhere"}, result: resultRejected, want: unavailable, calls: 1, open: true},
+		{reason: "somewhere else", status: 307, header: []string{"Location", "/sign"}, result: resultRejected, want: unavailable, calls: 1, open: true},
 		{reason: "a request that it cannot read", status: 400, result: resultRejected, want: unavailable, calls: 1},
 		{reason: "a request that is too large", status: 413, result: resultRejected, want: unavailable, calls: 1},
 		{reason: "another success", status: 202, header: jsonType, result: resultInvalid, want: invalid, calls: 1, after: 5 * time.Minute},
 		{reason: "HTML", status: 200, header: []string{"Content-Type", "text/html"}, result: resultInvalid, want: invalid, calls: 1, after: 5 * time.Minute},
 		{reason: "no content type", status: 200, header: []string{"Content-Type", ""}, result: resultInvalid, want: invalid, calls: 1, after: 5 * time.Minute},
 		{reason: "no JSON", status: 200, header: jsonType, result: resultInvalid, want: invalid, calls: 1, after: 5 * time.Minute},
-		{reason: "an endless answer", status: 200, header: jsonType, body: strings.Repeat(" ", maxAnswer+1), result: resultInvalid, want: invalid, calls: 1, after: 5 * time.Minute},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			f := newFixture(t)
-			f.Answers(func(w http.ResponseWriter, r v1alpha1.SigningRequest) {
-				f.status(tc.status, tc.header...)(w, r)
-				fmt.Fprint(w, tc.body)
-			})
+			f.Answers(f.status(tc.status, tc.header...))
 			pending := f.wantPending(t, "1")
 			if pending.Reason != tc.want || pending.RetryAfter != tc.after {
 				t.Errorf("verdict %s after %v, want %s after %v", pending.Reason, pending.RetryAfter, tc.want, tc.after)
@@ -252,6 +247,88 @@ func TestConnections(t *testing.T) {
 
 func TestServerName(t *testing.T) {
 	newFixture(t, func(s *Settings) { s.ServerName = "endpoint.example.com" }).wantIssued(t)
+}
+
+// TestWrongAnswers: what comes back is held to the request.
+func TestWrongAnswers(t *testing.T) {
+	tests := []struct {
+		reason string
+		answer func(*testing.T, *fixture, http.ResponseWriter, v1alpha1.SigningRequest)
+		want   string
+	}{
+		{"too large, however good", func(t *testing.T, f *fixture, w http.ResponseWriter, r v1alpha1.SigningRequest) {
+			webhooktest.Send(t, w, r.Issued(f.Issue(t, r)))
+			fmt.Fprint(w, strings.Repeat(" ", maxAnswer))
+		}, "answer is larger than 262144 bytes"},
+		{"of another type, however good", func(t *testing.T, f *fixture, w http.ResponseWriter, r v1alpha1.SigningRequest) {
+			w.Header().Set("Content-Type", "text/json")
+			if _, err := w.Write(encode(t, r.Issued(f.Issue(t, r)))); err != nil {
+				t.Error(err)
+			}
+		}, "content type must be application/json"},
+		{"valid for too long", func(t *testing.T, f *fixture, w http.ResponseWriter, r v1alpha1.SigningRequest) {
+			r.MaxExpirationSeconds *= 2
+			webhooktest.Send(t, w, r.Issued(f.Issue(t, r)))
+		}, "it is valid for 2h0m0s, longer than 1h0m0s"},
+		{"for somebody else, by a signer of Kubernetes", func(t *testing.T, f *fixture, w http.ResponseWriter, r v1alpha1.SigningRequest) {
+			template := goodTemplate(time.Now())
+			template.ExtKeyUsage = template.ExtKeyUsage[:1]
+			parsed, err := pki.ParseRequest([]byte(r.Request))
+			if err != nil {
+				t.Error(err)
+			}
+			webhooktest.Send(t, w, r.Issued(pki.EncodeCertificates(newIssuer(t).sign(t, template, parsed.PublicKey))))
+		}, "its subject is not that of the request"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := newFixture(t, func(s *Settings) {
+				s.SignerName, s.MaxDuration.Duration = "kubernetes.io/*", time.Hour
+			})
+			f.Answers(func(w http.ResponseWriter, r v1alpha1.SigningRequest) { tc.answer(t, f, w, r) })
+			request := newSignerRequest(t, "1")
+			request.SignerName = certificatesv1.KubeAPIServerClientSignerName
+			_, err := f.caller.sign(t.Context(), request, time.Now())
+			var pending *signer.PendingError
+			if !errors.As(err, &pending) || pending.Reason != signer.ReasonInvalidAnswer || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error is %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestLifetimes: what an endpoint is told of how long certificates live.
+func TestLifetimes(t *testing.T) {
+	hours := func(n time.Duration) *time.Duration { return new(n * time.Hour) }
+	tests := []struct {
+		reason string
+		own    time.Duration
+		wish   *time.Duration
+		limit  time.Duration
+	}{
+		{reason: "the limit of all signers", limit: 24 * time.Hour},
+		{reason: "the endpoint's own", own: 48 * time.Hour, limit: 48 * time.Hour},
+		{reason: "a wish", wish: hours(2), limit: 2 * time.Hour},
+		{reason: "a wish for too much", wish: hours(72), limit: 24 * time.Hour},
+		{reason: "a wish for too little", wish: new(time.Minute), limit: 10 * time.Minute},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := newFixture(t, func(s *Settings) { s.MaxDuration.Duration = tc.own })
+			request := newSignerRequest(t, "1")
+			request.Duration = tc.wish
+			if _, err := f.caller.sign(t.Context(), request, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			got := f.Calls()[0]
+			if got.MaxExpirationSeconds != int64(tc.limit/time.Second) {
+				t.Errorf("told that %ds is the limit, want %v", got.MaxExpirationSeconds, tc.limit)
+			}
+			if (got.ExpirationSeconds == nil) != (tc.wish == nil) || tc.wish != nil && *got.ExpirationSeconds != int64(*tc.wish/time.Second) {
+				t.Errorf("told of the wish %v, want %v", got.ExpirationSeconds, tc.wish)
+			}
+		})
+	}
 }
 
 // A repetition that succeeds is all that counts.

@@ -16,11 +16,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"

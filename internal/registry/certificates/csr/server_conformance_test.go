@@ -25,7 +25,7 @@ import (
 // The conversations by which clusters are certified (Kubernetes conformance).
 func TestServerConformance(t *testing.T) {
 	t.Parallel()
-	w := start(t)
+	w := start(t, withSigners)
 	t.Run("API operations", w.testOperations)
 	t.Run("client certificate", w.testClientCertificate)
 	t.Run("helpers of kubelets", w.testHelpers)

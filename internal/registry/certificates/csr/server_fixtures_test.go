@@ -49,7 +49,7 @@ type world struct {
 
 func start(t *testing.T, options ...func(*server.Config)) world {
 	t.Helper()
-	s := apitest.Start(t, options...)
+	s := apitest.Start(t, append([]func(*server.Config){alone}, options...)...)
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
@@ -340,3 +340,14 @@ func unconditional(c *csr) { c.ResourceVersion = "" }
 
 // emptyIsNil compares what JSON does not tell apart as equal.
 func emptyIsNil() cmp.Option { return cmpopts.EquateEmpty() }
+
+// alone leaves requests to the test: else the cleaner deletes those that are
+// old, and signers answer those that are approved.
+func alone(cfg *server.Config) {
+	cfg.Controllers = append(slices.Clone(cfg.Controllers), "-approve", "-sign", "-clean")
+}
+
+// withSigners is for tests that use what they request.
+func withSigners(cfg *server.Config) {
+	cfg.Controllers = append(server.DefaultConfig().Controllers, "-clean")
+}

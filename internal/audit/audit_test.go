@@ -1,0 +1,30 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/audit"
+)
+
+// stuck is a backend that nobody can stop.
+type stuck struct{ audit.Backend }
+
+func (stuck) Shutdown() { select {} }
+
+// gone is one that stops at once.
+type gone struct {
+	audit.Backend
+	stopped *bool
+}
+
+func (g gone) Shutdown() { *g.stopped = true }
+
+func TestWebhooksDoNotHoldUpTheEnd(t *testing.T) {
+	impatient{stuck{}, time.Millisecond}.Shutdown() // it returns
+	var stopped bool
+	impatient{gone{stopped: &stopped}, time.Hour}.Shutdown()
+	if !stopped {
+		t.Error("a webhook that answers was not waited for")
+	}
+}

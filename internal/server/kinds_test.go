@@ -1,0 +1,42 @@
+package server
+
+import (
+	"net/http"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// No controller's kind needs an answer of the API, which may be stopping.
+func TestKindsAreKnown(t *testing.T) {
+	mapper, err := newMapper(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		kind     schema.GroupKind
+		resource string
+		scope    meta.RESTScopeName
+	}{
+		{schema.GroupKind{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}, "certificatesigningrequests", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, "clusterroles", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Kind: "Namespace"}, "namespaces", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Kind: "ServiceAccount"}, "serviceaccounts", meta.RESTScopeNameNamespace},
+	}
+	for _, tc := range tests {
+		got, err := mapper.RESTMapping(tc.kind, "v1")
+		if err != nil {
+			t.Errorf("%s: %v", tc.kind, err)
+			continue
+		}
+		if got.Resource.Resource != tc.resource || got.Scope.Name() != tc.scope {
+			t.Errorf("%s is %s, %s", tc.kind, got.Resource, got.Scope.Name())
+		}
+	}
+	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Other"}, "v1"); err == nil {
+		t.Error("a kind that nobody knows was not asked for")
+	}
+}
