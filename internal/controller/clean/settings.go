@@ -47,7 +47,7 @@ type CapSettings struct {
 	// first those with an outcome, then those that nobody has decided; neither
 	// before the time of "fetch" is over, unless there are ten times as many.
 	// Approved requests that wait for their certificate stay. So a client that
-	// asks in a loop cannot fill the store. 0 is no bound. Default: 1000.
+	// asks in a loop cannot fill the store. 0 is no bound. Default: 5000.
 	Max int `json:"max"`
 	// exemptGroups are groups whose members may have any number of requests.
 	// Default: system:masters.
@@ -61,7 +61,7 @@ func DefaultSettings() Settings {
 		Issued: hours(1), Denied: hours(1), Failed: hours(1),
 		Pending: hours(24), Approved: hours(24), Undecided: hours(168),
 		Fetch:        metav1.Duration{Duration: 5 * time.Minute},
-		PerRequester: CapSettings{Max: 1000, ExemptGroups: []string{"system:masters"}},
+		PerRequester: CapSettings{Max: 5000, ExemptGroups: []string{"system:masters"}},
 	}
 }
 
