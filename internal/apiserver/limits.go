@@ -59,6 +59,9 @@ const bodyGrace = time.Second
 // without an end would take up one of the places for requests for ever.
 func withBodyDeadline(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Err() != nil {
+			return // answered already, by the filter that watches the time
+		}
 		if deadline, limited := r.Context().Deadline(); limited && r.Body != nil {
 			// Not every connection can; then it is as without.
 			_ = http.NewResponseController(w).SetReadDeadline(deadline.Add(bodyGrace))
