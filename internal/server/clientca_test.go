@@ -218,10 +218,10 @@ func TestClientCARenewalKeepsCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	then := mustOpenPKI(t, dir, someNames, due)
-	roots, chain := x509.NewCertPool(), x509.NewCertPool()
+	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(contents(t, then.clientCA.trusted))
 	for _, ca := range []*x509.Certificate{issued[1], then.clientCA.issuing.chain[0]} {
-		chain = x509.NewCertPool()
+		chain := x509.NewCertPool()
 		chain.AddCert(ca)
 		if _, err := issued[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, CurrentTime: due, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			t.Errorf("with the CA that ends on %v: %v", ca.NotAfter, err)
