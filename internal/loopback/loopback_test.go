@@ -109,6 +109,7 @@ func TestClientGoesAway(t *testing.T) {
 		client := connect(func(w http.ResponseWriter, r *http.Request) {
 			cancel()
 			<-r.Context().Done()
+			//lint:ignore SA1019 The filters of the API server still ask for it.
 			<-w.(http.CloseNotifier).CloseNotify()
 			close(told)
 		})
