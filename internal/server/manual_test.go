@@ -25,6 +25,7 @@ func TestExamplesOfTheManual(t *testing.T) {
 	for _, example := range m.configurations {
 		name, _, _ := strings.Cut(example, ":")
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "server.yaml")
 			writeFile(t, file, []byte(header+example))
 			cfg, err := server.LoadConfig(file)

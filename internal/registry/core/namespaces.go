@@ -156,6 +156,9 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 	return out, nil
 }
 
+// unmet begins the refusal, as the library has it.
+const unmet = "Precondition failed"
+
 // meets tells whether namespace is the one that the client means to delete.
 func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error {
 	if conditions == nil {
@@ -172,8 +175,8 @@ func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error 
 		if condition.want != nil && *condition.want != condition.found {
 			//lint:ignore ST1005 Clients know this text from Kubernetes.
 			return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, fmt.Errorf(
-				"Precondition failed: %s in precondition: %v, %s in object meta: %v",
-				condition.name, *condition.want, condition.name, condition.found))
+				"%s: %s in precondition: %v, %s in object meta: %v",
+				unmet, condition.name, *condition.want, condition.name, condition.found))
 		}
 	}
 	return nil
