@@ -37,13 +37,13 @@ var rules = []rule{
 	{
 		from:      "internal/signer",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/signer", module + "internal/pki", module + "api/signing"},
+		unless:    []string{module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing"},
 		reason:    "signing needs certificates, nothing around them",
 	},
 	{
 		from:      "internal/keystore",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/keystore", module + "internal/pki"},
+		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector"},
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/collector"
 )
 
 type metrics struct {
@@ -25,22 +27,5 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "1 while the CA's files hold what cannot be used, so that the CA before it still signs, else 0; by the CA's place in the configuration.",
 		}, []string{"ca"}),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	return m, errors.Join(register(registry, &m.changes), register(registry, &m.failed))
-}
-
-func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
-	err := registry.Register(*collector)
-	var already prometheus.AlreadyRegisteredError
-	if !errors.As(err, &already) {
-		return err
-	}
-	existing, ok := already.ExistingCollector.(C)
-	if !ok {
-		return err
-	}
-	*collector = existing
-	return nil
+	return m, errors.Join(collector.Share(registry, &m.changes), collector.Share(registry, &m.failed))
 }

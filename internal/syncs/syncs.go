@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/certplane/certplane/internal/collector"
 )
 
 // Metrics count one publisher's syncs by how they ended.
@@ -37,10 +39,7 @@ func New(registry prometheus.Registerer, publisher, object string) (*Metrics, er
 			Buckets:   prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, labels),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	return m, errors.Join(register(registry, &m.total), register(registry, &m.duration))
+	return m, errors.Join(collector.Share(registry, &m.total), collector.Share(registry, &m.duration))
 }
 
 // Observe counts a sync.
@@ -61,18 +60,4 @@ func code(err error) string {
 	default:
 		return strconv.Itoa(http.StatusInternalServerError)
 	}
-}
-
-func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
-	err := registry.Register(*collector)
-	var already prometheus.AlreadyRegisteredError
-	if !errors.As(err, &already) {
-		return err
-	}
-	existing, ok := already.ExistingCollector.(C)
-	if !ok {
-		return err
-	}
-	*collector = existing
-	return nil
 }

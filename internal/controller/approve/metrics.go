@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/collector"
 )
 
 type metrics struct {
@@ -28,10 +30,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Buckets:   prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"signer"}),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	return m, errors.Join(register(registry, &m.approved), register(registry, &m.notApproved), register(registry, &m.duration))
+	return m, errors.Join(collector.Share(registry, &m.approved), collector.Share(registry, &m.notApproved), collector.Share(registry, &m.duration))
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -41,18 +40,4 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 		Name:      name,
 		Help:      help,
 	}, labels)
-}
-
-func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
-	err := registry.Register(*collector)
-	var already prometheus.AlreadyRegisteredError
-	if !errors.As(err, &already) {
-		return err
-	}
-	existing, ok := already.ExistingCollector.(C)
-	if !ok {
-		return err
-	}
-	*collector = existing
-	return nil
 }

@@ -1,9 +1,9 @@
 package clean
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/collector"
 )
 
 type metrics struct {
@@ -20,15 +20,5 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		Name:      "deleted_total",
 		Help:      "Number of CertificateSigningRequests deleted, by reason: issued, denied, failed, pending, expired, approved, undecided or excess.",
 	}, []string{"reason"})}
-	if registry == nil {
-		return m, nil
-	}
-	err := registry.Register(m.deleted)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if existing, ok := already.ExistingCollector.(*prometheus.CounterVec); ok {
-			m.deleted, err = existing, nil
-		}
-	}
-	return m, err
+	return m, collector.Share(registry, &m.deleted)
 }

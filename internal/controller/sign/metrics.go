@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/certplane/certplane/internal/collector"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -45,18 +46,15 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help:      "When the CA ends with which a signer signs, in seconds since 1970, by signer.",
 		}, []string{"signer"}),
 	}
-	if registry == nil {
-		return m, nil
-	}
 	return m, errors.Join(
-		register(registry, &m.issued),
-		register(registry, &m.refused),
-		register(registry, &m.delayed),
-		register(registry, &m.shortened),
-		register(registry, &m.queueWait),
-		register(registry, &m.signature),
-		register(registry, &m.duration),
-		register(registry, &m.notAfter),
+		collector.Share(registry, &m.issued),
+		collector.Share(registry, &m.refused),
+		collector.Share(registry, &m.delayed),
+		collector.Share(registry, &m.shortened),
+		collector.Share(registry, &m.queueWait),
+		collector.Share(registry, &m.signature),
+		collector.Share(registry, &m.duration),
+		collector.Share(registry, &m.notAfter),
 	)
 }
 
@@ -102,18 +100,4 @@ func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
 		Help:      help,
 		Buckets:   buckets,
 	}, []string{"signer"})
-}
-
-func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
-	err := registry.Register(*collector)
-	var already prometheus.AlreadyRegisteredError
-	if !errors.As(err, &already) {
-		return err
-	}
-	existing, ok := already.ExistingCollector.(C)
-	if !ok {
-		return err
-	}
-	*collector = existing
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/collector"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -83,7 +84,7 @@ func showLength(q queue, signerName string, registry prometheus.Registerer) {
 		Help:        "Number of approved requests that wait for a worker of their signer, without those that are tried again later, by signer.",
 		ConstLabels: prometheus.Labels{"signer": signerName},
 	}, func() float64 { return float64(q.Len()) })
-	if err := register(registry, &length); err != nil {
+	if err := collector.Share(registry, &length); err != nil {
 		klog.ErrorS(err, "Cannot show the length of a signer's queue", "signer", signerName)
 	}
 }

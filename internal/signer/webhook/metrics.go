@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/collector"
 )
 
 // metrics are those of one endpoint.
@@ -36,12 +38,9 @@ func newMetrics(registry prometheus.Registerer, signerName string) (*metrics, er
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
 		}, []string{"signer"}),
 	}
-	if registry == nil {
-		return m, nil
-	}
 	err := errors.Join(
-		register(registry, &m.calls), register(registry, &m.opened), register(registry, &m.sparedCalls),
-		register(registry, &m.staleFiles), register(registry, &m.isOpen), register(registry, &m.duration),
+		collector.Share(registry, &m.calls), collector.Share(registry, &m.opened), collector.Share(registry, &m.sparedCalls),
+		collector.Share(registry, &m.staleFiles), collector.Share(registry, &m.isOpen), collector.Share(registry, &m.duration),
 	)
 	m.isOpen.WithLabelValues(signerName).Set(0)
 	return m, err
@@ -70,18 +69,4 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "certplane", Subsystem: "webhook", Name: name, Help: help,
 	}, labels)
-}
-
-func register[C prometheus.Collector](registry prometheus.Registerer, collector *C) error {
-	err := registry.Register(*collector)
-	var already prometheus.AlreadyRegisteredError
-	if !errors.As(err, &already) {
-		return err
-	}
-	existing, ok := already.ExistingCollector.(C)
-	if !ok {
-		return err
-	}
-	*collector = existing
-	return nil
 }
