@@ -173,7 +173,6 @@ func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error 
 		{"ResourceVersion", conditions.ResourceVersion, namespace.ResourceVersion},
 	} {
 		if condition.want != nil && *condition.want != condition.found {
-			//lint:ignore ST1005 Clients know this text from Kubernetes.
 			return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, fmt.Errorf(
 				"%s: %s in precondition: %v, %s in object meta: %v",
 				unmet, condition.name, *condition.want, condition.name, condition.found))
