@@ -31,15 +31,21 @@ func (p Process) Recorder(account string) (events.EventRecorder, error) {
 		return nil, fmt.Errorf("making the client for events: %w", err)
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	err = p.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		defer broadcaster.Shutdown()
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			return fmt.Errorf("recording events: %w", err)
-		}
-		<-ctx.Done()
+	// From now on and not from the manager's start, when all begin to work at
+	// the same time: whatever nobody records is lost.
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		cancel()
+		return nil, fmt.Errorf("recording events: %w", err)
+	}
+	err = p.Manager.Add(manager.RunnableFunc(func(running context.Context) error {
+		<-running.Done()
+		cancel()
+		broadcaster.Shutdown()
 		return nil
 	}))
 	if err != nil {
+		cancel()
 		return nil, fmt.Errorf("adding the recorder of events: %w", err)
 	}
 	return sparingRecorder{

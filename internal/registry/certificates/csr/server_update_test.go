@@ -144,7 +144,8 @@ func (w world) testUpdateMetadata(t *testing.T) {
 		sent := changed(before, everySpecField, func(c *csr) {
 			c.Labels, c.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 			c.Finalizers = []string{"example.com/hold"}
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}}
+			// Of a kind that nobody knows, so that it is nobody's garbage.
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Owner", Name: "n", UID: "u"}}
 		})
 		got := w.mustPut(t, via, sent)
 		if got.ResourceVersion == before.ResourceVersion {
