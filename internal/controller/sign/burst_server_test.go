@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
@@ -37,9 +39,14 @@ func (w world) testBurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched := ofBurst
-	watched.ResourceVersion = begin.ResourceVersion
-	changes, err := requests.Watch(ctx, watched)
+	// A server ends the watch of a client that is slow to read, as this one can
+	// be: it goes on where it was.
+	changes, err := watchtools.NewRetryWatcherWithContext(ctx, begin.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = ofBurst.LabelSelector
+			return requests.Watch(ctx, options)
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
