@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -60,7 +59,7 @@ func (s *Store) load(ctx context.Context, c content) (*authority, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	chain, err := parseChain(c.cert)
+	chain, err := pki.ParseWholeBundle(c.cert)
 	if err != nil {
 		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.files.cert, err)
 	}
@@ -87,20 +86,6 @@ func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, c content) (cry
 		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, that of %s", s.files.cert, s.files.key, ca.Subject)
 	}
 	return key, nil
-}
-
-// parseChain refuses a file that ends within a certificate, which a PEM
-// decoder passes over as text: what was read of it could be a shorter chain
-// that is fine in itself.
-func parseChain(data []byte) ([]*x509.Certificate, error) {
-	chain, err := pki.ParseBundle(data)
-	if err != nil {
-		return nil, err
-	}
-	if begun := bytes.Count(data, []byte("-----BEGIN "+pki.CertificateBlockType+"-----")); begun != len(chain) {
-		return nil, fmt.Errorf("%d certificates begin in it, but only %d are whole", begun, len(chain))
-	}
-	return chain, nil
 }
 
 // usable tells whether certificates that the CA issues now can be verified.

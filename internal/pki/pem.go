@@ -70,6 +70,20 @@ func ParseBundle(data []byte) ([]*x509.Certificate, error) {
 	return ParseCertificates(certificates.Bytes())
 }
 
+// ParseWholeBundle is ParseBundle for a file that somebody may be writing. It
+// refuses one that ends within a certificate, which a PEM decoder passes over
+// as text: what was read of it could be fine in itself.
+func ParseWholeBundle(data []byte) ([]*x509.Certificate, error) {
+	certs, err := ParseBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	if begun := bytes.Count(data, []byte("-----BEGIN "+CertificateBlockType+"-----")); begun != len(certs) {
+		return nil, fmt.Errorf("%d certificates begin in it, but only %d are whole", begun, len(certs))
+	}
+	return certs, nil
+}
+
 // EncodeCertificates writes certificates as PEM blocks without headers.
 func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	var out bytes.Buffer

@@ -42,25 +42,12 @@ func File(path string, now clock.PassiveClock) (Roots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading root certificates: %w", err)
 	}
-	certs, err := parse(data)
+	certs, err := pki.ParseWholeBundle(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading root certificates in %s: %w", path, err)
 	}
 	f := &file{path: path, clock: now, looked: now.Now(), seen: data, used: data, certs: certs}
 	return f.roots, nil
-}
-
-// parse refuses a file that ends within a certificate, which a PEM decoder
-// passes over as text.
-func parse(data []byte) ([]*x509.Certificate, error) {
-	certs, err := pki.ParseBundle(data)
-	if err != nil {
-		return nil, err
-	}
-	if begun := bytes.Count(data, []byte("-----BEGIN "+pki.CertificateBlockType+"-----")); begun != len(certs) {
-		return nil, fmt.Errorf("%d certificates begin in it, but only %d are whole", begun, len(certs))
-	}
-	return certs, nil
 }
 
 func (f *file) roots() []*x509.Certificate {
@@ -83,7 +70,7 @@ func (f *file) look() error {
 	if !settled || bytes.Equal(data, f.used) {
 		return nil
 	}
-	certs, err := parse(data)
+	certs, err := pki.ParseWholeBundle(data)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", f.path, err)
 	}
