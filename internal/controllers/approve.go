@@ -3,11 +3,7 @@ package controllers
 import "github.com/certplane/certplane/internal/controller/approve"
 
 func addApprover(p Process, cfg Config) error {
-	writer, err := p.Client(csrApproverAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(csrApproverAccount)
+	writer, recorder, err := p.Actor(csrApproverAccount)
 	if err != nil {
 		return err
 	}

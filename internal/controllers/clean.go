@@ -6,11 +6,7 @@ import "github.com/certplane/certplane/internal/controller/clean"
 const cleanerAccount = "csr-cleaner"
 
 func addCleaner(p Process, cfg Config) error {
-	writer, err := p.Client(cleanerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(cleanerAccount)
+	writer, recorder, err := p.Actor(cleanerAccount)
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,13 @@ package controllers
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/trust"
-	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
 )
@@ -90,7 +90,9 @@ type Config struct {
 	// OnlyByName are controllers that "*" does not choose.
 	OnlyByName []string
 
-	cas openCAs // of Settings
+	// What several controllers need is opened when the first one asks.
+	issuers func() ([]issuer, error)
+	roots   func() (roots.Roots, error)
 }
 
 // controller is a line of the table of controllers.
@@ -132,7 +134,8 @@ func (c Config) Accounts() []string {
 
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
-	cfg.cas = openCAs{process: p, opened: map[keystore.Settings]sign.CA{}}
+	cfg.issuers = sync.OnceValues(func() ([]issuer, error) { return openIssuers(p, cfg) })
+	cfg.roots = sync.OnceValues(cfg.openRoots)
 	for _, c := range all {
 		if !cfg.runs(c) {
 			continue

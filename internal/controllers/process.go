@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +41,16 @@ func (p Process) Client(account string) (client.Client, error) {
 		return nil, fmt.Errorf("making the client of %s: %w", account, err)
 	}
 	return c, nil
+}
+
+// Actor returns the client and the recorder of events of an account.
+func (p Process) Actor(account string) (client.Client, events.EventRecorder, error) {
+	writer, err := p.Client(account)
+	if err != nil {
+		return nil, nil, err
+	}
+	recorder, err := p.Recorder(account)
+	return writer, recorder, err
 }
 
 // CacheOf returns a cache that holds, of every kind that is read from it, only

@@ -6,11 +6,7 @@ import (
 )
 
 func addPublisher(p Process, cfg Config) error {
-	writer, err := p.Client(publisherAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(publisherAccount)
+	writer, recorder, err := p.Actor(publisherAccount)
 	if err != nil {
 		return err
 	}
@@ -18,7 +14,7 @@ func addPublisher(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	rootCA, err := cfg.rootCA()
+	rootCA, err := cfg.roots()
 	if err != nil {
 		return err
 	}
@@ -28,7 +24,7 @@ func addPublisher(p Process, cfg Config) error {
 }
 
 // rootCA is what the certificate of the API server chains to, or nil.
-func (c Config) rootCA() (roots.Roots, error) {
+func (c Config) openRoots() (roots.Roots, error) {
 	if path := c.Settings.Publishing.RootCAFile; path != "" {
 		return roots.File(path, nil)
 	}

@@ -17,28 +17,17 @@ import (
 // addSigners adds a signer for each name that has a CA: all of them are one
 // account, and each has a queue of its own.
 func addSigners(p Process, cfg Config) error {
-	writer, err := p.Client(csrSignerAccount)
+	writer, recorder, err := p.Actor(csrSignerAccount)
 	if err != nil {
 		return err
 	}
-	recorder, err := p.Recorder(csrSignerAccount)
+	issuers, err := cfg.issuers()
 	if err != nil {
 		return err
 	}
-	for _, signer := range cfg.Settings.Signing.All() {
-		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
-			continue
-		}
-		ca, err := cfg.cas.of(signer.Name, cfg)
-		if err != nil {
-			return err
-		}
-		if ca == nil {
-			klog.InfoS("Leaving a signer's requests to others: no CA is configured for it", "signer", signer.Name)
-			continue
-		}
-		err = sign.Add(p.Manager, sign.Config{
-			SignerName: signer.Name, Client: writer, CA: ca, Settings: cfg.Settings.Signing,
+	for _, issuer := range issuers {
+		err := sign.Add(p.Manager, sign.Config{
+			SignerName: issuer.name, Client: writer, CA: issuer.ca, Settings: cfg.Settings.Signing,
 			Events: recorder, Account: p.reference(csrSignerAccount), Metrics: p.Metrics,
 		})
 		if err != nil {
@@ -67,29 +56,51 @@ func (c Config) HasCA() bool {
 // openTimeout is how long a CA's key may take to be found.
 const openTimeout = 30 * time.Second
 
-// openCAs are the configured CAs, each opened once.
-type openCAs struct {
-	process Process
-	opened  map[keystore.Settings]sign.CA
+// issuer is a built-in signer that has a CA.
+type issuer struct {
+	name string
+	ca   sign.CA
 }
 
-// of returns the CA of a signer, or nil.
-func (o openCAs) of(signerName string, cfg Config) (sign.CA, error) {
+// openIssuers returns the built-in signers that have a CA and are no endpoints.
+func openIssuers(p Process, cfg Config) ([]issuer, error) {
+	var issuers []issuer
+	opened := map[keystore.Settings]sign.CA{}
+	for _, signer := range cfg.Settings.Signing.All() {
+		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
+			continue // its CA is elsewhere
+		}
+		ca, err := p.openCA(signer.Name, cfg, opened)
+		if err != nil {
+			return nil, err
+		}
+		if ca == nil {
+			klog.InfoS("Leaving a signer's requests to others: no CA is configured for it", "signer", signer.Name)
+			continue
+		}
+		issuers = append(issuers, issuer{name: signer.Name, ca: ca})
+	}
+	return issuers, nil
+}
+
+// openCA returns the CA of a signer, or nil. One that is opened already serves
+// all whose CA it is.
+func (p Process) openCA(signerName string, cfg Config, opened map[keystore.Settings]sign.CA) (sign.CA, error) {
 	settings, field := cfg.Settings.Signing.CAOf(signerName)
 	if settings.IsZero() {
 		return cfg.CA, nil
 	}
-	if ca, ok := o.opened[settings]; ok {
+	if ca, ok := opened[settings]; ok {
 		return ca, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	ca, err := keystore.Open(ctx, settings, keystore.Options{Name: field, Metrics: o.process.Metrics})
+	ca, err := keystore.Open(ctx, settings, keystore.Options{Name: field, Metrics: p.Metrics})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
-	o.opened[settings] = ca
-	return ca, o.process.Follow(ca)
+	opened[settings] = ca
+	return ca, p.Follow(ca)
 }
 
 // Follow has a CA follow its files while the manager runs.

@@ -10,7 +10,6 @@ import (
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 const (
@@ -26,11 +25,7 @@ func addTrust(p Process, cfg Config) error {
 	if err != nil || len(signers) == 0 {
 		return err
 	}
-	writer, err := p.Client(trustAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(trustAccount)
+	writer, recorder, err := p.Actor(trustAccount)
 	if err != nil {
 		return err
 	}
@@ -55,7 +50,7 @@ func trustedSigners(cfg Config) ([]trust.Signer, error) {
 	if err != nil || !cfg.Chooses("publish") {
 		return signers, err
 	}
-	rootCA, err := cfg.rootCA()
+	rootCA, err := cfg.roots()
 	if err != nil || rootCA == nil {
 		return signers, err
 	}
@@ -69,24 +64,18 @@ func issuingSigners(cfg Config) ([]trust.Signer, error) {
 	if !cfg.Chooses("sign") {
 		return nil, nil
 	}
+	issuers, err := cfg.issuers()
+	if err != nil {
+		return nil, err
+	}
 	var signers []trust.Signer
-	for _, settings := range cfg.Settings.Signing.All() {
-		if webhook.Choose(cfg.Settings.Signing.Webhooks, settings.Name) >= 0 {
-			continue // its CA is elsewhere
-		}
-		ca, err := cfg.cas.of(settings.Name, cfg)
-		if err != nil {
-			return nil, err
-		}
-		if ca == nil {
-			continue
-		}
-		anchors, err := cfg.Settings.Trust.Roots(settings.Name, anchorOf(ca))
+	for _, issuer := range issuers {
+		anchors, err := cfg.Settings.Trust.Roots(issuer.name, anchorOf(issuer.ca))
 		if err != nil {
 			return nil, err
 		}
 		signers = append(signers, trust.Signer{
-			Signer: rollover.Signer{Name: settings.Name, Overlap: cfg.Settings.Trust.Overlap.Duration},
+			Signer: rollover.Signer{Name: issuer.name, Overlap: cfg.Settings.Trust.Overlap.Duration},
 			Roots:  anchors,
 		})
 	}

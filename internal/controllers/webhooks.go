@@ -10,14 +10,7 @@ import (
 // addWebhookSigners adds a controller for each signer that is a webhook.
 func addWebhookSigners(p Process, cfg Config) error {
 	settings := cfg.Settings.Signing
-	if len(settings.Webhooks) == 0 {
-		return nil
-	}
-	writer, err := p.Client(WebhookSignerAccount)
-	if err != nil {
-		return err
-	}
-	recorder, err := p.Recorder(WebhookSignerAccount)
+	writer, recorder, err := p.Actor(WebhookSignerAccount)
 	if err != nil {
 		return err
 	}
