@@ -92,6 +92,13 @@ func conditionTypes(conditions []certificatesv1.CertificateSigningRequestConditi
 	return types
 }
 
-func hasCondition(csr *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) bool {
-	return slices.Contains(conditionTypes(csr.Status.Conditions), t)
+// Condition returns a request's condition of a type, or nil. In Kubernetes the
+// mere presence of a condition counts.
+func Condition(csr *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+	for i := range csr.Status.Conditions {
+		if csr.Status.Conditions[i].Type == t {
+			return &csr.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -46,9 +46,9 @@ func toleratedForStored(csr, old *certificatesv1.CertificateSigningRequest) tole
 		legacySigner:            old.Spec.SignerName == certificatesv1beta1.LegacyUnknownSignerName,
 		unknownUsages:           hasUnknownUsages(old.Spec.Usages),
 		duplicateUsages:         hasDuplicates(old.Spec.Usages),
-		emptyConditionTypes:     hasCondition(old, ""),
+		emptyConditionTypes:     Condition(old, "") != nil,
 		duplicateConditionTypes: hasDuplicates(conditionTypes(old.Status.Conditions)),
-		approvedAndDenied:       hasCondition(old, certificatesv1.CertificateApproved) && hasCondition(old, certificatesv1.CertificateDenied),
+		approvedAndDenied:       Condition(old, certificatesv1.CertificateApproved) != nil && Condition(old, certificatesv1.CertificateDenied) != nil,
 		arbitraryCertificate: bytes.Equal(csr.Status.Certificate, old.Status.Certificate) ||
 			checkCertificate(old.Status.Certificate) != nil,
 	}

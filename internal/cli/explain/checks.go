@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
@@ -87,7 +88,7 @@ func (f *facts) checkPermission() Check {
 }
 
 func (f *facts) checkApproval(v inspect.Verdict) Check {
-	decision := inspect.Condition(f.csr, certificatesv1.CertificateApproved)
+	decision := certificates.Condition(f.csr, certificatesv1.CertificateApproved)
 	switch {
 	case v.State == inspect.Denied:
 		return Check{"approval", No, because(v.Condition)}

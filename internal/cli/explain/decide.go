@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
@@ -64,7 +65,7 @@ func (f *facts) issued(cert *Certificate) string {
 
 func (f *facts) approved(approval condition) string {
 	waited := f.now.Sub(approval.LastUpdateTime.Time)
-	switch late := inspect.Condition(f.csr, delayed); {
+	switch late := certificates.Condition(f.csr, delayed); {
 	case late != nil:
 		return "is approved, and its signer cannot sign: " + late.Message
 	case f.objection != nil:

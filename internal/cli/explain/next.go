@@ -3,6 +3,7 @@ package explain
 import (
 	"slices"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
@@ -22,7 +23,7 @@ func (f *facts) next(v inspect.Verdict) []Step {
 
 func (f *facts) nextAfterApproval() []Step {
 	switch {
-	case inspect.Condition(f.csr, delayed) != nil:
+	case certificates.Condition(f.csr, delayed) != nil:
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:
 		return nil

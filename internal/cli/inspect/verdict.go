@@ -43,13 +43,3 @@ func Judge(csr *certificatesv1.CertificateSigningRequest) Verdict {
 	}
 	return v
 }
-
-// Condition returns a request's condition of a type, or nil.
-func Condition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
-	for i := range csr.Status.Conditions {
-		if csr.Status.Conditions[i].Type == kind {
-			return &csr.Status.Conditions[i]
-		}
-	}
-	return nil
-}

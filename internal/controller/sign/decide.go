@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -33,8 +34,8 @@ const maxMessage = 1021
 func actionable(c *csr, ours func(signerName string) bool) bool {
 	return ours(c.Spec.SignerName) &&
 		len(c.Status.Certificate) == 0 &&
-		find(c, certificatesv1.CertificateApproved) != nil &&
-		find(c, certificatesv1.CertificateDenied) == nil &&
+		certificates.Condition(c, certificatesv1.CertificateApproved) != nil &&
+		certificates.Condition(c, certificatesv1.CertificateDenied) == nil &&
 		!failed(c)
 }
 
@@ -42,15 +43,6 @@ func failed(c *csr) bool {
 	return slices.ContainsFunc(c.Status.Conditions, func(cond condition) bool {
 		return cond.Type == certificatesv1.CertificateFailed && (cond.Status == corev1.ConditionTrue || cond.Status == "")
 	})
-}
-
-func find(c *csr, kind certificatesv1.RequestConditionType) *condition {
-	for i := range c.Status.Conditions {
-		if c.Status.Conditions[i].Type == kind {
-			return &c.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // request is what the signer gets to see.
@@ -128,7 +120,7 @@ func (o outcome) on(c *csr) bool {
 	if o.issued != nil {
 		return bytes.Equal(c.Status.Certificate, o.issued.PEM)
 	}
-	got := find(c, o.condition.Type)
+	got := certificates.Condition(c, o.condition.Type)
 	return got != nil && got.Reason == o.condition.Reason && got.Message == o.condition.Message
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -55,7 +56,7 @@ func TestDelegateDelays(t *testing.T) {
 	if err != nil || first.RequeueAfter != 7*time.Second || again.RequeueAfter != 7*time.Second {
 		t.Errorf("asked again after %v and then %v, want 7s; error %v", first.RequeueAfter, again.RequeueAfter, err)
 	}
-	if got := find(f.get(), ConditionDelayed); got == nil || got.Message != "wait" {
+	if got := certificates.Condition(f.get(), ConditionDelayed); got == nil || got.Message != "wait" {
 		t.Errorf("condition is %+v", got)
 	}
 	if got := f.eventText(); got != "Warning SignerUnavailable wait (it is down)\n" {
@@ -67,7 +68,7 @@ func TestDelegateDelays(t *testing.T) {
 // labels of metrics.
 func TestDelegateRefuses(t *testing.T) {
 	f, r, _ := delegated(t, signer.Permanent("NotInInventory", errors.New("no such host")))
-	if got := find(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {
+	if got := certificates.Condition(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {
 		t.Errorf("condition is %+v", got)
 	}
 	if got := testutil.ToFloat64(r.report.metrics.refused.WithLabelValues("example.com/*", "Other")); got != 1 {

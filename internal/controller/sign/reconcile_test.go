@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -120,7 +121,7 @@ func TestDelays(t *testing.T) {
 			t.Errorf("error is %v, want the CA's, so that it is tried again", err)
 		}
 	}
-	got := find(f.get(), ConditionDelayed)
+	got := certificates.Condition(f.get(), ConditionDelayed)
 	if got == nil || got.Reason != "SignerUnavailable" || strings.Contains(got.Message, "secret") {
 		t.Errorf("condition is %+v", got)
 	}
@@ -133,7 +134,7 @@ func TestDelays(t *testing.T) {
 
 	f.ca.err = nil
 	assertQuiet(t, f)
-	if c := f.get(); len(c.Status.Certificate) == 0 || find(c, ConditionDelayed) != nil {
+	if c := f.get(); len(c.Status.Certificate) == 0 || certificates.Condition(c, ConditionDelayed) != nil {
 		t.Errorf("after the CA is back: %+v", c.Status)
 	}
 }
@@ -157,7 +158,7 @@ func TestWaitsForAValidCA(t *testing.T) {
 		if _, err := f.reconcile(); err == nil {
 			t.Error("no error, so it is not tried again")
 		}
-		if got := find(f.get(), ConditionDelayed); got == nil || got.Reason != "SignerExpired" || got.Message != tc.want {
+		if got := certificates.Condition(f.get(), ConditionDelayed); got == nil || got.Reason != "SignerExpired" || got.Message != tc.want {
 			t.Errorf("condition is %+v, want %q", got, tc.want)
 		}
 		if got := f.eventText(); !strings.Contains(got, "Warning SignerExpired "+tc.want) {
@@ -221,7 +222,7 @@ func TestStaleCache(t *testing.T) {
 	})
 	assertQuiet(t, f)
 	c := f.get()
-	if len(c.Status.Certificate) == 0 || c.Labels["added"] == "" || find(c, "Other") == nil {
+	if len(c.Status.Certificate) == 0 || c.Labels["added"] == "" || certificates.Condition(c, "Other") == nil {
 		t.Errorf("certificate of %d bytes, labels %v, conditions %v", len(c.Status.Certificate), c.Labels, c.Status.Conditions)
 	}
 	if f.signatures != 1 {

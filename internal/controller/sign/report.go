@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -48,8 +49,8 @@ func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, 
 // waited tells how long an approved request waited until work began. One that
 // was delayed before waited for the CA and not in the queue.
 func waited(c *csr, start time.Time) (wait time.Duration, known bool) {
-	approved := find(c, certificatesv1.CertificateApproved)
-	if approved == nil || approved.LastUpdateTime.IsZero() || find(c, ConditionDelayed) != nil {
+	approved := certificates.Condition(c, certificatesv1.CertificateApproved)
+	if approved == nil || approved.LastUpdateTime.IsZero() || certificates.Condition(c, ConditionDelayed) != nil {
 		return 0, false
 	}
 	return max(0, start.Sub(approved.LastUpdateTime.Time)), true // clocks differ

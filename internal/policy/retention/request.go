@@ -6,6 +6,8 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
 )
 
 // backdate is how long before they are made certificates begin, at most, in
@@ -94,10 +96,5 @@ func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
 }
 
 func (r request) has(kind certificatesv1.RequestConditionType) bool {
-	for i := range r.Status.Conditions {
-		if r.Status.Conditions[i].Type == kind {
-			return true
-		}
-	}
-	return false
+	return certificates.Condition(r.csr, kind) != nil
 }
