@@ -27,8 +27,10 @@ type Config struct {
 	//   - NodeRestriction: a node (a user system:node:NAME of the group
 	//     system:nodes) can write its own Node and Lease, status and mirrors of
 	//     the pods that are bound to it, tokens for these pods, and requests
-	//     for certificates in its own name. Without it, one node can pose as
-	//     any other.
+	//     for certificates in its own name. Other pods than mirrors it can
+	//     create if it has the verb "host" on their service account and on the
+	//     ConfigMaps and Secrets that they name. Without it, one node can pose
+	//     as any other.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
