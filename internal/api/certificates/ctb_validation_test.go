@@ -180,7 +180,9 @@ func TestTrustBundleErrorsAreBounded(t *testing.T) {
 
 func TestTrustBundleUpdate(t *testing.T) {
 	blockA, blockB := block("CERTIFICATE", newAnchor(t)), block("CERTIFICATE", newAnchor(t))
-	linked := func(trustBundle string) *bundle { return newBundle("example.com:signer:x", "example.com/signer", trustBundle) }
+	linked := func(trustBundle string) *bundle {
+		return newBundle("example.com:signer:x", "example.com/signer", trustBundle)
+	}
 	badBundle := []string{"spec.trustBundle Invalid"}
 	for _, tc := range []struct {
 		reason   string
