@@ -13,8 +13,8 @@ import (
 type APIConfig struct {
 	// runtimeConfig switches API versions on (true) or off (false).
 	// Known: "certificates.k8s.io/v1beta1", the deprecated version of
-	// CertificateSigningRequest that clients older than Kubernetes 1.19 use.
-	// Default: on.
+	// CertificateSigningRequest that clients older than Kubernetes 1.19 use,
+	// and of PodCertificateRequest that nodes older than 1.37 use. Default: on.
 	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
 	// featureGates switches features on (true) or off (false).
 	// Known: "CSRDuration" (KEP-2784, default on: with it off, create drops

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
@@ -33,6 +34,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 		RESTOptions:  config.RESTOptionsGetter,
 		ServeV1beta1: cfg.servesCSRv1beta1(),
 		CSRDuration:  cfg.csrDuration(),
+		MaySign:      admission.MaySign(config.Authorization.Authorizer),
 	})
 	if err != nil {
 		return err

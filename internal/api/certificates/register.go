@@ -33,7 +33,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	metav1.AddToGroupVersion(scheme, certificatesv1beta1.SchemeGroupVersion)
 
 	addDefaults(scheme)
-	for _, add := range []func(*runtime.Scheme) error{addConversions, addFieldLabels} {
+	for _, add := range []func(*runtime.Scheme) error{addConversions, addFieldLabels, addPodRequests} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering %s: %w", certificatesv1.GroupName, err)
 		}

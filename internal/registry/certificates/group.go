@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/certificates/csr"
+	"github.com/certplane/certplane/internal/registry/certificates/podcertificaterequest"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
@@ -20,12 +21,14 @@ import (
 type Options struct {
 	// RESTOptions leads to the store.
 	RESTOptions generic.RESTOptionsGetter
-	// ServeV1beta1 serves the deprecated version of CertificateSigningRequest
-	// beside v1, with its defaults and its leniency.
+	// ServeV1beta1 serves the deprecated version of the group beside v1, with
+	// its defaults and its leniency.
 	ServeV1beta1 bool
 	// CSRDuration lets clients ask for a certificate's duration (KEP-2784);
 	// without it, create drops spec.expirationSeconds.
 	CSRDuration bool
+	// MaySign tells who may answer PodCertificateRequests.
+	MaySign podcertificaterequest.MaySign
 }
 
 // NewAPIGroup makes the group ready for installation.
@@ -40,10 +43,18 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
+	podRequests, err := podcertificaterequest.New(podcertificaterequest.Config{
+		RESTOptions: opts.RESTOptions, Typer: api.Scheme, MaySign: opts.MaySign, Now: time.Now,
+	})
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
 	resources := map[string]rest.Storage{
 		"certificatesigningrequests":          endpoints.Main,
 		"certificatesigningrequests/status":   endpoints.Status,
 		"certificatesigningrequests/approval": endpoints.Approval,
+		"podcertificaterequests":              podRequests.Main,
+		"podcertificaterequests/status":       podRequests.Status,
 	}
 
 	group := kind.NewGroup(certificatesv1.GroupName)

@@ -40,6 +40,8 @@ func TestAPIGroup(t *testing.T) {
 		"certificatesigningrequests",
 		"certificatesigningrequests/approval",
 		"certificatesigningrequests/status",
+		"podcertificaterequests",
+		"podcertificaterequests/status",
 	}
 	for _, tc := range []struct {
 		reason       string
