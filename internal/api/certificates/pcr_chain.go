@@ -162,7 +162,7 @@ func checkTimes(request *podRequest, leaf *x509.Certificate, now time.Time) *fie
 // maxPodLifetime is what the request allows. Stored requests always say it.
 func maxPodLifetime(request *podRequest) time.Duration {
 	if request.Spec.MaxExpirationSeconds == nil {
-		return defaultPodExpirationSeconds * time.Second
+		return DefaultPodExpirationSeconds * time.Second
 	}
 	return time.Duration(*request.Spec.MaxExpirationSeconds) * time.Second
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// defaultPodExpirationSeconds is the lifetime of a pod's certificate that
+// DefaultPodExpirationSeconds is the lifetime of a pod's certificate that
 // nobody has bounded: a day.
-const defaultPodExpirationSeconds = 86400
+const DefaultPodExpirationSeconds = 86400
 
 const podRequestKind = "PodCertificateRequest"
 
@@ -63,7 +63,7 @@ func addPodRequestDefaults(scheme *runtime.Scheme) {
 
 func defaultPodExpiration(seconds **int32) {
 	if *seconds == nil {
-		day := int32(defaultPodExpirationSeconds)
+		day := int32(DefaultPodExpirationSeconds)
 		*seconds = &day
 	}
 }
