@@ -17,31 +17,23 @@ var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // Subject is whom a certificate names. Every field is optional.
 type Subject struct {
-	CommonName          string
-	Organizations       []string
-	OrganizationalUnits []string
-	// Raw is a distinguished name in DER. It goes before the fields above and
-	// stays as it is, to the byte.
-	Raw []byte
+	CommonName    string
+	Organizations []string
 
 	DNSNames       []string
 	IPAddresses    []net.IP
 	URIs           []*url.URL
 	EmailAddresses []string
-
-	// Pod is the pod that the certificate is for. Requests have none.
-	Pod *PodIdentity
 }
 
 func (s Subject) name() pkix.Name {
-	return pkix.Name{CommonName: s.CommonName, Organization: s.Organizations, OrganizationalUnit: s.OrganizationalUnits}
+	return pkix.Name{CommonName: s.CommonName, Organization: s.Organizations}
 }
 
 // NewRequest makes a PKCS#10 certificate request in PEM, signed with key.
 func NewRequest(s Subject, key crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject:        s.name(),
-		RawSubject:     s.Raw,
 		DNSNames:       s.DNSNames,
 		IPAddresses:    s.IPAddresses,
 		URIs:           s.URIs,
@@ -155,11 +147,7 @@ func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifeti
 	if err != nil {
 		return nil, err
 	}
-	template, err := SubjectTemplate(s, key, usages, validity, serial)
-	if err != nil {
-		return nil, err
-	}
-	linted, err := a.Lint(template, Policy{})
+	linted, err := a.Lint(subjectTemplate(s, key, usages, validity, serial), Policy{})
 	if err != nil {
 		return nil, err
 	}

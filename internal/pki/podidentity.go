@@ -25,9 +25,10 @@ type PodIdentity struct {
 	NodeUID            string `asn1:"utf8,tag:7"`
 }
 
-// extension is not critical, unlike the KEP's: the subject says the same to
-// verifiers that do not know it, and they would refuse the certificate.
-func (p PodIdentity) extension() (pkix.Extension, error) {
+// Extension returns the extension for a certificate's template. It is not
+// critical, unlike the KEP's: the subject says the same to verifiers that do
+// not know it, and they would refuse the certificate.
+func (p PodIdentity) Extension() (pkix.Extension, error) {
 	value, err := asn1.Marshal(p)
 	if err != nil {
 		return pkix.Extension{}, fmt.Errorf("encoding the pod's identity: %w", err)

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -30,46 +29,17 @@ func RequestTemplate(req *x509.CertificateRequest, usages Usages, validity Valid
 	return template
 }
 
-// SubjectTemplate describes an end-entity certificate that is made of its
-// parts. As with RequestTemplate, Lint adds the key identifiers and the issuer.
-func SubjectTemplate(s Subject, key crypto.PublicKey, usages Usages, validity Validity, serial *big.Int) (*x509.Certificate, error) {
+// subjectTemplate describes an end-entity certificate that is made without a
+// request.
+func subjectTemplate(s Subject, key crypto.PublicKey, usages Usages, validity Validity, serial *big.Int) *x509.Certificate {
 	template := leafTemplate(usages, validity, serial)
 	template.PublicKey = key
+	template.Subject = s.name()
 	template.DNSNames = s.DNSNames
 	template.EmailAddresses = s.EmailAddresses
 	template.IPAddresses = s.IPAddresses
 	template.URIs = s.URIs
-	template.Subject = s.name()
-	if len(s.Raw) > 0 {
-		name, err := parseName(s.Raw)
-		if err != nil {
-			return nil, err
-		}
-		template.Subject, template.RawSubject = name, s.Raw
-	}
-	if s.Pod != nil {
-		extension, err := s.Pod.extension()
-		if err != nil {
-			return nil, err
-		}
-		template.ExtraExtensions = []pkix.Extension{extension}
-	}
-	return template, nil
-}
-
-// parseName reads a distinguished name.
-func parseName(der []byte) (pkix.Name, error) {
-	var sequence pkix.RDNSequence
-	rest, err := asn1.Unmarshal(der, &sequence)
-	if err == nil && len(rest) > 0 {
-		err = errors.New("data follows it")
-	}
-	if err != nil {
-		return pkix.Name{}, fmt.Errorf("reading the subject: %w", err)
-	}
-	var name pkix.Name
-	name.FillFromRDNSequence(&sequence)
-	return name, nil
+	return template
 }
 
 func leafTemplate(usages Usages, validity Validity, serial *big.Int) *x509.Certificate {
