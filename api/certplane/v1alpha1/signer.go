@@ -217,16 +217,35 @@ type WebhookCA struct {
 // +kubebuilder:validation:Enum=RSA2048;RSA3072;RSA4096;ECDSAP256;ECDSAP384;ECDSAP521;ED25519
 type KeyType string
 
-// CEL is an expression of the Common Expression Language. It sees
+// The key types.
+const (
+	RSA2048   KeyType = "RSA2048"
+	RSA3072   KeyType = "RSA3072"
+	RSA4096   KeyType = "RSA4096"
+	ECDSAP256 KeyType = "ECDSAP256"
+	ECDSAP384 KeyType = "ECDSAP384"
+	ECDSAP521 KeyType = "ECDSAP521"
+	ED25519   KeyType = "ED25519"
+)
+
+// CEL is an expression of the Common Expression Language, in the dialect and
+// with the libraries of Kubernetes' own expressions. It sees
 //
-//   - request: kind, name, namespace, subject, dnsNames, ipAddresses, uris,
-//     emailAddresses, usages, keyType, expirationSeconds, annotations (of pods'
-//     requests: what the pod's author wrote, not verified)
-//   - requester: username, uid, groups, extra (of CertificateSigningRequests)
-//   - pod, serviceAccount, node, namespace: metadata of what a pod's request is
-//     about, and pod.spec; absent in CertificateSigningRequests
+//   - request: kind, name, namespace, uid, subject (commonName, organizations,
+//     organizationalUnits, text), dnsNames, ipAddresses, uris, emailAddresses,
+//     usages, keyType, expirationSeconds (if has(request.expirationSeconds)),
+//     annotations (of pods' requests: what the pod's author wrote, not verified)
+//   - requester: username, uid, groups, extra. Of a pod's request it is the
+//     pod's service account
+//   - pod, serviceAccount, node, namespaceObject: what a pod's request is about,
+//     each with metadata (name, namespace, uid, labels, annotations), and
+//     pod.spec
 //   - services: those that select the pod and that its service account may
 //     claim, each with name and namespace
+//
+// The last two exist if the signer serves PodCertificateRequests, and have
+// values in these. An expression that has no value for a request, because what
+// it looks at is not there, refuses the request.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=4096
