@@ -9,6 +9,7 @@ packages=(
   k8s.io/api/authentication/v1
   k8s.io/api/authorization/v1
   k8s.io/api/certificates/v1
+  k8s.io/api/certificates/v1alpha1
   k8s.io/api/certificates/v1beta1
   k8s.io/api/coordination/v1
   k8s.io/api/core/v1

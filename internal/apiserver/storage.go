@@ -6,6 +6,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -77,7 +78,7 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 		*backend,
 		runtime.ContentTypeProtobuf,
 		api.NewCodecs(false),
-		serverstorage.NewDefaultResourceEncodingConfig(api.Scheme),
+		storedVersions(),
 		serverstorage.NewResourceConfig(),
 		nil,
 	)
@@ -89,6 +90,22 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 	}
 	generic.RESTOptionsGetter = namelessHub{open(generic.RESTOptionsGetter)}
 	return nil
+}
+
+// storedVersions says in which versions objects are stored. The library would
+// store what is new in Kubernetes in an older version, for servers of the
+// release before. Ours have none of it.
+func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
+	versions := serverstorage.NewDefaultResourceEncodingConfig(api.Scheme)
+	for resource, version := range map[string]string{
+		"clustertrustbundles": "v1",
+	} {
+		resource := certificatesv1.Resource(resource)
+		versions.SetResourceEncoding(resource,
+			schema.GroupVersion{Group: resource.Group, Version: version},
+			schema.GroupVersion{Group: resource.Group, Version: runtime.APIVersionInternal})
+	}
+	return versions
 }
 
 // open returns what has stores explain themselves, and reach an etcd inside
