@@ -32,7 +32,9 @@ type Profile struct {
 	privileged bool
 	// podSpec says that an expression may look at a pod's spec.
 	podSpec bool
-	path    *field.Path
+	// services says that an expression may look at services.
+	services bool
+	path     *field.Path
 }
 
 // subject has what yields the parts of the subject; nil yields nothing.
@@ -90,7 +92,7 @@ func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorL
 		privileged:  spec.CA.BuiltIn != nil,
 		path:        path,
 	}
-	p.podSpec = c.podSpec
+	p.podSpec, p.services = c.podSpec, c.services
 	// Unknown usages are reported by validate.
 	p.usages, _ = pki.ParseUsages(profile.Usages)
 	return p, c.errs
@@ -139,3 +141,10 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 	}
 	return r
 }
+
+// NeedsServices tells whether decisions can depend on Facts.Services, which
+// cost something to find out.
+func (p *Profile) NeedsServices() bool { return p.services }
+
+// Longest is the longest life of a certificate.
+func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }
