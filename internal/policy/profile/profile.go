@@ -32,6 +32,8 @@ type Profile struct {
 	privileged bool
 	// podSpec says that an expression may look at a pod's spec.
 	podSpec bool
+	// services says that an expression may look at services.
+	services bool
 	// path is that of the spec's profile, requestsPath that of its requests.
 	path, requestsPath *field.Path
 }
@@ -93,7 +95,7 @@ func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorL
 
 		requestsPath: root.Child("requests"),
 	}
-	p.podSpec = c.podSpec
+	p.podSpec, p.services = c.podSpec, c.services
 	// Unknown usages are reported by validate.
 	p.usages, _ = pki.ParseUsages(profile.Usages)
 	return p, c.errs
@@ -142,3 +144,10 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 	}
 	return r
 }
+
+// NeedsServices tells whether decisions can depend on Facts.Services, which
+// cost something to find out.
+func (p *Profile) NeedsServices() bool { return p.services }
+
+// Longest is the longest life of a certificate.
+func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }
