@@ -129,7 +129,7 @@ func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume,
 		v.wakeBy(got.wake)
 		parts = append(parts, got.parts...)
 		failed = failed || got.missing
-		if got.err != nil && got.wake.IsZero() { // nobody said when to try again
+		if got.err != nil && got.wake.IsZero() && !errors.Is(got.err, errUnregistered) { // nobody said when to try again
 			errs = append(errs, got.err)
 		}
 		told.Sources = append(told.Sources, got.told)
