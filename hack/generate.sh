@@ -9,6 +9,7 @@ packages=(
   k8s.io/api/authentication/v1
   k8s.io/api/authorization/v1
   k8s.io/api/certificates/v1
+  k8s.io/api/certificates/v1alpha1
   k8s.io/api/certificates/v1beta1
   k8s.io/api/coordination/v1
   k8s.io/api/core/v1
@@ -32,6 +33,10 @@ go tool -modfile=hack/tools/go.mod openapi-gen \
   "${packages[@]/#/--readonly-pkg=}" \
   --report-filename /dev/null \
   "${packages[@]}"
+
+go tool -modfile=hack/tools/go.mod controller-gen \
+  object:headerFile=hack/boilerplate.go.txt crd paths=./api/certplane/... \
+  output:object:dir=api/certplane/v1alpha1 output:crd:dir=internal/generated/crds
 
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml

@@ -43,6 +43,10 @@ type Config struct {
 	//     changes the certificate or a condition needs the verb "sign" in the
 	//     same way. Without it, whoever may update
 	//     certificatesigningrequests/status can put any certificate there.
+	//   - ClusterTrustBundleAttest: a write of a trust bundle that names a signer
+	//     needs the verb "attest" in the same way; deleting one needs nothing,
+	//     and is answered with a warning. Without it, whoever may write
+	//     clustertrustbundles chooses whom the users of every signer trust.
 	//   - CertificateSubjectRestriction: nobody can request a certificate of
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
@@ -75,6 +79,7 @@ func plugins() []plugin {
 		{"PodCertificateIdentity", newPodIdentity},
 		{"CertificateApproval", newApproval},
 		{"CertificateSigning", newSigning},
+		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

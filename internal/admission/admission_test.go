@@ -28,6 +28,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 			corev1.SchemeGroupVersion.WithResource("namespaces"), "", admission.Delete, &metav1.DeleteOptions{}, false, alice),
 		"CertificateApproval":           update("approval", signedBy("abc.com/xyz"), signedBy("abc.com/xyz")),
 		"CertificateSigning":            update("status", issued, signedBy("abc.com/xyz")),
+		"ClusterTrustBundleAttest":      bundleAttributes(admission.Create, trusts("abc.com/xyz"), nil),
 		"CertificateSubjectRestriction": attributes(admission.Create, "", masters, nil, false),
 	}
 	check := func(t *testing.T, disabled ...string) {
@@ -52,7 +53,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction")
+	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction")
 }
 
 // fromFake gives plugins what they want, of a server that has nothing.
@@ -71,7 +72,7 @@ func TestPluginsThatMissSomething(t *testing.T) {
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
 	want := []string{
-		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
@@ -85,7 +86,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

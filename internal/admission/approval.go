@@ -1,38 +1,31 @@
 package admission
 
 import (
-	"context"
-	"fmt"
-
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// approval lets only those write to /approval who may approve for the
+// newApproval lets only those write to /approval who may approve for the
 // request's signer.
-type approval struct {
-	*admission.Handler
-	signers signers
-}
-
-var _ admission.ValidationInterface = approval{}
-
 func newApproval(authz authorizer.UnconditionalAuthorizer) admission.Interface {
-	return approval{admission.NewHandler(admission.Update), signers{authz}}
+	return signerCheck{
+		Handler: admission.NewHandler(admission.Update),
+		signers: signers{authz},
+		verb:    "approve",
+		action:  "approve requests with",
+		about:   approvedSigner,
+	}
 }
 
-// Validate trusts only the stored object: the other one is what the user
+// approvedSigner trusts only the stored object: the other one is what the user
 // wants it to be.
-func (p approval) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func approvedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "approval") {
-		return nil
+		return "", false, nil
 	}
 	stored, err := asCSR(a, a.GetOldObject())
 	if err != nil {
-		return err
+		return "", false, err
 	}
-	if !p.signers.allow(ctx, a.GetUserInfo(), "approve", stored.Spec.SignerName) {
-		return admission.NewForbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", stored.Spec.SignerName))
-	}
-	return nil
+	return stored.Spec.SignerName, true, nil
 }

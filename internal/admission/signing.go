@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"context"
-	"fmt"
 	"reflect"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -11,40 +9,33 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// signing lets only those change a status who may sign for the request's
+// newSigning lets only those change a status who may sign for the request's
 // signer.
-type signing struct {
-	*admission.Handler
-	signers signers
-}
-
-var _ admission.ValidationInterface = signing{}
-
 func newSigning(authz authorizer.UnconditionalAuthorizer) admission.Interface {
-	return signing{admission.NewHandler(admission.Update), signers{authz}}
+	return signerCheck{
+		Handler: admission.NewHandler(admission.Update),
+		signers: signers{authz},
+		verb:    "sign",
+		action:  "sign requests with",
+		about:   signedSigner,
+	}
 }
 
-// Validate takes the signer from the stored object: the other one is what the
-// user wants it to be.
-func (p signing) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+// signedSigner takes the signer from the stored object: the other one is what
+// the user wants it to be.
+func signedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "status") {
-		return nil
+		return "", false, nil
 	}
 	stored, err := asCSR(a, a.GetOldObject())
 	if err != nil {
-		return err
+		return "", false, err
 	}
 	csr, err := asCSR(a, a.GetObject())
 	if err != nil {
-		return err
+		return "", false, err
 	}
-	if sameStatus(csr.Status, stored.Status) {
-		return nil
-	}
-	if !p.signers.allow(ctx, a.GetUserInfo(), "sign", stored.Spec.SignerName) {
-		return admission.NewForbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", stored.Spec.SignerName))
-	}
-	return nil
+	return stored.Spec.SignerName, !sameStatus(csr.Status, stored.Status), nil
 }
 
 // sameStatus is strict about the certificate, where nothing and an empty one

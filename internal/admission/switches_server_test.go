@@ -28,6 +28,10 @@ var violations = map[string]func(*testing.T, world) error{
 		_, err := w.as(t, "writer").CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), stored, noUpdate)
 		return err
 	},
+	"ClusterTrustBundleAttest": func(t *testing.T, w world) error {
+		_, err := w.as(t, "writer").CertificatesV1().ClusterTrustBundles().Create(t.Context(), newBundle(t, "attest", signerName), metav1.CreateOptions{})
+		return err
+	},
 	"CertificateSubjectRestriction": func(t *testing.T, w world) error {
 		request := apitest.NewCSR(t, "subject", "kubernetes.io/kube-apiserver-client", pki.Subject{Organizations: []string{"system:masters"}}, apitest.NewKey(t))
 		_, err := w.as(t, "writer").CertificatesV1().CertificateSigningRequests().Create(t.Context(), request, metav1.CreateOptions{})
@@ -41,7 +45,7 @@ func TestDisabledPlugins(t *testing.T) {
 		t.Run(disabled, func(t *testing.T) {
 			t.Parallel()
 			w := start(t, func(c *server.Config) { c.Admission.DisabledPlugins = []string{disabled} })
-			w.Grant(t, "writer", apitest.Allow("create", "certificatesigningrequests"),
+			w.Grant(t, "writer", apitest.Allow("create", "certificatesigningrequests clustertrustbundles"),
 				apitest.Allow("update", "certificatesigningrequests/approval certificatesigningrequests/status"))
 			for plugin, violate := range violations {
 				err := violate(t, w)

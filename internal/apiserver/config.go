@@ -11,10 +11,11 @@ import (
 
 // APIConfig is the stanza "api" of the server's configuration.
 type APIConfig struct {
-	// runtimeConfig switches API versions on (true) or off (false).
-	// Known: "certificates.k8s.io/v1beta1", the deprecated version of
-	// CertificateSigningRequest that clients older than Kubernetes 1.19 use,
-	// and of PodCertificateRequest that nodes older than 1.37 use. Default: on.
+	// runtimeConfig switches API versions on (true) or off (false). Known are
+	// "certificates.k8s.io/v1beta1", the deprecated versions that older clients
+	// use (CertificateSigningRequests before Kubernetes 1.19, the other kinds
+	// before 1.37), and "certificates.k8s.io/v1alpha1", in which trust bundles
+	// began. Default: all on.
 	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
 	// featureGates switches features on (true) or off (false).
 	// Known: "CSRDuration" (KEP-2784, default on: with it off, create drops
@@ -32,7 +33,8 @@ type APIConfig struct {
 
 // The switches that APIConfig knows.
 const (
-	runtimeCSRv1beta1  = certificatesv1beta1.GroupName + "/v1beta1"
+	runtimeV1beta1     = certificatesv1beta1.GroupName + "/v1beta1"
+	runtimeV1alpha1    = certificatesv1beta1.GroupName + "/v1alpha1"
 	featureCSRDuration = "CSRDuration"
 	featureCBOR        = "CBOR"
 )
@@ -40,7 +42,7 @@ const (
 // DefaultAPIConfig has every switch in its default position.
 func DefaultAPIConfig() APIConfig {
 	return APIConfig{
-		RuntimeConfig: map[string]bool{runtimeCSRv1beta1: true},
+		RuntimeConfig: map[string]bool{runtimeV1beta1: true, runtimeV1alpha1: true},
 		FeatureGates:  map[string]bool{featureCSRDuration: true, featureCBOR: true},
 		Profiling:     true,
 		Limits:        defaultLimits(),
@@ -59,11 +61,12 @@ func (c APIConfig) Validate() error {
 	return c.Limits.validate()
 }
 
-// servesCSRv1beta1 and its siblings read one switch; an absent one is in its
+// servesV1beta1 and its siblings read one switch; an absent one is in its
 // default position.
-func (c APIConfig) servesCSRv1beta1() bool { return switched(c.RuntimeConfig, runtimeCSRv1beta1) }
-func (c APIConfig) csrDuration() bool      { return switched(c.FeatureGates, featureCSRDuration) }
-func (c APIConfig) cbor() bool             { return switched(c.FeatureGates, featureCBOR) }
+func (c APIConfig) servesV1beta1() bool  { return switched(c.RuntimeConfig, runtimeV1beta1) }
+func (c APIConfig) servesV1alpha1() bool { return switched(c.RuntimeConfig, runtimeV1alpha1) }
+func (c APIConfig) csrDuration() bool    { return switched(c.FeatureGates, featureCSRDuration) }
+func (c APIConfig) cbor() bool           { return switched(c.FeatureGates, featureCBOR) }
 
 // switched is the position of a switch that is on by default.
 func switched(switches map[string]bool, name string) bool {

@@ -132,7 +132,7 @@ func (w world) testWrongObjects(t *testing.T) {
 	w.testAll(t, []fault{
 		{"another kind", post(jsonType, object("rbac.authorization.k8s.io/v1", "ClusterRole", "")), bad, "cannot be handled as a CertificateSigningRequest"},
 		{"unknown kind", post(jsonType, object(version, "Nonsense", "")), bad, `no kind \"Nonsense\" is registered`},
-		{"kind that is not served", post(jsonType, object("certificates.k8s.io/v1beta1", "ClusterTrustBundle", "")), bad, "no kind"},
+		{"kind that is not served", post(jsonType, object("certificates.k8s.io/v1beta1", "Signer", "")), bad, "no kind"},
 		{"unknown version", post(jsonType, object("certificates.k8s.io/v9", kind, "")), bad, "no kind"},
 		{"another version", post(jsonType, object("certificates.k8s.io/v1beta1", kind, "")), bad, "does not match the expected API version"},
 		{"list", post(jsonType, object(version, kind+"List", "")), bad, ""},

@@ -31,10 +31,11 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 		return err
 	}
 	certificatesGroup, err := certificates.NewAPIGroup(certificates.Options{
-		RESTOptions:  config.RESTOptionsGetter,
-		ServeV1beta1: cfg.servesCSRv1beta1(),
-		CSRDuration:  cfg.csrDuration(),
-		MaySign:      admission.MaySign(config.Authorization.Authorizer),
+		RESTOptions:   config.RESTOptionsGetter,
+		ServeV1beta1:  cfg.servesV1beta1(),
+		ServeV1alpha1: cfg.servesV1alpha1(),
+		CSRDuration:   cfg.csrDuration(),
+		MaySign:       admission.MaySign(config.Authorization.Authorizer),
 	})
 	if err != nil {
 		return err

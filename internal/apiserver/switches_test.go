@@ -21,7 +21,7 @@ const cborType = "application/cbor"
 func TestSwitches(t *testing.T) {
 	on := start(t)
 	off := start(t, func(c *server.Config) {
-		c.API.RuntimeConfig = map[string]bool{"certificates.k8s.io/v1beta1": false}
+		c.API.RuntimeConfig = map[string]bool{"certificates.k8s.io/v1beta1": false, "certificates.k8s.io/v1alpha1": false}
 		c.API.FeatureGates = map[string]bool{"CSRDuration": false, "CBOR": false}
 	})
 	for _, tc := range []struct {
@@ -70,7 +70,7 @@ func testVersionSwitch(t *testing.T, w world, on bool) {
 			}
 		}
 	}
-	if diff := cmp.Diff(map[bool][]string{true: {v1, v1beta1}, false: {v1}}[on], versions); diff != "" {
+	if diff := cmp.Diff(map[bool][]string{true: {v1, v1beta1, "v1alpha1"}, false: {v1}}[on], versions); diff != "" {
 		t.Errorf("versions in discovery (-want +got):\n%s", diff)
 	}
 }

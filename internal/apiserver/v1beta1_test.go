@@ -206,7 +206,7 @@ func (w world) testDiscovery(t *testing.T) {
 		for _, version := range group.Versions {
 			versions = append(versions, version.Version)
 		}
-		if diff := cmp.Diff([]string{v1, v1beta1}, versions); diff != "" || group.PreferredVersion.Version != v1 {
+		if diff := cmp.Diff([]string{v1, v1beta1, "v1alpha1"}, versions); diff != "" || group.PreferredVersion.Version != v1 {
 			t.Errorf("versions, of which %s is preferred (-want +got):\n%s", group.PreferredVersion.Version, diff)
 		}
 	}
@@ -216,7 +216,9 @@ func (w world) testDiscovery(t *testing.T) {
 	}
 	var names []string
 	for _, resource := range list.APIResources {
-		names = append(names, resource.Name)
+		if strings.HasPrefix(resource.Name, requests) {
+			names = append(names, resource.Name)
+		}
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, requests) })
 	if diff := cmp.Diff([]string{requests, requests + "/approval", requests + "/status"}, names); diff != "" {

@@ -18,7 +18,7 @@ type Policy struct {
 // yet signed. Only Authority.Lint makes one that can be signed.
 type Linted struct {
 	authority *Authority
-	draft     *x509.Certificate // what will be signed, under a worthless signature
+	draft     *x509.Certificate // what will be signed, without a signature of worth
 }
 
 // RefusedError is the linter's verdict: the certificate must not exist.
@@ -40,8 +40,8 @@ func (e *RefusedError) Unwrap() []error { return e.Problems }
 // Lint checks the end-entity certificate that template describes, issued by
 // this CA: it must follow RFC 5280, lie within the CA's powers and meet the
 // policy. The rules look at the finished encoding, not at the template: the
-// certificate is first signed with a throwaway key that no one trusts. All
-// that is wrong comes back in one *RefusedError.
+// certificate is first made without a signature that anybody trusts. All that
+// is wrong comes back in one *RefusedError.
 func (a *Authority) Lint(template *x509.Certificate, policy Policy) (*Linted, error) {
 	if err := CheckPublicKey(template.PublicKey, policy.MinRSABits); err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
@@ -207,9 +207,6 @@ func (d draft) checkKeyIDs() error {
 func (d draft) checkPath() error {
 	if d.checkValidity() != nil {
 		return nil // said already, and nothing can verify
-	}
-	if !d.proof.constrained {
-		return nil
 	}
 	if err := d.proof.verify(d.leaf); err != nil {
 		return fmt.Errorf("verifying against the CA: %w", err)

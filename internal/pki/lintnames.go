@@ -47,12 +47,12 @@ func (d draft) checkNameless() error {
 // checkNames: RFC 5280 section 4.2.1.6.
 func (d draft) checkNames() error {
 	for _, name := range d.leaf.DNSNames {
-		if !validDNSName(strings.TrimPrefix(name, "*.")) {
+		if !ValidDNSName(strings.TrimPrefix(name, "*.")) {
 			return fmt.Errorf("DNS name %q is malformed", name)
 		}
 	}
 	for _, address := range d.leaf.EmailAddresses {
-		if !validMailbox(address) {
+		if !ValidMailbox(address) {
 			return fmt.Errorf("e-mail address %q is malformed", address)
 		}
 	}
@@ -84,10 +84,10 @@ func sameNames(a, b *x509.Certificate) bool {
 		slices.EqualFunc(a.URIs, b.URIs, func(x, y *url.URL) bool { return x.String() == y.String() })
 }
 
-// validDNSName holds a name to RFC 1034 section 3.5 as relaxed by RFC 1123
+// ValidDNSName holds a name to RFC 1034 section 3.5 as relaxed by RFC 1123
 // section 2.1, and allows the underscore, which service names have. Names
 // outside of this are such that no verifier could ever match them.
-func validDNSName(name string) bool {
+func ValidDNSName(name string) bool {
 	if len(name) > 253 {
 		return false
 	}
@@ -106,15 +106,15 @@ func notHostCharacter(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
 }
 
-// validMailbox tells whether address has the form local-part@domain of RFC
+// ValidMailbox tells whether address has the form local-part@domain of RFC
 // 2821 section 4.1.2. It does not take quoted local parts apart.
-func validMailbox(address string) bool {
+func ValidMailbox(address string) bool {
 	at := strings.LastIndexByte(address, '@')
 	if at < 1 {
 		return false
 	}
 	local, domain := address[:at], address[at+1:]
-	return validDNSName(domain) && !strings.ContainsFunc(local, func(c rune) bool {
+	return ValidDNSName(domain) && !strings.ContainsFunc(local, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`@<>()[],;:\`, c)
 	})
 }

@@ -21,6 +21,7 @@ func TestKindsAreKnown(t *testing.T) {
 		scope    meta.RESTScopeName
 	}{
 		{schema.GroupKind{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}, "certificatesigningrequests", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}, "clustertrustbundles", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, "clusterroles", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "Namespace"}, "namespaces", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},

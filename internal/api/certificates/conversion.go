@@ -7,14 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// addConversions registers how v1beta1 becomes the hub and back. The versions
-// differ in one thing: v1beta1 can leave signerName out.
+// addConversions registers how the other versions become the hub and back.
 func addConversions(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
 		conversionOf(csrFromV1beta1),
 		conversionOf(csrToV1beta1),
 		conversionOf(csrListFromV1beta1),
 		conversionOf(csrListToV1beta1),
+		conversionOf(bundleFromV1beta1),
+		conversionOf(bundleToV1beta1),
+		conversionOf(bundleListFromV1beta1),
+		conversionOf(bundleListToV1beta1),
+		conversionOf(bundleFromV1alpha1),
+		conversionOf(bundleToV1alpha1),
+		conversionOf(bundleListFromV1alpha1),
+		conversionOf(bundleListToV1alpha1),
 	} {
 		if err := add(scheme); err != nil {
 			return err
@@ -33,6 +40,8 @@ func conversionOf[In, Out any](convert func(in *In, out *Out)) func(*runtime.Sch
 	}
 }
 
+// csrFromV1beta1 and its siblings: the versions differ in one thing, v1beta1
+// can leave signerName out.
 func csrFromV1beta1(in *certificatesv1beta1.CertificateSigningRequest, out *certificatesv1.CertificateSigningRequest) {
 	out.ObjectMeta = in.ObjectMeta
 	out.Spec = certificatesv1.CertificateSigningRequestSpec{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,14 +22,21 @@ func SelectableFields(csr *certificatesv1.CertificateSigningRequest) fields.Set 
 	return fields.Set{nameField: csr.Name, signerNameField: csr.Spec.SignerName}
 }
 
+// TrustBundleFields are those of a trust bundle besides its name.
+func TrustBundleFields(bundle *certificatesv1.ClusterTrustBundle) fields.Set {
+	return fields.Set{signerNameField: bundle.Spec.SignerName}
+}
+
 // addFieldLabels registers the selectable fields for every served version:
 // the library's default refuses everything but names and namespaces.
 func addFieldLabels(scheme *runtime.Scheme) error {
-	for _, version := range []schema.GroupVersion{
-		certificatesv1.SchemeGroupVersion,
-		certificatesv1beta1.SchemeGroupVersion,
+	for _, kind := range []schema.GroupVersionKind{
+		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
+		certificatesv1beta1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
+		certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+		certificatesv1beta1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+		certificatesv1alpha1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
 	} {
-		kind := version.WithKind("CertificateSigningRequest")
 		if err := scheme.AddFieldLabelConversionFunc(kind, checkFieldLabel); err != nil {
 			return err
 		}

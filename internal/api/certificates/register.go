@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,23 +15,37 @@ import (
 // each other.
 var internalVersion = schema.GroupVersion{Group: certificatesv1.GroupName, Version: runtime.APIVersionInternal}
 
+// servedVersions are the versions of the group, the best first.
+var servedVersions = []schema.GroupVersion{
+	certificatesv1.SchemeGroupVersion,
+	certificatesv1beta1.SchemeGroupVersion,
+	certificatesv1alpha1.SchemeGroupVersion,
+}
+
 // AddToScheme teaches scheme the served kinds of certificates.k8s.io. The
 // group's AddToScheme in k8s.io/api knows more kinds than are served here.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(certificatesv1.SchemeGroupVersion,
-		&certificatesv1.CertificateSigningRequest{},
-		&certificatesv1.CertificateSigningRequestList{},
-	)
+	for _, version := range []schema.GroupVersion{certificatesv1.SchemeGroupVersion, internalVersion} {
+		scheme.AddKnownTypes(version,
+			&certificatesv1.CertificateSigningRequest{},
+			&certificatesv1.CertificateSigningRequestList{},
+			&certificatesv1.ClusterTrustBundle{},
+			&certificatesv1.ClusterTrustBundleList{},
+		)
+	}
 	scheme.AddKnownTypes(certificatesv1beta1.SchemeGroupVersion,
 		&certificatesv1beta1.CertificateSigningRequest{},
 		&certificatesv1beta1.CertificateSigningRequestList{},
+		&certificatesv1beta1.ClusterTrustBundle{},
+		&certificatesv1beta1.ClusterTrustBundleList{},
 	)
-	scheme.AddKnownTypes(internalVersion,
-		&certificatesv1.CertificateSigningRequest{},
-		&certificatesv1.CertificateSigningRequestList{},
+	scheme.AddKnownTypes(certificatesv1alpha1.SchemeGroupVersion,
+		&certificatesv1alpha1.ClusterTrustBundle{},
+		&certificatesv1alpha1.ClusterTrustBundleList{},
 	)
-	metav1.AddToGroupVersion(scheme, certificatesv1.SchemeGroupVersion)
-	metav1.AddToGroupVersion(scheme, certificatesv1beta1.SchemeGroupVersion)
+	for _, version := range servedVersions {
+		metav1.AddToGroupVersion(scheme, version)
+	}
 
 	addDefaults(scheme)
 	for _, add := range []func(*runtime.Scheme) error{addConversions, addFieldLabels, addPodRequests} {
@@ -38,5 +53,5 @@ func AddToScheme(scheme *runtime.Scheme) error {
 			return fmt.Errorf("registering %s: %w", certificatesv1.GroupName, err)
 		}
 	}
-	return scheme.SetVersionPriority(certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion)
+	return scheme.SetVersionPriority(servedVersions...)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
@@ -29,12 +30,7 @@ func newScheme(t testing.TB) *runtime.Scheme {
 
 func TestSchemeKnowsWhatIsServed(t *testing.T) {
 	scheme := newScheme(t)
-	for _, kind := range []string{"ClusterTrustBundle"} {
-		if versions := scheme.VersionsForGroupKind(certificatesv1.Kind(kind)); len(versions) != 0 {
-			t.Errorf("%s is known in %v, but nobody serves it", kind, versions)
-		}
-	}
-	want := []schema.GroupVersion{certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion}
+	want := []schema.GroupVersion{certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion, certificatesv1alpha1.SchemeGroupVersion}
 	if diff := cmp.Diff(want, scheme.PrioritizedVersionsForGroup(certificatesv1.GroupName)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}

@@ -1,4 +1,4 @@
-// Package metadata says which metadata of objects are valid, whatever their
+// Package metadata says what holds for the metadata of objects, whatever their
 // kind.
 package metadata
 

@@ -2,9 +2,11 @@
 package certificates
 
 import (
+	"maps"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/registry/certificates/clustertrustbundle"
 	"github.com/certplane/certplane/internal/registry/certificates/csr"
 	"github.com/certplane/certplane/internal/registry/certificates/podcertificaterequest"
 	"github.com/certplane/certplane/internal/registry/kind"
@@ -21,9 +24,11 @@ import (
 type Options struct {
 	// RESTOptions leads to the store.
 	RESTOptions generic.RESTOptionsGetter
-	// ServeV1beta1 serves the deprecated version of the group beside v1, with
-	// its defaults and its leniency.
+	// ServeV1beta1 serves the deprecated versions of the kinds beside v1, that
+	// of CertificateSigningRequest with its defaults and its leniency.
 	ServeV1beta1 bool
+	// ServeV1alpha1 serves trust bundles in the version in which they began.
+	ServeV1alpha1 bool
 	// CSRDuration lets clients ask for a certificate's duration (KEP-2784);
 	// without it, create drops spec.expirationSeconds.
 	CSRDuration bool
@@ -43,6 +48,10 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
+	bundles, err := clustertrustbundle.Kind().Open(opts.RESTOptions)
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
 	podRequests, err := podcertificaterequest.New(podcertificaterequest.Config{
 		RESTOptions: opts.RESTOptions, Typer: api.Scheme, MaySign: opts.MaySign, Now: time.Now,
 	})
@@ -56,11 +65,15 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 		"podcertificaterequests":              podRequests.Main,
 		"podcertificaterequests/status":       podRequests.Status,
 	}
+	maps.Copy(resources, bundles.Storage)
 
 	group := kind.NewGroup(certificatesv1.GroupName)
 	group.VersionedResourcesStorageMap[certificatesv1.SchemeGroupVersion.Version] = resources
 	if opts.ServeV1beta1 {
 		group.VersionedResourcesStorageMap[certificatesv1beta1.SchemeGroupVersion.Version] = resources
+	}
+	if opts.ServeV1alpha1 {
+		group.VersionedResourcesStorageMap[certificatesv1alpha1.SchemeGroupVersion.Version] = bundles.Storage
 	}
 	return group, nil
 }

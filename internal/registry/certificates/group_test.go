@@ -20,10 +20,11 @@ import (
 
 // newOptions leads to a store without a database: enough to look at the
 // group.
-func newOptions(serveV1beta1 bool) Options {
+func newOptions(serveOlder bool) Options {
 	return Options{
-		ServeV1beta1: serveV1beta1,
-		CSRDuration:  true,
+		ServeV1beta1:  serveOlder,
+		ServeV1alpha1: serveOlder,
+		CSRDuration:   true,
 		RESTOptions: generic.RESTOptions{
 			StorageConfig:  &storagebackend.ConfigForResource{},
 			ResourcePrefix: "certificatesigningrequests",
@@ -40,19 +41,20 @@ func TestAPIGroup(t *testing.T) {
 		"certificatesigningrequests",
 		"certificatesigningrequests/approval",
 		"certificatesigningrequests/status",
+		"clustertrustbundles",
 		"podcertificaterequests",
 		"podcertificaterequests/status",
 	}
 	for _, tc := range []struct {
-		reason       string
-		serveV1beta1 bool
-		want         map[string][]string
+		reason     string
+		serveOlder bool
+		want       map[string][]string
 	}{
-		{"both versions", true, map[string][]string{"v1": resources, "v1beta1": resources}},
-		{"the deprecated version is off", false, map[string][]string{"v1": resources}},
+		{"all versions", true, map[string][]string{"v1": resources, "v1beta1": resources, "v1alpha1": {"clustertrustbundles"}}},
+		{"the deprecated versions are off", false, map[string][]string{"v1": resources}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			group, err := NewAPIGroup(newOptions(tc.serveV1beta1))
+			group, err := NewAPIGroup(newOptions(tc.serveOlder))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +90,7 @@ func TestInstallerFindsTheDeprecation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := deprecation.IsDeprecated(obj, 0, 0), version == "v1beta1"; got != want {
+			if got, want := deprecation.IsDeprecated(obj, 0, 0), version != "v1"; got != want {
 				t.Errorf("%s %s: deprecated %v, want %v", version, resource, got, want)
 			}
 		}

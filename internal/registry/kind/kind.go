@@ -49,6 +49,9 @@ type Kind[T, L any] struct {
 	// Check does too, and at updates, where old is not nil: for rules that
 	// depend on the request.
 	Check func(ctx context.Context, obj, old *T) field.ErrorList
+	// Warn tells clients what they may want to know about a valid write. old
+	// is nil at creation.
+	Warn func(obj, old *T) []string
 	// Update is what happens to updates of the whole object.
 	Update[T]
 	// Subresources are the parts, such as "status", that have updates of

@@ -87,10 +87,18 @@ func (s strategy[T, L]) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	return errs
 }
 
-func (strategy[T, L]) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+func (s strategy[T, L]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	if s.kind.Warn == nil {
+		return nil
+	}
+	return s.kind.Warn(as[T](obj), nil)
+}
 
-func (strategy[T, L]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func (s strategy[T, L]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	if s.kind.Warn == nil {
+		return nil
+	}
+	return s.kind.Warn(as[T](obj), as[T](old))
 }
 
 // GetResetFields keeps field managers from owning what updates put back.

@@ -3,12 +3,12 @@ package rbac
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/certplane/certplane/internal/api/metadata"
 )
 
 // guarded lets a write through to its store only if check finds that the user
@@ -30,29 +30,10 @@ func (g guarded) Create(ctx context.Context, obj runtime.Object, validate rest.V
 
 func (g guarded) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	checked := rest.WrapUpdatedObjectInfo(info, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
-		if isCleanup(obj, old) {
+		if metadata.IsCleanup(obj, old) {
 			return obj, nil
 		}
 		return obj, g.check(ctx, obj, old)
 	})
 	return g.Store.Update(ctx, name, checked, createValidation, updateValidation, forceAllowCreate, options)
-}
-
-// isCleanup tells whether obj differs from old in what garbage collection
-// changes only: a collector must be able to remove grants that it does not
-// hold itself.
-func isCleanup(obj, old runtime.Object) bool {
-	reverted := obj.DeepCopyObject()
-	to, err := meta.Accessor(reverted)
-	if err != nil {
-		return false
-	}
-	from, err := meta.Accessor(old)
-	if err != nil {
-		return false
-	}
-	to.SetOwnerReferences(from.GetOwnerReferences())
-	to.SetFinalizers(from.GetFinalizers())
-	to.SetManagedFields(from.GetManagedFields())
-	return equality.Semantic.DeepEqual(reverted, old)
 }

@@ -113,6 +113,13 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch namespaces.",
 			"get,list,watch serviceaccounts. default",
 		}, []string{"ServiceAccount kube-system/controller-cache"}},
+		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},
+		{"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", []string{
+			"attest" + signers + "kube-apiserver-serving",
+			"create,delete,list,update,watch clustertrustbundles.certificates.k8s.io",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+		}, []string{"ServiceAccount kube-system/kube-apiserver-serving-clustertrustbundle-publisher"}},
 		{"cluster-admin", []string{"* *.*"}, []string{"Group /system:masters"}},
 	}
 	roles, subjects := map[string][]string{}, map[string][]string{}

@@ -9,6 +9,10 @@ import (
 // new request can ask for it.
 const legacyUnknown = "kubernetes.io/legacy-unknown"
 
+// apiServerServing is the signer of the API server's own certificate. It takes
+// no requests: it only has roots.
+const apiServerServing = "kubernetes.io/kube-apiserver-serving"
+
 // certificateRoles are for those who ask for certificates and those who
 // approve them. An approver needs another role too, to read requests and to
 // update their approval.

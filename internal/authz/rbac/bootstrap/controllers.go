@@ -68,7 +68,7 @@ func controllers() []controller {
 				certificatesv1.KubeAPIServerClientKubeletSignerName,
 				certificatesv1.KubeletServingSignerName,
 				legacyUnknown,
-				"kubernetes.io/kube-apiserver-serving"),
+				apiServerServing),
 			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
@@ -91,6 +91,12 @@ func controllers() []controller {
 				certificatesv1.KubeletServingSignerName,
 				legacyUnknown),
 			allow("create", authorization, "subjectaccessreviews"),
+			{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}},
+		}},
+		// Its publisher of the roots of API servers.
+		{"kube-apiserver-serving-clustertrustbundle-publisher", []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers", apiServerServing),
 			{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}},
 		}},
 	}

@@ -76,6 +76,9 @@ func userRoles() []role {
 		{name: "system:service-account-issuer-discovery", rules: []rbacv1.PolicyRule{
 			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
 		}},
+		{name: "system:cluster-trust-bundle-discovery", rules: []rbacv1.PolicyRule{
+			allow(read, certificates, "clustertrustbundles"),
+		}},
 	}
 }
 
@@ -114,6 +117,7 @@ func bindings() []binding {
 		{"system:public-info-viewer", []string{"system:authenticated", "system:unauthenticated"}},
 		{"system:monitoring", []string{"system:monitoring"}},
 		{"system:service-account-issuer-discovery", []string{"system:serviceaccounts"}},
+		{"system:cluster-trust-bundle-discovery", []string{"system:serviceaccounts"}},
 		// Empty, and kept so that an administrator finds where to add nodes.
 		{"system:node", nil},
 	}

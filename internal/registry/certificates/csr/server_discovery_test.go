@@ -31,6 +31,7 @@ func (w world) testGroup(t *testing.T) {
 		Versions: []metav1.GroupVersionForDiscovery{
 			{GroupVersion: "certificates.k8s.io/v1", Version: "v1"},
 			{GroupVersion: "certificates.k8s.io/v1beta1", Version: "v1beta1"},
+			{GroupVersion: "certificates.k8s.io/v1alpha1", Version: "v1alpha1"},
 		},
 		PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: "certificates.k8s.io/v1", Version: "v1"},
 	}
@@ -94,15 +95,12 @@ func (w world) testAggregated(t *testing.T) {
 	}
 }
 
-// The group's other resources, names that exist for authorization alone, and
-// a version that never had requests.
+// Names that exist for authorization alone, and a version that never had
+// requests.
 func (w world) testNothingElse(t *testing.T) {
 	w.create(t, "x")
 	for _, path := range []string{
-		"/apis/certificates.k8s.io/v1/clustertrustbundles",
-		"/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
 		"/apis/certificates.k8s.io/v1/signers",
-		"/apis/certificates.k8s.io/v1alpha1",
 		"/apis/certificates.k8s.io/v1alpha1/certificatesigningrequests",
 		"/apis/certificates.k8s.io/v1/namespaces/default/certificatesigningrequests",
 		mainEndpoint.path("x") + "/nodeclient",
@@ -122,13 +120,11 @@ func (w world) testNothingElse(t *testing.T) {
 	}
 }
 
-// checkNames looks for what must not be in an OpenAPI document. The schema of
-// pods speaks of trust bundles, so the names of their own schemas are meant.
+// checkNames looks for what must not be in an OpenAPI document.
 func checkNames(t *testing.T, document []byte) {
 	t.Helper()
 	for _, name := range []string{
-		"__internal", "clustertrustbundles",
-		"certificates.v1.ClusterTrustBundle", "certificates.v1beta1.ClusterTrustBundle", "certificates.v1alpha1",
+		"__internal", "certificates.v1alpha1.CertificateSigningRequest", "certificates.v1alpha1.PodCertificateRequest",
 	} {
 		if strings.Contains(string(document), name) {
 			t.Errorf("the document names %s", name)

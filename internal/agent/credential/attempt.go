@@ -1,0 +1,136 @@
+package credential
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// NewRequest makes a key of a type that pods can ask for, and a request for
+// it. Nothing else is in the request: who asks is for the API to say.
+func NewRequest(keyType string, purpose Purpose) (*Request, error) {
+	key, err := newKey(keyType)
+	if err != nil {
+		return nil, err
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate request: %w", err)
+	}
+	keyPEM, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(csr)
+	return &Request{For: purpose, Name: "req-" + hex.EncodeToString(digest[:10]), Key: keyPEM, CSR: csr}, nil
+}
+
+// Asked returns the record with a new request, which is not sent yet.
+func (r Record) Asked(request *Request) Record {
+	r.Pending = request
+	return r
+}
+
+// Sent returns the record after the server has taken the pending request.
+func (r Record) Sent(now time.Time, jitter Jitter) Record {
+	r = r.copy()
+	r.Pending.SentAt = now
+	r.Pending.AbandonAt = now.Add(abandonAfter + jitter(maxJitter))
+	return r
+}
+
+// Unsent returns the record after sending has failed. The request is kept for
+// the next attempt, unless the server will never take it.
+func (r Record) Unsent(err error, never bool, now time.Time, jitter Jitter) Record {
+	r = r.copy()
+	r.Failure = Failure{For: r.Pending.For, Kind: Unsent, Message: err.Error()}.after(r.Failure, now, jitter)
+	if never {
+		r.Pending = nil
+	}
+	return r
+}
+
+// Retry returns the record without a wait: somebody says that what was in the
+// way is not any more.
+func (r Record) Retry(now time.Time) Record {
+	r = r.copy()
+	if r.Failure != nil {
+		r.Failure.RetryAt = now
+	}
+	return r
+}
+
+// backoff says how long to wait after a number of failures in a row.
+type backoff struct{ first, most time.Duration }
+
+var backoffs = map[FailureKind]backoff{
+	// Somebody has decided: a person or a policy has to change first.
+	Denied:   {5 * time.Minute, time.Hour},
+	Failed:   {5 * time.Minute, time.Hour},
+	Unusable: {5 * time.Minute, time.Hour},
+	// Such requests have lasted a quarter of an hour each. A signer that starts
+	// should find one.
+	Unanswered: {30 * time.Second, 5 * time.Minute},
+	// The server is away, or does not know the pod yet.
+	Unsent: {time.Second, time.Minute},
+}
+
+// after returns f as the next failure after the last one.
+func (f Failure) after(last *Failure, now time.Time, jitter Jitter) *Failure {
+	f.At, f.Count = now, 1
+	if last != nil && last.Kind == f.Kind {
+		f.Count = last.Count + 1
+	}
+	b := backoffs[f.Kind]
+	wait := b.most
+	if doublings := f.Count - 1; doublings < 16 {
+		wait = min(b.most, b.first<<doublings)
+	}
+	f.RetryAt = now.Add(wait + jitter(wait/4+1))
+	return &f
+}
+
+// credential joins the request's key with the certificates of a status.
+func (r *Request) credential(status *certificatesv1.PodCertificateRequestStatus) (*Credential, error) {
+	certs, err := pki.ParseBundle([]byte(status.CertificateChain))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate chain: %w", err)
+	}
+	leaf := certs[0]
+	if err := r.owns(leaf); err != nil {
+		return nil, err
+	}
+	c := &Credential{
+		// Bare blocks: no text between them, no headers.
+		For: r.For, Key: r.Key, Chain: pki.EncodeCertificates(certs...),
+		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter,
+		// Of signers that give no time, two thirds are asked for.
+		RefreshAt: leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) * 2 / 3),
+	}
+	if status.BeginRefreshAt != nil {
+		c.RefreshAt = status.BeginRefreshAt.Time
+	}
+	return c, nil
+}
+
+// owns checks that the certificate is for the request's key.
+func (r *Request) owns(leaf *x509.Certificate) error {
+	key, err := pki.ParsePrivateKey(r.Key)
+	if err != nil {
+		return fmt.Errorf("reading the request's key: %w", err)
+	}
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(leaf.PublicKey) {
+		return errors.New("the certificate is for another key than the request")
+	}
+	return nil
+}

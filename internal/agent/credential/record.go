@@ -1,0 +1,148 @@
+// Package credential decides what to do about one certificate of a pod: ask
+// for it, wait, serve it, ask for the next one.
+package credential
+
+import (
+	"encoding/base64"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Record is all that is known of a certificate. It holds private keys: it is
+// for a file that only the agent can read.
+type Record struct {
+	// Current is what is served. It stays until there is a better one, also
+	// when that is refused and when the time of this one is over.
+	Current *Credential `json:"current,omitempty"`
+	// Pending is the request that has been made and not answered.
+	Pending *Request `json:"pending,omitempty"`
+	// Failure is why there is no newer credential. An issued one ends it.
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Purpose says what a certificate is for. One for something else is no good.
+type Purpose struct {
+	PodUID types.UID `json:"podUID"`
+	// Source is a digest of all else that a signer could put into it.
+	Source string `json:"source"`
+}
+
+// Credential is a key with its certificate.
+type Credential struct {
+	For Purpose `json:"for"`
+	// Key and Chain are in PEM. The chain begins with the leaf.
+	Key       PEM       `json:"key"`
+	Chain     PEM       `json:"chain"`
+	NotBefore time.Time `json:"notBefore"`
+	NotAfter  time.Time `json:"notAfter"`
+	// RefreshAt is when the next one is to be asked for: the signer's time and
+	// a random delay of this host.
+	RefreshAt time.Time `json:"refreshAt"`
+	// Reported are the events that have been told.
+	Reported []string `json:"reported,omitempty"`
+}
+
+// Request is a PodCertificateRequest. It is kept before it is sent: one whose
+// answer got lost is found again by its name.
+type Request struct {
+	For Purpose `json:"for"`
+	// Name is made from the key, so that sending it twice makes one object.
+	Name string `json:"name"`
+	Key  PEM    `json:"key"`
+	// CSR is a PKCS#10 request in DER.
+	CSR []byte `json:"csr"`
+	// SentAt is when the server took it; zero is not yet.
+	SentAt time.Time `json:"sentAt,omitzero"`
+	// AbandonAt is when to stop waiting for a request that is nowhere to be
+	// seen. It is of the same clock as SentAt.
+	AbandonAt time.Time `json:"abandonAt,omitzero"`
+}
+
+// PEM is text. It does not show in logs.
+type PEM []byte
+
+// String keeps keys out of logs and errors.
+func (PEM) String() string { return "(PEM)" }
+
+// GoString is String for %#v.
+func (PEM) GoString() string { return "(PEM)" }
+
+// MarshalText writes it as bytes are written in JSON.
+func (p PEM) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, p), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *PEM) UnmarshalText(text []byte) error {
+	data, err := base64.StdEncoding.AppendDecode(nil, text)
+	*p = data
+	return err
+}
+
+// FailureKind is who or what stood in the way.
+type FailureKind string
+
+// The kinds of failures.
+const (
+	// Denied and Failed are the signer's answers.
+	Denied FailureKind = "Denied"
+	Failed FailureKind = "Failed"
+	// Unanswered is a request that went away before anybody answered it.
+	Unanswered FailureKind = "Unanswered"
+	// Unusable is a certificate that does not fit the request.
+	Unusable FailureKind = "Unusable"
+	// Unsent is a request that the server did not take.
+	Unsent FailureKind = "Unsent"
+)
+
+// Failure is an attempt that has not led to a credential.
+type Failure struct {
+	For  Purpose     `json:"for"`
+	Kind FailureKind `json:"kind"`
+	// Reason is one word, Message a sentence for people.
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+	// Count is how often this kind has come in a row.
+	Count   int       `json:"count"`
+	RetryAt time.Time `json:"retryAt"`
+}
+
+// State is how a credential is doing, in the words of kubelet's metric.
+type State string
+
+// The states.
+const (
+	NotYetIssued State = "not_yet_issued"
+	Fresh        State = "fresh"
+	Overdue      State = "overdue_for_refresh"
+	Expired      State = "expired"
+	DeniedState  State = "denied"
+	FailedState  State = "failed"
+)
+
+// States are all of them.
+func States() []State {
+	return []State{NotYetIssued, Fresh, Overdue, Expired, DeniedState, FailedState}
+}
+
+// overdueAfter is how late a refresh may be before somebody should know.
+const overdueAfter = 10 * time.Minute
+
+// StateAt tells how the credential is doing at a time.
+func (r Record) StateAt(now time.Time) State {
+	switch c := r.Current; {
+	case c == nil && r.Failure != nil && r.Failure.Kind == Denied:
+		return DeniedState
+	case c == nil && r.Failure != nil && r.Failure.Kind == Failed:
+		return FailedState
+	case c == nil:
+		return NotYetIssued
+	case now.After(c.NotAfter):
+		return Expired
+	case now.After(c.RefreshAt.Add(overdueAfter)):
+		return Overdue
+	}
+	return Fresh
+}

@@ -1,0 +1,201 @@
+// Package manifests reads the pods that a folder of files describes.
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Pod is one that a file describes.
+type Pod struct {
+	// File is the path of the file.
+	File string
+	// Pod is as in the file, with a namespace and a service account.
+	*corev1.Pod
+	// Hash stands for all that the manifest says. It changes when that does.
+	Hash string
+}
+
+// Key is the pod's namespace and name.
+func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// Read returns the pods of all *.yaml, *.yml and *.json files in dir, ordered
+// by namespace and name. A file that cannot be used is left out as a whole; the
+// error says why, and joins those of several files. Hidden files, which editors
+// leave behind, do not count.
+func Read(dir string) ([]Pod, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifests: %w", err)
+	}
+	var pods []Pod
+	var errs []error
+	owners := map[string]string{}
+	for _, entry := range entries {
+		if !isManifest(entry.Name()) {
+			continue
+		}
+		found, err := readFile(filepath.Join(dir, entry.Name()))
+		if err == nil {
+			err = claim(owners, found)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		pods = append(pods, found...)
+	}
+	slices.SortFunc(pods, func(a, b Pod) int { return strings.Compare(a.Key(), b.Key()) })
+	return pods, errors.Join(errs...)
+}
+
+func isManifest(name string) bool {
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+// claim refuses a second pod of a name, in whichever file.
+func claim(owners map[string]string, pods []Pod) error {
+	for i, pod := range pods {
+		if first, taken := owners[pod.Key()]; taken {
+			return fmt.Errorf("%s: metadata.name: pod %s is in %s already", pod.File, pod.Key(), first)
+		}
+		for _, other := range pods[:i] {
+			if other.Key() == pod.Key() {
+				return fmt.Errorf("%s: metadata.name: pod %s is there twice", pod.File, pod.Key())
+			}
+		}
+	}
+	for _, pod := range pods {
+		owners[pod.Key()] = pod.File
+	}
+	return nil
+}
+
+func readFile(path string) ([]Pod, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range pods {
+		pods[i].File = path
+	}
+	return pods, nil
+}
+
+// parse returns the pods of a file's YAML documents. JSON is YAML.
+func parse(data []byte) ([]Pod, error) {
+	var pods []Pod
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return pods, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		pod, err := parsePod(document)
+		if err != nil && n > 1 {
+			err = fmt.Errorf("document %d: %w", n, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			pods = append(pods, *pod)
+		}
+	}
+}
+
+// parsePod returns nil for a document without content.
+func parsePod(document []byte) (*Pod, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	if string(asJSON) == "null" {
+		return nil, nil
+	}
+	if err := checkKind(asJSON); err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	strictErrs, err := kjson.UnmarshalStrict(asJSON, pod)
+	if err != nil {
+		return nil, err
+	}
+	if len(strictErrs) > 0 {
+		return nil, strictErrs[0]
+	}
+	complete(pod)
+	if errs := validate(pod); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return &Pod{Pod: pod, Hash: hash(pod)}, nil
+}
+
+func checkKind(asJSON []byte) error {
+	var header metav1.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &header); err != nil {
+		return err
+	}
+	if header.APIVersion != "v1" || header.Kind != "Pod" {
+		return fmt.Errorf("apiVersion and kind are %q and %q, must be %q and %q", header.APIVersion, header.Kind, "v1", "Pod")
+	}
+	return nil
+}
+
+// The container of a pod that names none: what runs on the host is the host's
+// business, but a Pod must have one.
+const (
+	hostContainer = "host"
+	hostImage     = "none"
+)
+
+// complete says what a manifest may leave open. The API's own defaults are
+// not set here: a mode that somebody chose can be told from one that nobody
+// chose.
+func complete(pod *corev1.Pod) {
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	if pod.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = pod.Spec.DeprecatedServiceAccount
+	}
+	if pod.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = "default"
+	}
+	pod.Spec.DeprecatedServiceAccount = ""
+	if len(pod.Spec.Containers) == 0 {
+		pod.Spec.Containers = []corev1.Container{{Name: hostContainer, Image: hostImage}}
+	}
+}
+
+func hash(pod *corev1.Pod) string {
+	data, err := json.Marshal(pod)
+	if err != nil { // a pod that came from JSON goes back into it
+		panic(err)
+	}
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:16])
+}

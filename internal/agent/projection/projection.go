@@ -1,0 +1,114 @@
+// Package projection says which files a projected volume has: their paths,
+// modes and owners.
+package projection
+
+import (
+	"fmt"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/agent/volume"
+)
+
+const (
+	// publicMode and secretMode are those of files that nobody gave a mode.
+	publicMode fs.FileMode = 0o644
+	secretMode fs.FileMode = 0o600
+	// groupRead is added to secretMode where a pod has a group for its files.
+	groupRead fs.FileMode = 0o040
+)
+
+// Part is a file that a source brings.
+type Part struct {
+	Path string
+	Data []byte
+	// Secret files are for their owner alone, unless the manifest says more.
+	Secret bool
+	// Mode and User are what the source says of this file.
+	Mode *int32
+	User *int64
+}
+
+// Files gives the parts of a pod's volume their modes and owners.
+//
+// A mode is the file's own, else the volume's defaultMode, else 0600 for what
+// is secret and 0644 for the rest. That differs from Kubernetes, where a
+// private key is 0644 unless somebody thinks of it: on a host there is no
+// container around it.
+//
+// An owner is the source's user, else the volume's defaultUser, else the user
+// that all containers run as, else the agent's own. A pod's fsGroup is the
+// group, and may read what is secret.
+func Files(pod *corev1.Pod, volumeSource *corev1.ProjectedVolumeSource, parts []Part) (volume.Files, error) {
+	files := volume.Files{}
+	uid, gid := defaultUser(pod, volumeSource), fsGroup(pod)
+	for _, part := range parts {
+		if _, twice := files[part.Path]; twice {
+			return nil, fmt.Errorf("path %q: two sources have a file of this path", part.Path)
+		}
+		file := volume.File{Data: part.Data, Mode: mode(volumeSource, part, gid != volume.Own), UID: uid, GID: gid}
+		if part.User != nil {
+			file.UID = int(*part.User)
+		}
+		files[part.Path] = file
+	}
+	return files, nil
+}
+
+func mode(source *corev1.ProjectedVolumeSource, part Part, group bool) fs.FileMode {
+	switch {
+	case part.Mode != nil:
+		return fs.FileMode(*part.Mode).Perm()
+	case source.DefaultMode != nil:
+		return fs.FileMode(*source.DefaultMode).Perm()
+	case part.Secret && group:
+		return secretMode | groupRead
+	case part.Secret:
+		return secretMode
+	}
+	return publicMode
+}
+
+func defaultUser(pod *corev1.Pod, source *corev1.ProjectedVolumeSource) int {
+	if source.DefaultUser != nil {
+		return int(*source.DefaultUser)
+	}
+	return runAsUser(&pod.Spec)
+}
+
+func fsGroup(pod *corev1.Pod) int {
+	if c := pod.Spec.SecurityContext; c != nil && c.FSGroup != nil {
+		return int(*c.FSGroup)
+	}
+	return volume.Own
+}
+
+// runAsUser is the user of all containers, if they have one in common.
+func runAsUser(spec *corev1.PodSpec) int {
+	var all []*corev1.SecurityContext
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			all = append(all, containers[i].SecurityContext)
+		}
+	}
+	common := volume.Own
+	for i, own := range all {
+		user := podUser(spec)
+		if own != nil && own.RunAsUser != nil {
+			user = int(*own.RunAsUser)
+		}
+		if i > 0 && user != common {
+			return volume.Own
+		}
+		common = user
+	}
+	return common
+}
+
+func podUser(spec *corev1.PodSpec) int {
+	if c := spec.SecurityContext; c != nil && c.RunAsUser != nil {
+		return int(*c.RunAsUser)
+	}
+	return volume.Own
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package volume
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// own gives the file its owner. Only root can give files away, so it does
+// nothing where there is nothing to do.
+func own(f *os.File, file File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if ownedAs(info, file) {
+		return nil
+	}
+	if err := f.Chown(file.UID, file.GID); err != nil {
+		return fmt.Errorf("giving the file to user %d, group %d: %w", file.UID, file.GID, err)
+	}
+	return nil
+}
+
+// hasMetadata tells whether the file at path has the wanted mode and owner.
+func hasMetadata(path string, file File) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm() == file.Mode.Perm() && ownedAs(info, file)
+}
+
+func ownedAs(info fs.FileInfo, file File) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	uid, gid := file.UID, file.GID
+	if uid == Own {
+		uid = os.Geteuid()
+	}
+	// A folder can pass its group on to new files (setgid): any group will do
+	// unless one is asked for.
+	return int(stat.Uid) == uid && (gid == Own || int(stat.Gid) == gid)
+}

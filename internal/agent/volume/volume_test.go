@@ -1,0 +1,283 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var now = time.Date(2030, 5, 17, 12, 0, 0, 0, time.UTC)
+
+func file(data string) File { return File{Data: []byte(data), Mode: 0o644, UID: Own, GID: Own} }
+
+func write(t *testing.T, dir string, files Files) Change {
+	t.Helper()
+	change, err := Write(dir, files, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return change
+}
+
+// visible returns what a program that follows names sees: paths to content.
+func visible(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	var walk func(string)
+	walk = func(at string) {
+		entries, err := os.ReadDir(filepath.Join(dir, at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			name := filepath.Join(at, entry.Name())
+			if strings.HasPrefix(name, "..") {
+				continue
+			}
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatalf("a name leads nowhere: %v", err)
+			}
+			if info.IsDir() {
+				walk(name)
+				continue
+			}
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[name] = string(data)
+		}
+	}
+	walk("")
+	return seen
+}
+
+func wantVisible(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, visible(t, dir)); diff != "" {
+		t.Errorf("visible files (-want +got):\n%s", diff)
+	}
+}
+
+func TestWriteStates(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ns", "pod", "volume")
+	steps := []struct {
+		reason string
+		files  Files
+		want   Change
+		see    map[string]string
+	}{
+		{"first", Files{"bundle.pem": file("1"), "tls/key.pem": file("2")}, Replaced, map[string]string{"bundle.pem": "1", "tls/key.pem": "2"}},
+		{"the same again", Files{"bundle.pem": file("1"), "tls/key.pem": file("2")}, None, map[string]string{"bundle.pem": "1", "tls/key.pem": "2"}},
+		{"new content", Files{"bundle.pem": file("3"), "tls/key.pem": file("4")}, Replaced, map[string]string{"bundle.pem": "3", "tls/key.pem": "4"}},
+		{"another file", Files{"bundle.pem": file("3"), "tls/key.pem": file("4"), "tls/ca.pem": file("")}, Replaced, map[string]string{"bundle.pem": "3", "tls/key.pem": "4", "tls/ca.pem": ""}},
+		{"a file less", Files{"tls/key.pem": file("4")}, Replaced, map[string]string{"tls/key.pem": "4"}},
+		{"a folder becomes a file", Files{"tls": file("5")}, Replaced, map[string]string{"tls": "5"}},
+		{"nothing", Files{}, Replaced, map[string]string{}},
+	}
+	for _, step := range steps {
+		if got := write(t, dir, step.files); got != step.want {
+			t.Errorf("%s: change = %v, want %v", step.reason, got, step.want)
+		}
+		wantVisible(t, dir, step.see)
+		if hidden := hiddenNames(t, dir); len(hidden) != 2 {
+			t.Errorf("%s: besides the files there are %v, want ..data and its folder alone", step.reason, hidden)
+		}
+	}
+}
+
+func hiddenNames(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), "..") {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// What somebody changes behind our back comes back; contents that are right
+// are not news.
+func TestWriteRepairs(t *testing.T) {
+	files := Files{"key.pem": {Data: []byte("secret"), Mode: 0o600, UID: Own, GID: Own}, "a/b": file("x")}
+	tests := []struct {
+		reason string
+		damage func(dir string) error
+		want   Change
+	}{
+		{"a mode", func(dir string) error { return os.Chmod(filepath.Join(dir, "key.pem"), 0o644) }, Repaired},
+		{"a link", func(dir string) error { return os.Remove(filepath.Join(dir, "key.pem")) }, Repaired},
+		{"a link elsewhere", func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "a")), os.Symlink("/etc", filepath.Join(dir, "a")))
+		}, Repaired},
+		{"a content", func(dir string) error { return os.WriteFile(filepath.Join(dir, "key.pem"), []byte("x"), 0o600) }, Replaced},
+		{"a file", func(dir string) error { return os.Remove(filepath.Join(dir, "a", "b")) }, Replaced},
+		{"a file too many", func(dir string) error { return os.WriteFile(filepath.Join(dir, "a", "c"), nil, 0o600) }, Replaced},
+		{"all of it", func(dir string) error { return os.RemoveAll(dir) }, Replaced},
+		{"the data", func(dir string) error { return os.Remove(filepath.Join(dir, dataName)) }, Replaced},
+		{"a killed writer", func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "..2029_01_01_00_00_00.1"), 0o755), os.Symlink("x", filepath.Join(dir, nextName)))
+		}, None},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "v")
+			write(t, dir, files)
+			if err := tt.damage(dir); err != nil {
+				t.Fatal(err)
+			}
+			if got := write(t, dir, files); got != tt.want {
+				t.Errorf("change = %v, want %v", got, tt.want)
+			}
+			wantVisible(t, dir, map[string]string{"key.pem": "secret", "a/b": "x"})
+			if info, err := os.Stat(filepath.Join(dir, "key.pem")); err != nil || info.Mode() != 0o600 {
+				t.Errorf("key.pem: mode %v, %v, want 0600", info.Mode(), err)
+			}
+			if hidden := hiddenNames(t, dir); len(hidden) != 2 {
+				t.Errorf("left over: %v", hidden)
+			}
+		})
+	}
+}
+
+// Files that are not the volume's stay.
+func TestWriteLeavesOthersAlone(t *testing.T) {
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, Files{"a": file("1")})
+	wantVisible(t, dir, map[string]string{"notes.txt": "mine", "a": "1"})
+	if _, err := Write(dir, Files{"notes.txt": file("2")}, now); err == nil || !strings.Contains(err.Error(), "in the way") {
+		t.Errorf("writing over somebody's file: %v", err)
+	}
+	if data, err := os.ReadFile(mine); err != nil || string(data) != "mine" {
+		t.Errorf("somebody's file has %q, %v", data, err)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for _, bad := range []string{
+		"", ".", "/etc/passwd", "../x", "a/../../x", "a/..", "..data", "..x/y", "a//b", "./a", "a/",
+		strings.Repeat("x", maxName+1), strings.Repeat("x/", maxPath/2) + "y",
+	} {
+		dir := filepath.Join(t.TempDir(), "v")
+		if _, err := Write(dir, Files{bad: file("x")}, now); err == nil {
+			t.Errorf("path %.64q is accepted", bad)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("path %.64q: a folder was made", bad)
+		}
+	}
+	if _, err := Write(t.TempDir(), Files{"a": file("x"), "a/b/c": file("y")}, now); err == nil || !strings.Contains(err.Error(), `"a" is a file`) {
+		t.Errorf("a file that is a folder too: %v", err)
+	}
+	for _, good := range []string{"a", "a/..b", "a..", ".hidden", strings.Repeat("x", maxName)} {
+		if _, err := Write(filepath.Join(t.TempDir(), "v"), Files{good: file("x")}, now); err != nil {
+			t.Errorf("path %.64q: %v", good, err)
+		}
+	}
+}
+
+// A failure on the way leaves the former state.
+func TestWriteFailureKeepsState(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, Files{"a": file("1")})
+	// A folder cannot be replaced by a link: the last step fails for root too.
+	if err := errors.Join(os.Remove(filepath.Join(dir, nextName)), os.MkdirAll(filepath.Join(dir, nextName, "x"), 0o755)); err == nil {
+		t.Fatal("there was something to remove")
+	}
+	if err := os.MkdirAll(filepath.Join(dir, nextName, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, Files{"a": file("2")}, now); err == nil {
+		t.Fatal("the write succeeded")
+	}
+	wantVisible(t, dir, map[string]string{"a": "1"})
+}
+
+// A reader never sees parts of two states together.
+func TestReadersSeeOneState(t *testing.T) {
+	dir := t.TempDir()
+	state := func(i int) Files {
+		return Files{"key": file(fmt.Sprint(i)), "chain": file(fmt.Sprint(i))}
+	}
+	write(t, dir, state(0))
+	var reads, done atomic.Int64
+	go func() {
+		for i := 1; reads.Load() < 200 || i < 200; i++ {
+			if _, err := Write(dir, state(i), now); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		done.Store(1)
+	}()
+	for done.Load() == 0 {
+		data, err := os.Readlink(filepath.Join(dir, dataName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err1 := os.ReadFile(filepath.Join(dir, data, "key"))
+		chain, err2 := os.ReadFile(filepath.Join(dir, data, "chain"))
+		if err1 != nil || err2 != nil {
+			continue // that state is gone: a program starts again
+		}
+		if string(key) != string(chain) {
+			t.Fatalf("key of state %s with chain of state %s", key, chain)
+		}
+		reads.Add(1)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "v")
+	write(t, dir, Files{"a/b": file("1")})
+	if data, err := Read(dir, "a/b"); err != nil || string(data) != "1" {
+		t.Errorf("Read = %q, %v", data, err)
+	}
+	for range 2 {
+		if err := Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Read(dir, "a/b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Read of what is gone: %v", err)
+	}
+}
+
+func TestOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	dir := t.TempDir()
+	files := Files{"a": {Data: []byte("1"), Mode: 0o640, UID: 1234, GID: 2345}}
+	write(t, dir, files)
+	if change := write(t, dir, files); change != None {
+		t.Errorf("a second time: change = %v", change)
+	}
+	if err := os.Chown(filepath.Join(dir, "a"), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if change := write(t, dir, files); change != Repaired {
+		t.Errorf("after the owner changed: change = %v, want %v", change, Repaired)
+	}
+	if !hasMetadata(filepath.Join(dir, dataName, "a"), files["a"]) {
+		t.Error("the owner is still another")
+	}
+}

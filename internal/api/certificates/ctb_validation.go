@@ -1,0 +1,162 @@
+package certificates
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/internal/api/metadata"
+)
+
+const (
+	// maxTrustBundleSize is in bytes (KEP-3257): what fits into one object of
+	// the store.
+	maxTrustBundleSize = 1 << 20
+	// maxTrustBundleErrors bounds what a bundle full of wrong entries can make
+	// the server say.
+	maxTrustBundleErrors = 100
+	// trustBundleValue stands for the bundle in errors: it can be large and
+	// says nothing that the detail does not.
+	trustBundleValue = "<trust bundle>"
+)
+
+var (
+	trustBundleSignerPath = field.NewPath("spec", "signerName")
+	trustBundlePath       = field.NewPath("spec", "trustBundle")
+)
+
+// ValidateTrustBundle reports what is wrong with a new bundle.
+func ValidateTrustBundle(bundle *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	return append(validateTrustBundleName(bundle), validateTrustAnchors(bundle.Spec.TrustBundle)...)
+}
+
+// ValidateTrustBundleUpdate reports what is wrong with replacing old by
+// bundle. Anchors that stay as they are were fine when they were stored.
+func ValidateTrustBundleUpdate(bundle, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(&bundle.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, validateTrustBundleName(bundle)...)
+	if bundle.Spec.TrustBundle != old.Spec.TrustBundle {
+		errs = append(errs, validateTrustAnchors(bundle.Spec.TrustBundle)...)
+	}
+	return append(errs, validation.ValidateImmutableField(bundle.Spec.SignerName, old.Spec.SignerName, trustBundleSignerPath)...)
+}
+
+// validateTrustBundleName looks at the metadata and at the signer, which rules
+// the name.
+func validateTrustBundleName(bundle *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	signerName := bundle.Spec.SignerName
+	errs := metadata.Validate(&bundle.ObjectMeta, false, trustBundleNames(signerName), field.NewPath("metadata"))
+	if signerName != "" {
+		errs = append(errs, ValidateSignerName(trustBundleSignerPath, signerName)...)
+	}
+	return errs
+}
+
+// TrustBundlePrefix is what the names of a signer's bundles begin with: nobody
+// takes the bundle of another for one of the signer's.
+func TrustBundlePrefix(signerName string) string {
+	return strings.ReplaceAll(signerName, "/", ":") + ":"
+}
+
+// trustBundleNames keeps the names with a colon for the bundles of signers.
+func trustBundleNames(signerName string) validation.ValidateNameFunc {
+	return func(name string, prefix bool) []string {
+		if signerName == "" {
+			if strings.Contains(name, ":") {
+				return []string{"must not contain a colon, because the bundle names no signer"}
+			}
+			return validation.NameIsDNSSubdomain(name, prefix)
+		}
+		rest, ok := strings.CutPrefix(name, TrustBundlePrefix(signerName))
+		if !ok {
+			return []string{fmt.Sprintf("must begin with %q, because the bundle is for signer %s", TrustBundlePrefix(signerName), signerName)}
+		}
+		return validation.NameIsDNSSubdomain(rest, prefix)
+	}
+}
+
+// validateTrustAnchors accepts one or more CA certificates in PEM, each once.
+// Text around the blocks is free. Whether the CAs are of any use today is not
+// looked at: a bundle outlives them.
+func validateTrustAnchors(text string) field.ErrorList {
+	if len(text) > maxTrustBundleSize {
+		return field.ErrorList{field.TooLong(trustBundlePath, trustBundleValue, maxTrustBundleSize)}
+	}
+	var errs field.ErrorList
+	blocks := pemBlocks(text)
+	for i, block := range blocks {
+		if err := checkTrustAnchor(block); err != nil {
+			errs = append(errs, invalidTrustBundle("entry %d: %v", i, err))
+		}
+		if len(errs) == maxTrustBundleErrors {
+			break
+		}
+	}
+	switch {
+	case len(errs) > 0:
+		return errs
+	case len(blocks) == 0:
+		return field.ErrorList{invalidTrustBundle("must contain at least one CERTIFICATE PEM block")}
+	default:
+		return checkDifferent(blocks)
+	}
+}
+
+func invalidTrustBundle(format string, args ...any) *field.Error {
+	return field.Invalid(trustBundlePath, trustBundleValue, fmt.Sprintf(format, args...))
+}
+
+func pemBlocks(text string) []*pem.Block {
+	var blocks []*pem.Block
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
+func checkTrustAnchor(block *pem.Block) error {
+	if block.Type != certificateBlockType {
+		return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+	}
+	if len(block.Headers) > 0 {
+		return fmt.Errorf("no PEM block headers are permitted")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("must be one certificate: %w", err)
+	case !cert.IsCA:
+		return fmt.Errorf("must be the certificate of a CA")
+	case !cert.BasicConstraintsValid:
+		return fmt.Errorf("must have valid basic constraints")
+	default:
+		return nil
+	}
+}
+
+// checkDifferent reports each certificate that is there more than once, in the
+// order of where it is first.
+func checkDifferent(blocks []*pem.Block) field.ErrorList {
+	var order [][sha256.Size]byte
+	places := map[[sha256.Size]byte][]int{}
+	for i, block := range blocks {
+		sum := sha256.Sum256(block.Bytes)
+		if places[sum] == nil {
+			order = append(order, sum)
+		}
+		places[sum] = append(places[sum], i)
+	}
+	var errs field.ErrorList
+	for _, sum := range order {
+		if len(places[sum]) > 1 && len(errs) < maxTrustBundleErrors {
+			errs = append(errs, invalidTrustBundle("entries %v are the same certificate", places[sum]))
+		}
+	}
+	return errs
+}

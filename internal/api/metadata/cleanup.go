@@ -1,0 +1,27 @@
+package metadata
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// IsCleanup tells whether obj differs from old in nothing but what garbage
+// collection changes: a collector must be able to do its work on objects whose
+// content it could not write.
+func IsCleanup(obj, old runtime.Object) bool {
+	reverted := obj.DeepCopyObject()
+	to, err := meta.Accessor(reverted)
+	if err != nil {
+		return false
+	}
+	from, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	to.SetOwnerReferences(from.GetOwnerReferences())
+	to.SetFinalizers(from.GetFinalizers())
+	to.SetSelfLink(from.GetSelfLink())
+	to.SetManagedFields(from.GetManagedFields())
+	return equality.Semantic.DeepEqual(reverted, old)
+}

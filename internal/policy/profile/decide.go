@@ -1,0 +1,203 @@
+package profile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Decide returns the certificate for a request, or a *Refusal. What the
+// request asks for and the certificate would not contain is refused, not left
+// out, unless the Signer says so.
+func (p *Profile) Decide(f Facts) (*Certificate, error) {
+	cert, refusal := p.decide(f)
+	if refusal != nil {
+		return nil, refusal
+	}
+	return cert, nil
+}
+
+func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
+	for _, check := range []func(Facts) *Refusal{
+		p.checkKind, p.checkKey, p.checkRequest, p.checkAnnotations,
+	} {
+		if refusal := check(f); refusal != nil {
+			return nil, refusal
+		}
+	}
+	cert := &Certificate{Key: f.Key, refresh: p.refresh}
+	for _, decide := range []func(*Certificate, Facts) *Refusal{
+		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes,
+	} {
+		if refusal := decide(cert, f); refusal != nil {
+			return nil, refusal
+		}
+	}
+	return cert, nil
+}
+
+// at is a field of the profile.
+func (p *Profile) at(field string, more ...string) string {
+	return p.path.Child(field, more...).String()
+}
+
+func (p *Profile) checkKind(f Facts) *Refusal {
+	if slices.Contains(p.requests, f.Kind) {
+		return nil
+	}
+	return refuse(ReasonUnservedKind, "spec.requests", "the signer does not serve requests of the kind %s", f.Kind)
+}
+
+func (p *Profile) checkKey(f Facts) *Refusal {
+	kind := keyTypeOf(f.Key)
+	if !slices.Contains(p.keyTypes, v1alpha1.KeyType(kind)) {
+		return refuse(ReasonUnsupportedKeyType, p.at("keyTypes"), "the signer does not support keys of the type %s: use one of %s", kind, join(p.keyTypes))
+	}
+	if err := pki.CheckPublicKey(f.Key, 0); err != nil {
+		return refuse(ReasonUnsupportedKeyType, p.at("keyTypes"), "%v", err)
+	}
+	return nil
+}
+
+// checkRequest wants proof that the requester has the key.
+func (p *Profile) checkRequest(f Facts) *Refusal {
+	switch {
+	case f.Request == nil && f.Kind == v1alpha1.PodCertificateRequests:
+		return nil // the API server has seen the proof
+	case f.Request == nil:
+		return refuse(ReasonInvalidRequest, p.path.String(), "there is no PKCS#10 request")
+	case !pki.SameKey(f.Request.PublicKey, f.Key):
+		return refuse(ReasonInvalidRequest, p.path.String(), "the PKCS#10 request is about another key")
+	}
+	if err := pki.VerifyRequest(f.Request); err != nil {
+		return refuse(ReasonInvalidRequest, p.path.String(), "verifying the PKCS#10 request's signature: %v", err)
+	}
+	return nil
+}
+
+func (p *Profile) checkAnnotations(f Facts) *Refusal {
+	for _, key := range slices.Sorted(maps.Keys(f.Annotations)) {
+		switch {
+		case slices.Contains(p.annotations, key):
+		case len(p.annotations) == 0:
+			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer knows no annotations, and the request has %q", key)
+		default:
+			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer does not know the annotation %q: it knows %s", key, join(p.annotations))
+		}
+	}
+	return nil
+}
+
+// decideUsages gives a CertificateSigningRequest what it asks for, and a pod
+// all that its key is good for: with other keys than RSA nothing can be
+// enciphered (RFC 8813 section 3, RFC 9295 section 3).
+func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
+	if f.Kind == v1alpha1.PodCertificateRequests {
+		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
+		if !strings.HasPrefix(keyTypeOf(f.Key), "RSA") {
+			cert.Usages.Key &^= encipherment
+		}
+		return nil
+	}
+	if len(f.Usages) == 0 {
+		return refuse(ReasonUsages, p.at("usages"), "the request asks for no usages: the signer permits %s", join(p.usageNames))
+	}
+	for _, name := range f.Usages {
+		asked, err := pki.ParseUsages([]string{name})
+		if err != nil || !contains(p.usages, asked) {
+			return refuse(ReasonUsages, p.at("usages"), "the signer does not permit the usage %q: it permits %s", name, join(p.usageNames))
+		}
+	}
+	usages, err := pki.ParseUsages(f.Usages)
+	if err != nil { // each has been parsed
+		return refuse(ReasonUsages, p.at("usages"), "%v", err)
+	}
+	cert.Usages = usages
+	return nil
+}
+
+// decideLifetime cuts long wishes to what is permitted, as the API announces.
+func (p *Profile) decideLifetime(cert *Certificate, f Facts) *Refusal {
+	duration := p.lifetime.normal
+	if f.Duration != nil {
+		duration = min(*f.Duration, p.lifetime.maximum)
+	}
+	duration = duration.Truncate(time.Second)
+	if f.Kind == v1alpha1.PodCertificateRequests && duration < minPodLifetime {
+		return refuse(ReasonLifetime, p.at("lifetime"), "a pod's certificate must live for at least 1h, and the request asks for %v", duration)
+	}
+	if duration < minLifetime {
+		return refuse(ReasonLifetime, p.at("lifetime"), "a certificate must live for at least %v, and the request asks for %v", minLifetime, duration)
+	}
+	cert.Duration = duration
+	// What is in the past already is of use to nobody.
+	cert.Backdate = min(p.lifetime.backdate, duration/2).Truncate(time.Second)
+	return nil
+}
+
+// decideIdentity asks the expressions: first whether there is to be a
+// certificate, then whose.
+func (p *Profile) decideIdentity(cert *Certificate, f Facts) *Refusal {
+	variables, refusal := f.variables(p.podSpec)
+	if refusal != nil {
+		return refusal
+	}
+	ev := &evaluation{variables: variables, left: decisionBudget}
+	if refusal := p.checkRules(ev); refusal != nil {
+		return refusal
+	}
+	if refusal := p.decideSubject(cert, ev, f); refusal != nil {
+		return refusal
+	}
+	return p.decideNames(cert, ev)
+}
+
+func (p *Profile) checkRules(ev *evaluation) *Refusal {
+	for _, r := range p.rules {
+		holds, refusal := ev.bool(r.holds)
+		if refusal != nil {
+			return refusal
+		}
+		if !holds {
+			return &Refusal{Reason: r.reason, Field: r.field, Message: r.text(ev)}
+		}
+	}
+	return nil
+}
+
+// maxMessage is less than conditions can have.
+const maxMessage = 5 * 1024
+
+// text is what the requester is told. A message that cannot be made, or is of
+// more than one line, must not hide the refusal.
+func (r rule) text(ev *evaluation) string {
+	if r.messageExpression == nil {
+		return r.message
+	}
+	text, refusal := ev.string(r.messageExpression)
+	text = strings.TrimSpace(text)
+	if refusal != nil || text == "" || strings.ContainsAny(text, "\r\n") {
+		return r.message
+	}
+	return text[:min(len(text), maxMessage)]
+}
+
+func join[S ~string](values []S) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return cmp.Or(strings.Join(texts, ", "), "none")
+}
+
+// minPodLifetime is the API's (KEP-4317). minLifetime is that of the shortest
+// CertificateSigningRequest.
+const (
+	minPodLifetime = time.Hour
+	minLifetime    = 10 * time.Minute
+)

@@ -1,0 +1,141 @@
+// Package profile decides what certificate a declared signer gives to a
+// request.
+//
+// A profile is compiled once from a Signer and asked for each request. Both
+// are functions of their arguments alone: no clock, no API, no randomness.
+package profile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Profile is a compiled Signer. Safe for concurrent use.
+type Profile struct {
+	requests    []v1alpha1.RequestKind
+	subject     subject
+	names       names
+	rules       []rule
+	annotations []string
+	keyTypes    []v1alpha1.KeyType
+	usages      pki.Usages
+	usageNames  []string
+	ignoreCAs   bool
+	ignoreOther bool
+	lifetime    lifetime
+	refresh     refresh
+	// privileged says that API servers trust the CA.
+	privileged bool
+	// podSpec says that an expression may look at a pod's spec.
+	podSpec bool
+	path    *field.Path
+}
+
+// subject has what yields the parts of the subject; nil yields nothing.
+type subject struct {
+	fromRequest                                    bool
+	commonName, organizations, organizationalUnits *expression
+}
+
+// names has what yields the alternative names; nil yields nothing.
+type names struct {
+	dns, ips, uris, emails *expression
+}
+
+// rule must hold.
+type rule struct {
+	holds             *expression
+	message           string
+	messageExpression *expression
+	reason            string
+	field             string
+}
+
+// lifetime is how long certificates live.
+type lifetime struct {
+	maximum, normal, backdate time.Duration
+}
+
+// Compile returns the profile of the Signer with this spec, whose place is
+// path. Errors name each field that is wrong and what would be right; a spec
+// with errors has no profile.
+func Compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
+	errs := validate(spec, path)
+	p, more := compile(spec, path.Child("profile"))
+	if errs = append(errs, more...); len(errs) > 0 {
+		return nil, errs
+	}
+	return p, nil
+}
+
+func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
+	profile := spec.Profile
+	c := newCompiler(spec.Requests)
+	p := &Profile{
+		requests:    spec.Requests,
+		subject:     c.subject(profile.Subject, path.Child("subject")),
+		names:       c.names(profile.Names, path.Child("names")),
+		rules:       c.rules(profile.Rules, path.Child("rules")),
+		annotations: profile.Annotations,
+		keyTypes:    keyTypes(profile.KeyTypes),
+		usageNames:  profile.Usages,
+		ignoreCAs:   profile.CertificateAuthorities == v1alpha1.IgnoreCAs,
+		ignoreOther: profile.Extensions == v1alpha1.IgnoreExtensions,
+		lifetime:    lifetimeOf(profile.Lifetime),
+		refresh:     refreshOf(profile.Refresh),
+		privileged:  spec.CA.BuiltIn != nil,
+		path:        path,
+	}
+	p.podSpec = c.podSpec
+	// Unknown usages are reported by validate.
+	p.usages, _ = pki.ParseUsages(profile.Usages)
+	return p, c.errs
+}
+
+// The defaults are those of the CRD: a spec that did not pass through an API
+// server means the same.
+const (
+	defaultMaximum  = 24 * time.Hour
+	defaultBackdate = 2 * time.Minute
+	defaultPercent  = 66
+	defaultJitter   = 10
+)
+
+func keyTypes(declared []v1alpha1.KeyType) []v1alpha1.KeyType {
+	if len(declared) > 0 {
+		return declared
+	}
+	return []v1alpha1.KeyType{
+		v1alpha1.RSA3072, v1alpha1.RSA4096, v1alpha1.ECDSAP256, v1alpha1.ECDSAP384, v1alpha1.ECDSAP521, v1alpha1.ED25519,
+	}
+}
+
+func lifetimeOf(declared v1alpha1.LifetimeProfile) lifetime {
+	l := lifetime{maximum: defaultMaximum, backdate: defaultBackdate}
+	if declared.Maximum != nil {
+		l.maximum = declared.Maximum.Duration
+	}
+	l.normal = l.maximum
+	if declared.Default != nil {
+		l.normal = declared.Default.Duration
+	}
+	if declared.Backdate != nil {
+		l.backdate = declared.Backdate.Duration
+	}
+	return l
+}
+
+func refreshOf(declared v1alpha1.RefreshProfile) refresh {
+	r := refresh{percent: defaultPercent, jitter: defaultJitter}
+	if declared.AtPercent != 0 {
+		r.percent = int64(declared.AtPercent)
+	}
+	if declared.JitterPercent != nil {
+		r.jitter = int64(*declared.JitterPercent)
+	}
+	return r
+}

@@ -1,0 +1,48 @@
+package profile
+
+import "fmt"
+
+// The reasons of refusals that are not a rule's own. The first two are the
+// API's for pods' requests.
+const (
+	ReasonUnsupportedKeyType = "UnsupportedKeyType"
+	ReasonInvalidAnnotations = "InvalidUnverifiedUserAnnotations"
+	// ReasonUnservedKind: the signer does not serve requests of this kind.
+	ReasonUnservedKind = "UnservedKind"
+	// ReasonInvalidRequest: the request contradicts itself.
+	ReasonInvalidRequest = "InvalidRequest"
+	// ReasonUsages, ReasonSubject, ReasonNames, ReasonExtensions and ReasonCA:
+	// the request asks for what the certificate would not contain.
+	ReasonUsages     = "UsageNotPermitted"
+	ReasonSubject    = "SubjectNotPermitted"
+	ReasonNames      = "NameNotPermitted"
+	ReasonExtensions = "ExtensionNotPermitted"
+	ReasonCA         = "CertificateAuthorityNotPermitted"
+	// ReasonNameless: the profile yields neither a subject nor a name.
+	ReasonNameless = "NoName"
+	// ReasonRule is that of rules that name none.
+	ReasonRule = "RuleViolated"
+	// ReasonExpression: an expression of the profile has no value for the
+	// request.
+	ReasonExpression = "ExpressionFailed"
+	// ReasonLifetime: the life that is asked for is too short.
+	ReasonLifetime = "LifetimeTooShort"
+)
+
+// Refusal is why a request gets no certificate. It is permanent: the same
+// request will be refused again for as long as the Signer stays as it is.
+type Refusal struct {
+	// Reason is that of the condition on the request.
+	Reason string
+	// Field is the part of the Signer that refuses, such as
+	// spec.profile.rules[2].
+	Field string
+	// Message is for the requester.
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message + " (" + r.Field + ")" }
+
+func refuse(reason, field, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,129 @@
+package profile
+
+import (
+	"crypto/x509"
+	"net"
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// variables are what expressions see of f. A pod's spec is among them if
+// podSpec says so: to turn it into what they can read takes time.
+func (f Facts) variables(podSpec bool) (map[string]any, *Refusal) {
+	all := map[string]any{"request": f.request(), "requester": f.requester()}
+	if f.Kind != v1alpha1.PodCertificateRequests {
+		return all, nil
+	}
+	if f.Pod == nil || f.ServiceAccount == nil || f.Node == nil || f.NamespaceObject == nil {
+		return nil, refuse(ReasonInvalidRequest, "spec.profile", "it is not known what the request is about")
+	}
+	pod := map[string]any{"metadata": metadata(&f.Pod.ObjectMeta)}
+	if podSpec {
+		spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&f.Pod.Spec)
+		if err != nil {
+			return nil, refuse(ReasonInvalidRequest, "spec.profile", "the pod cannot be read: %v", err)
+		}
+		pod["spec"] = spec
+	}
+	all["pod"] = pod
+	all["serviceAccount"] = map[string]any{"metadata": metadata(f.ServiceAccount)}
+	all["node"] = map[string]any{"metadata": metadata(f.Node)}
+	all["namespaceObject"] = map[string]any{"metadata": metadata(f.NamespaceObject)}
+	all["services"] = f.services()
+	return all, nil
+}
+
+// request leaves expirationSeconds out if none are asked for.
+func (f Facts) request() map[string]any {
+	asked := f.Request
+	if asked == nil {
+		asked = &x509.CertificateRequest{}
+	}
+	request := map[string]any{
+		"kind": string(f.Kind), "name": f.Name, "namespace": f.Namespace, "uid": f.UID,
+		"subject": map[string]any{
+			"commonName":          asked.Subject.CommonName,
+			"organizations":       list(asked.Subject.Organization),
+			"organizationalUnits": list(asked.Subject.OrganizationalUnit),
+			"text":                asked.Subject.String(),
+		},
+		"dnsNames":       list(asked.DNSNames),
+		"ipAddresses":    ipTexts(asked.IPAddresses),
+		"uris":           uriTexts(asked.URIs),
+		"emailAddresses": list(asked.EmailAddresses),
+		"usages":         list(f.Usages),
+		"keyType":        keyTypeOf(f.Key),
+		"annotations":    mapOf(f.Annotations),
+	}
+	if f.Duration != nil {
+		request["expirationSeconds"] = int64(f.Duration.Seconds())
+	}
+	return request
+}
+
+func (f Facts) requester() map[string]any {
+	who := f.Requester
+	if f.Kind == v1alpha1.PodCertificateRequests && who.Username == "" && f.ServiceAccount != nil {
+		who = Requester{
+			Username: serviceaccount.MakeUsername(f.Namespace, f.ServiceAccount.Name),
+			UID:      string(f.ServiceAccount.UID),
+			Groups:   append(serviceaccount.MakeGroupNames(f.Namespace), "system:authenticated"),
+		}
+	}
+	extra := make(map[string][]string, len(who.Extra))
+	for key, values := range who.Extra {
+		extra[key] = list(values)
+	}
+	return map[string]any{"username": who.Username, "uid": who.UID, "groups": list(who.Groups), "extra": extra}
+}
+
+func (f Facts) services() []map[string]string {
+	services := make([]map[string]string, len(f.Services))
+	for i, s := range f.Services {
+		services[i] = map[string]string{"name": s.Name, "namespace": s.Namespace}
+	}
+	return services
+}
+
+func metadata(m *metav1.ObjectMeta) map[string]any {
+	return map[string]any{
+		"name": m.Name, "namespace": m.Namespace, "uid": string(m.UID), "labels": mapOf(m.Labels), "annotations": mapOf(m.Annotations),
+	}
+}
+
+// list and mapOf make nothing empty: expressions need not ask whether it is
+// there.
+func list(values []string) []string {
+	if values == nil {
+		return []string{}
+	}
+	return values
+}
+
+func mapOf(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+func ipTexts(ips []net.IP) []string {
+	texts := make([]string, len(ips))
+	for i, ip := range ips {
+		texts[i] = ip.String()
+	}
+	return texts
+}
+
+func uriTexts(uris []*url.URL) []string {
+	texts := make([]string, len(uris))
+	for i, uri := range uris {
+		texts[i] = uri.String()
+	}
+	return texts
+}
