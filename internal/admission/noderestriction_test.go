@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 const (
@@ -155,6 +156,7 @@ func newTestRestriction(t *testing.T) *nodeRestriction {
 	plugin := newNodeRestriction(&audienceRules{}).(*nodeRestriction)
 	shared := informers.NewSharedInformerFactory(nil, 0)
 	plugin.SetExternalKubeInformerFactory(shared)
+	plugin.SetExternalKubeClientSet(fake.NewClientset())
 	if err := plugin.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
