@@ -64,6 +64,8 @@ func userRoles() []role {
 			allow(write, events, "events"),
 			allow("create", core, "pods/eviction", "serviceaccounts/token"),
 			allow("impersonate", core, "serviceaccounts"),
+			// Who may be these accounts and read these objects may let a host.
+			allow("host", core, "configmaps", "secrets", "serviceaccounts"),
 			allow(read+" "+write, coordination, "leases"),
 		}},
 		{name: "system:aggregate-to-view", joins: toView, rules: []rbacv1.PolicyRule{
