@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/certplane/certplane/internal/api/nodeid"
@@ -25,15 +26,17 @@ import (
 // everywhere, so that later changes are not blamed on the node.
 type nodeRestriction struct {
 	*admission.Handler
-	authz authorizer.UnconditionalAuthorizer
-	pods  corelisters.PodLister
-	nodes corelisters.NodeLister
+	authz   authorizer.UnconditionalAuthorizer
+	pods    corelisters.PodLister
+	nodes   corelisters.NodeLister
+	objects podObjects
 }
 
 var (
 	_ admission.MutationInterface                  = &nodeRestriction{}
 	_ admission.InitializationValidator            = &nodeRestriction{}
 	_ initializer.WantsExternalKubeInformerFactory = &nodeRestriction{}
+	_ initializer.WantsExternalKubeClientSet       = &nodeRestriction{}
 )
 
 func newNodeRestriction(authz authorizer.UnconditionalAuthorizer) admission.Interface {
@@ -46,12 +49,18 @@ func newNodeRestriction(authz authorizer.UnconditionalAuthorizer) admission.Inte
 // SetExternalKubeInformerFactory brings what is known of pods and nodes.
 func (p *nodeRestriction) SetExternalKubeInformerFactory(shared informers.SharedInformerFactory) {
 	p.pods, p.nodes = shared.Core().V1().Pods().Lister(), shared.Core().V1().Nodes().Lister()
+	p.objects.follow(shared)
+}
+
+// SetExternalKubeClientSet brings what reads the store.
+func (p *nodeRestriction) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.objects.live = client
 }
 
 // ValidateInitialization reports what is missing.
 func (p *nodeRestriction) ValidateInitialization() error {
-	if p.pods == nil || p.nodes == nil {
-		return errors.New("NodeRestriction needs informers")
+	if p.pods == nil || p.nodes == nil || !p.objects.ready() {
+		return errors.New("NodeRestriction needs informers and a client")
 	}
 	return nil
 }
@@ -63,6 +72,7 @@ var restrictions = map[schema.GroupResource]func(p *nodeRestriction, ctx context
 	corev1.Resource("serviceaccounts"):                    (*nodeRestriction).admitToken,
 	coordinationv1.Resource("leases"):                     (*nodeRestriction).admitLease,
 	certificatesv1.Resource("certificatesigningrequests"): (*nodeRestriction).admitCSR,
+	podRequests: (*nodeRestriction).admitPodRequest,
 }
 
 // Admit refuses and changes nothing.
@@ -101,6 +111,25 @@ func (p *nodeRestriction) admitCSR(_ context.Context, node string, a admission.A
 		return forbidden(a, "can only create a node CSR with CN=%s", want)
 	}
 	return nil
+}
+
+// admitPodRequest lets a node ask for the certificates of the pods on it, and
+// nothing else.
+func (p *nodeRestriction) admitPodRequest(ctx context.Context, node string, a admission.Attributes) error {
+	if a.GetOperation() != admission.Create {
+		return forbidden(a, "unexpected operation %q, node %q can only create pod certificate requests", a.GetOperation(), node)
+	}
+	if a.GetSubresource() != "" {
+		return forbidden(a, "unexpected subresource %q", a.GetSubresource())
+	}
+	request, ok := a.GetObject().(*podRequest)
+	if !ok {
+		return unexpected(a)
+	}
+	if string(request.Spec.NodeName) != node {
+		return forbidden(a, "node %q can only create pod certificate requests with spec.nodeName set to itself", node)
+	}
+	return p.objects.check(ctx, request, a)
 }
 
 func (p *nodeRestriction) admitLease(_ context.Context, node string, a admission.Attributes) error {

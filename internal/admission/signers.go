@@ -16,6 +16,14 @@ type signers struct {
 	authz authorizer.UnconditionalAuthorizer
 }
 
+// MaySign returns what tells whether a user may sign for a signer, for kinds
+// whose storage asks by itself.
+func MaySign(authz authorizer.UnconditionalAuthorizer) func(ctx context.Context, who user.Info, signerName string) bool {
+	return func(ctx context.Context, who user.Info, signerName string) bool {
+		return signers{authz}.allow(ctx, who, "sign", signerName)
+	}
+}
+
 // allow reports whether requester may do verb with the signer, by its name or
 // by "<domain>/*". The two stand side by side: refusing the name does not
 // refuse the domain.

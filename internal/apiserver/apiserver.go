@@ -100,7 +100,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	// The authorizer reads RBAC objects and pods through these informers.
 	shared := informers.NewSharedInformerFactory(client, 0)
-	allowed, err := authz.New(authz.Config{Informers: shared, Settings: cfg.Authorization, ServerID: generic.APIServerID})
+	allowed, err := authz.New(authz.Config{Informers: shared, Client: client, Settings: cfg.Authorization, ServerID: generic.APIServerID})
 	if err != nil {
 		return nil, err
 	}

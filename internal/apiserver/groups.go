@@ -6,6 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
@@ -34,6 +35,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 		ServeV1beta1:  cfg.servesV1beta1(),
 		ServeV1alpha1: cfg.servesV1alpha1(),
 		CSRDuration:   cfg.csrDuration(),
+		MaySign:       admission.MaySign(config.Authorization.Authorizer),
 	})
 	if err != nil {
 		return err

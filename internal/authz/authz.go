@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/metrics"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/authz/node"
 	"github.com/certplane/certplane/internal/authz/rbac"
@@ -23,6 +24,8 @@ type Config struct {
 	// Informers hold the roles, the bindings and the pods. They must not have
 	// been started.
 	Informers informers.SharedInformerFactory
+	// Client reads what decisions about nodes need as it is in the store.
+	Client kubernetes.Interface
 	// Settings choose who is asked.
 	Settings Settings
 	// ServerID tells servers apart in metrics.
@@ -39,7 +42,7 @@ type builtin map[apiserver.AuthorizerType]authorizer.UnconditionalAuthorizer
 // somebody else.
 func New(cfg Config) (*Authorizer, error) {
 	a := &Authorizer{config: cfg, builtin: builtin{
-		typeNode: node.New(node.FromInformers(cfg.Informers), bootstrap.NodeRules()),
+		typeNode: node.New(node.FromInformers(cfg.Informers), node.FromStore(cfg.Client), bootstrap.NodeRules()),
 		typeRBAC: rbac.New(rbac.FromInformers(cfg.Informers)),
 	}}
 	if cfg.Settings.ConfigFile == "" {

@@ -48,7 +48,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	}
 
 	addDefaults(scheme)
-	for _, add := range []func(*runtime.Scheme) error{addConversions, addFieldLabels} {
+	for _, add := range []func(*runtime.Scheme) error{addConversions, addFieldLabels, addPodRequests} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering %s: %w", certificatesv1.GroupName, err)
 		}

@@ -26,6 +26,11 @@ type Pods interface {
 	Uses(node string, kind Kind, namespace, name string) bool
 }
 
+// Requests tells for the pods of which node a PodCertificateRequest is, or
+// nothing if there is none of this name. It asks the store, so that a node can
+// read what it has just written.
+type Requests func(ctx context.Context, namespace, name string) (node string, err error)
+
 // Kind is a kind of object that pods refer to.
 type Kind string
 
@@ -42,19 +47,20 @@ const leaseNamespace = "kube-node-lease"
 // Authorizer decides about the requests of nodes and has no opinion on others.
 // It never denies: what it does not allow, a role still can.
 type Authorizer struct {
-	pods Pods
+	pods     Pods
+	requests Requests
 	// rules say what nodes may do whatever runs on them, for resources that
 	// are not decided one by one.
 	rules []rbacv1.PolicyRule
 }
 
 // New returns the authorizer.
-func New(pods Pods, rules []rbacv1.PolicyRule) *Authorizer {
-	return &Authorizer{pods: pods, rules: rules}
+func New(pods Pods, requests Requests, rules []rbacv1.PolicyRule) *Authorizer {
+	return &Authorizer{pods: pods, requests: requests, rules: rules}
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
 	node, isNode := nodeid.Of(request.GetUser())
 	if !isNode {
 		return authorizer.DecisionNoOpinion, "", nil
@@ -62,7 +68,14 @@ func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes)
 	if node == "" {
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", request.GetUser().GetName()), nil
 	}
-	switch refusal := a.refusal(node, request); refusal {
+	refusal := a.refusal(node, request)
+	if readsPodRequest(request) {
+		var err error
+		if refusal, err = a.readPodRequest(ctx, node, request); err != nil {
+			return authorizer.DecisionNoOpinion, "", err
+		}
+	}
+	switch refusal {
 	case "":
 		return authorizer.DecisionAllow, "", nil
 	case noRule:
@@ -102,9 +115,7 @@ var decisions = map[schema.GroupResource]func(a *Authorizer, node string, reques
 	{Resource: "nodes"}:                                func(_ *Authorizer, node string, r authorizer.Attributes) string { return ownNode(node, r) },
 	{Resource: "pods"}:                                 (*Authorizer).pod,
 	{Group: "coordination.k8s.io", Resource: "leases"}: func(_ *Authorizer, node string, r authorizer.Attributes) string { return ownLease(node, r) },
-	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: func(_ *Authorizer, node string, r authorizer.Attributes) string {
-		return podCertificateRequest(node, r)
-	},
+	podRequests:                                        func(_ *Authorizer, node string, r authorizer.Attributes) string { return podRequest(node, r) },
 }
 
 // readUsed lets a node read one object that a pod on it refers to. A list or a
@@ -169,8 +180,10 @@ func (a *Authorizer) pod(node string, r authorizer.Attributes) string {
 	return noRule
 }
 
-// podCertificateRequest lets a node ask for the certificates of its pods.
-func podCertificateRequest(node string, r authorizer.Attributes) string {
+var podRequests = schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}
+
+// podRequest lets a node ask for the certificates of its pods.
+func podRequest(node string, r authorizer.Attributes) string {
 	switch {
 	case r.GetSubresource() != "":
 		return "nodes may not access subresources of podcertificaterequests"
@@ -182,6 +195,26 @@ func podCertificateRequest(node string, r authorizer.Attributes) string {
 		return "can only list/watch podcertificaterequests with spec.nodeName field selector"
 	}
 	return noRule
+}
+
+// readsPodRequest tells whether somebody reads one request by its name.
+func readsPodRequest(r authorizer.Attributes) bool {
+	resource := schema.GroupResource{Group: r.GetAPIGroup(), Resource: r.GetResource()}
+	return r.IsResourceRequest() && resource == podRequests && r.GetSubresource() == "" && r.GetVerb() == "get"
+}
+
+// readPodRequest lets a node read the requests for its pods.
+func (a *Authorizer) readPodRequest(ctx context.Context, node string, r authorizer.Attributes) (refusal string, err error) {
+	if r.GetNamespace() == "" || r.GetName() == "" {
+		return unrelated(node), nil
+	}
+	switch of, err := a.requests(ctx, r.GetNamespace(), r.GetName()); {
+	case err != nil:
+		return "", fmt.Errorf("finding the node of PodCertificateRequest %s/%s: %w", r.GetNamespace(), r.GetName(), err)
+	case of != node:
+		return unrelated(node), nil
+	}
+	return "", nil
 }
 
 // ownNode lets a node look after its own object. Whether an object that it

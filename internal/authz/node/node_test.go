@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -25,6 +27,18 @@ func (world) Runs(node, namespace, pod string) bool {
 
 func (world) Uses(node string, _ Kind, namespace, name string) bool {
 	return node == "n" && namespace == "ns" && name == "used"
+}
+
+// requestsOfN knows the request "mine" of namespace "ns", and cannot tell of
+// namespace "broken".
+func requestsOfN(_ context.Context, namespace, name string) (string, error) {
+	if namespace == "broken" {
+		return "", errors.New("the store is away")
+	}
+	if namespace == "ns" && name == "mine" {
+		return "n", nil
+	}
+	return "", nil
 }
 
 func TestAuthorize(t *testing.T) {
@@ -91,6 +105,18 @@ func TestAuthorize(t *testing.T) {
 		{reason: "approving it", what: "update certificatesigningrequests/approval /x", change: group("certificates.k8s.io"), want: none},
 		{reason: "being approved is for roles to say", what: "create certificatesigningrequests/selfnodeclient /", change: group("certificates.k8s.io"), want: none},
 		{reason: "certificates for pods", what: "create podcertificaterequests ns/", change: group("certificates.k8s.io"), want: allow},
+		{reason: "its own one", what: "get podcertificaterequests ns/mine", change: group("certificates.k8s.io"), want: allow},
+		{reason: "its own one, watched by its name alone", what: "watch podcertificaterequests ns/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "another's or none", what: "get podcertificaterequests ns/other", change: group("certificates.k8s.io"), want: none},
+		{reason: "the same name elsewhere", what: "get podcertificaterequests other/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "the status alone", what: "get podcertificaterequests/status ns/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "changing it", what: "update podcertificaterequests ns/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "patching it", what: "patch podcertificaterequests ns/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "deleting it", what: "delete podcertificaterequests ns/mine", change: group("certificates.k8s.io"), want: none},
+		{reason: "deleting all", what: "deletecollection podcertificaterequests ns/", change: group("certificates.k8s.io"), want: none},
+		{reason: "those of its pods", what: "list podcertificaterequests /", change: certificatesOf("spec.nodeName=n"), want: allow},
+		{reason: "those of its pods, from one signer", what: "watch podcertificaterequests ns/", change: certificatesOf("spec.nodeName=n,spec.signerName=a.b/c"), want: allow},
+		{reason: "those of another node", what: "watch podcertificaterequests /", change: certificatesOf("spec.nodeName=m"), want: none},
 		{reason: "those of all pods", what: "list podcertificaterequests /", change: group("certificates.k8s.io"), want: none},
 		{reason: "deciding about them", what: "update podcertificaterequests/status ns/x", change: group("certificates.k8s.io"), want: none},
 		{reason: "trust", what: "list clustertrustbundles /", change: group("certificates.k8s.io"), want: allow},
@@ -107,7 +133,7 @@ func TestAuthorize(t *testing.T) {
 		{reason: "a node without a name", what: "create nodes /", change: as("system:node:", user.NodesGroup), want: none},
 		{reason: "another node", what: "get secrets ns/used", change: as("system:node:m", user.NodesGroup), want: none},
 	}
-	a := New(world{}, bootstrap.NodeRules())
+	a := New(world{}, requestsOfN, bootstrap.NodeRules())
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			request := parse(t, tt.what)
@@ -119,6 +145,24 @@ func TestAuthorize(t *testing.T) {
 				t.Errorf("%s: %v (%s, %v), want %v", tt.what, got, reason, err, tt.want)
 			}
 		})
+	}
+}
+
+// A node that cannot be told about a request asks again, it is not refused.
+func TestPodRequestOfUnknownNode(t *testing.T) {
+	request := parse(t, "get podcertificaterequests broken/x")
+	request.APIGroup = "certificates.k8s.io"
+	decision, _, err := New(world{}, requestsOfN, bootstrap.NodeRules()).Authorize(t.Context(), request)
+	if decision != none || err == nil {
+		t.Errorf("%v, %v", decision, err)
+	}
+}
+
+// certificatesOf selects requests for certificates.
+func certificatesOf(text string) func(*authorizer.AttributesRecord) {
+	return func(a *authorizer.AttributesRecord) {
+		selector(text)(a)
+		group("certificates.k8s.io")(a)
 	}
 }
 

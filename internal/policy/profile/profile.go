@@ -34,7 +34,8 @@ type Profile struct {
 	podSpec bool
 	// services says that an expression may look at services.
 	services bool
-	path     *field.Path
+	// path is that of the spec's profile, requestsPath that of its requests.
+	path, requestsPath *field.Path
 }
 
 // subject has what yields the parts of the subject; nil yields nothing.
@@ -67,15 +68,15 @@ type lifetime struct {
 // with errors has no profile.
 func Compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
 	errs := validate(spec, path)
-	p, more := compile(spec, path.Child("profile"))
+	p, more := compile(spec, path)
 	if errs = append(errs, more...); len(errs) > 0 {
 		return nil, errs
 	}
 	return p, nil
 }
 
-func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
-	profile := spec.Profile
+func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorList) {
+	profile, path := spec.Profile, root.Child("profile")
 	c := newCompiler(spec.Requests)
 	p := &Profile{
 		requests:    spec.Requests,
@@ -89,8 +90,10 @@ func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorL
 		ignoreOther: profile.Extensions == v1alpha1.IgnoreExtensions,
 		lifetime:    lifetimeOf(profile.Lifetime),
 		refresh:     refreshOf(profile.Refresh),
-		privileged:  spec.CA.BuiltIn != nil,
+		privileged:  spec.CA.BuiltIn != nil || spec.SignerName == APIServerClientPod,
 		path:        path,
+
+		requestsPath: root.Child("requests"),
 	}
 	p.podSpec, p.services = c.podSpec, c.services
 	// Unknown usages are reported by validate.

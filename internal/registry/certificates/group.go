@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/registry/certificates/clustertrustbundle"
 	"github.com/certplane/certplane/internal/registry/certificates/csr"
+	"github.com/certplane/certplane/internal/registry/certificates/podcertificaterequest"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// CSRDuration lets clients ask for a certificate's duration (KEP-2784);
 	// without it, create drops spec.expirationSeconds.
 	CSRDuration bool
+	// MaySign tells who may answer PodCertificateRequests.
+	MaySign podcertificaterequest.MaySign
 }
 
 // NewAPIGroup makes the group ready for installation.
@@ -49,10 +52,18 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
+	podRequests, err := podcertificaterequest.New(podcertificaterequest.Config{
+		RESTOptions: opts.RESTOptions, Typer: api.Scheme, MaySign: opts.MaySign, Now: time.Now,
+	})
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, err
+	}
 	resources := map[string]rest.Storage{
 		"certificatesigningrequests":          endpoints.Main,
 		"certificatesigningrequests/status":   endpoints.Status,
 		"certificatesigningrequests/approval": endpoints.Approval,
+		"podcertificaterequests":              podRequests.Main,
+		"podcertificaterequests/status":       podRequests.Status,
 	}
 	maps.Copy(resources, bundles.Storage)
 

@@ -42,6 +42,8 @@ func TestAPIGroup(t *testing.T) {
 		"certificatesigningrequests/approval",
 		"certificatesigningrequests/status",
 		"clustertrustbundles",
+		"podcertificaterequests",
+		"podcertificaterequests/status",
 	}
 	for _, tc := range []struct {
 		reason     string

@@ -100,8 +100,6 @@ func (w world) testAggregated(t *testing.T) {
 func (w world) testNothingElse(t *testing.T) {
 	w.create(t, "x")
 	for _, path := range []string{
-		"/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests",
-		"/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests",
 		"/apis/certificates.k8s.io/v1/signers",
 		"/apis/certificates.k8s.io/v1alpha1/certificatesigningrequests",
 		"/apis/certificates.k8s.io/v1/namespaces/default/certificatesigningrequests",
@@ -126,8 +124,7 @@ func (w world) testNothingElse(t *testing.T) {
 func checkNames(t *testing.T, document []byte) {
 	t.Helper()
 	for _, name := range []string{
-		"__internal", "podcertificaterequests", "certificates.v1alpha1.CertificateSigningRequest",
-		"certificates.v1.PodCertificateRequest", "certificates.v1beta1.PodCertificateRequest",
+		"__internal", "certificates.v1alpha1.CertificateSigningRequest", "certificates.v1alpha1.PodCertificateRequest",
 	} {
 		if strings.Contains(string(document), name) {
 			t.Errorf("the document names %s", name)

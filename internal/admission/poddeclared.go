@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"maps"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+)
+
+// declares tells whether a pod wants the certificate that is asked for. Nodes
+// copy what the pod says; one that asks for more speaks for itself.
+func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.PodCertificate != nil && wants(source.PodCertificate, spec) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func wants(source *corev1.PodCertificateProjection, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
+	return source.SignerName == spec.SignerName &&
+		maps.Equal(source.UserAnnotations, spec.UnverifiedUserAnnotations) &&
+		lastsAsLong(source.MaxExpirationSeconds, spec.MaxExpirationSeconds) &&
+		hasKeyType(source.KeyType, spec)
+}
+
+// lastsAsLong compares what a pod and a request say, or leave to the default.
+// A request may be for less.
+func lastsAsLong(source, request *int32) bool {
+	return expiration(request) <= expiration(source)
+}
+
+func expiration(seconds *int32) int32 {
+	if seconds == nil {
+		return certificates.DefaultPodExpirationSeconds
+	}
+	return *seconds
+}
+
+// hasKeyType lets keys pass that validation refuses with better words.
+func hasKeyType(keyType string, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
+	key, err := certificates.PodRequestKey(spec)
+	if err != nil {
+		return true
+	}
+	got, err := certificates.PodKeyType(key)
+	return err != nil || got == keyType
+}

@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+)
+
+var podRequests = certificatesv1beta1.Resource("podcertificaterequests")
+
+// podIdentity makes what PodCertificateRequests say of pods true, whoever
+// writes them: signers put it into certificates. It looks at the object after
+// everything that could change it.
+type podIdentity struct {
+	*admission.Handler
+	objects podObjects
+}
+
+var (
+	_ admission.ValidationInterface                = &podIdentity{}
+	_ admission.InitializationValidator            = &podIdentity{}
+	_ initializer.WantsExternalKubeInformerFactory = &podIdentity{}
+	_ initializer.WantsExternalKubeClientSet       = &podIdentity{}
+)
+
+func newPodIdentity(authorizer.UnconditionalAuthorizer) admission.Interface {
+	return &podIdentity{Handler: admission.NewHandler(admission.Create)}
+}
+
+// SetExternalKubeInformerFactory brings what is known of pods.
+func (p *podIdentity) SetExternalKubeInformerFactory(shared informers.SharedInformerFactory) {
+	p.objects.follow(shared)
+}
+
+// SetExternalKubeClientSet brings what reads the store.
+func (p *podIdentity) SetExternalKubeClientSet(client kubernetes.Interface) { p.objects.live = client }
+
+// ValidateInitialization reports what is missing.
+func (p *podIdentity) ValidateInitialization() error {
+	if !p.objects.ready() {
+		return errors.New("PodCertificateIdentity needs informers and a client")
+	}
+	return nil
+}
+
+// Validate refuses requests for pods that are not as the request says.
+func (p *podIdentity) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != podRequests || a.GetSubresource() != "" {
+		return nil
+	}
+	request, ok := a.GetObject().(*podRequest)
+	if !ok {
+		return unexpected(a)
+	}
+	return p.objects.check(ctx, request, a)
+}

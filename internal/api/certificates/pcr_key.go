@@ -1,0 +1,153 @@
+package certificates
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxPodKeyBytes bounds each of the fields that a key comes in.
+const maxPodKeyBytes = 10 << 10
+
+// PodRequestKey returns the key that a certificate is asked for, in whichever
+// form the request has it.
+func PodRequestKey(spec *certificatesv1beta1.PodCertificateRequestSpec) (crypto.PublicKey, error) {
+	if len(spec.StubPKCS10Request) == 0 {
+		return x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
+	}
+	stub, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
+	if err != nil {
+		return nil, err
+	}
+	return stub.PublicKey, nil
+}
+
+// PodKeyType names the type of a key as pods do in keyType of their
+// podCertificate sources. Other keys cannot be asked for.
+func PodKeyType(key crypto.PublicKey) (string, error) {
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return "ED25519", nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return "ECDSAP256", nil
+		case elliptic.P384():
+			return "ECDSAP384", nil
+		case elliptic.P521():
+			return "ECDSAP521", nil
+		}
+		return "", fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", key.Curve.Params().Name)
+	case *rsa.PublicKey:
+		switch bits := 8 * key.Size(); bits {
+		case 3072, 4096:
+			return fmt.Sprintf("RSA%d", bits), nil
+		default:
+			return "", fmt.Errorf("RSA modulus of %d bits is not supported: use 3072 or 4096", bits)
+		}
+	default:
+		return "", errors.New("key type is not supported: use RSA, ECDSA or Ed25519")
+	}
+}
+
+// podKeyErrors tells in what way a key cannot be asked for. The value of the
+// error is what is wrong with it, not the key.
+func podKeyErrors(fldPath *field.Path, key crypto.PublicKey) field.ErrorList {
+	if _, err := PodKeyType(key); err != nil {
+		return field.ErrorList{field.Invalid(fldPath, keyInWords(key), err.Error())}
+	}
+	return nil
+}
+
+func keyInWords(key crypto.PublicKey) string {
+	switch key := key.(type) {
+	case *ecdsa.PublicKey:
+		return "curve " + key.Curve.Params().Name
+	case *rsa.PublicKey:
+		return fmt.Sprintf("%d-bit modulus", 8*key.Size())
+	default:
+		return fmt.Sprintf("%T", key)
+	}
+}
+
+// validatePodKey wants a key in one form, with a proof that the requester has
+// it.
+func validatePodKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath *field.Path) field.ErrorList {
+	stub, key, proof := len(spec.StubPKCS10Request) > 0, len(spec.PKIXPublicKey) > 0, len(spec.ProofOfPossession) > 0
+	switch {
+	case stub && !key && !proof:
+		return validateStub(spec.StubPKCS10Request, fldPath.Child("stubPKCS10Request"))
+	case !stub && key && proof:
+		return validateBareKey(spec, fldPath)
+	default:
+		return field.ErrorList{field.Invalid(fldPath, field.OmitValueType{},
+			"exactly one of stubPKCS10Request, or pkixPublicKey and proofOfPossession together, must be set")}
+	}
+}
+
+// validateStub takes any request that is signed with a good key. What else is
+// in it is the signer's business.
+func validateStub(der []byte, fldPath *field.Path) field.ErrorList {
+	if len(der) > maxPodKeyBytes {
+		return field.ErrorList{field.TooLong(fldPath, der, maxPodKeyBytes)}
+	}
+	stub, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return field.ErrorList{field.Invalid(fldPath, "<PKCS#10 data>", "must be a DER-encoded PKCS#10 certificate request: "+err.Error())}
+	}
+	if errs := podKeyErrors(fldPath, stub.PublicKey); len(errs) > 0 {
+		return errs
+	}
+	if err := stub.CheckSignature(); err != nil {
+		return field.ErrorList{field.Invalid(fldPath, "<PKCS#10 data>", "invalid signature")}
+	}
+	return nil
+}
+
+// validateBareKey is for the form of kubelet 1.35: a key, and the UID of the
+// pod signed with it.
+func validateBareKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath *field.Path) field.ErrorList {
+	keyPath, proofPath := fldPath.Child("pkixPublicKey"), fldPath.Child("proofOfPossession")
+	if len(spec.PKIXPublicKey) > maxPodKeyBytes {
+		return field.ErrorList{field.TooLong(keyPath, spec.PKIXPublicKey, maxPodKeyBytes)}
+	}
+	if len(spec.ProofOfPossession) > maxPodKeyBytes {
+		return field.ErrorList{field.TooLong(proofPath, spec.ProofOfPossession, maxPodKeyBytes)}
+	}
+	key, err := x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
+	if err != nil {
+		return field.ErrorList{field.Invalid(keyPath, "<key data>", "must be a DER-encoded SubjectPublicKeyInfo: "+err.Error())}
+	}
+	if errs := podKeyErrors(keyPath, key); len(errs) > 0 {
+		return errs
+	}
+	if !proves(key, []byte(spec.PodUID), spec.ProofOfPossession) {
+		return field.ErrorList{field.Invalid(proofPath, "<signature>", "must be the signature of spec.podUID with the key of spec.pkixPublicKey")}
+	}
+	return nil
+}
+
+// proves verifies a signature in the way of the API's documentation: bare for
+// Ed25519, of the SHA-256 digest for the others, RSA with PSS (RFC 8017).
+func proves(key crypto.PublicKey, message, proof []byte) bool {
+	digest := sha256.Sum256(message)
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, message, proof)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, digest[:], proof)
+	case *rsa.PublicKey:
+		return rsa.VerifyPSS(key, crypto.SHA256, digest[:], proof, nil) == nil
+	default:
+		return false
+	}
+}

@@ -1,0 +1,2 @@
+// Package podcertificaterequest serves PodCertificateRequests.
+package podcertificaterequest
