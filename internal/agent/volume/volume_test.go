@@ -227,7 +227,7 @@ func TestReadersFindFiles(t *testing.T) {
 	var reads, done atomic.Int64
 	go func() {
 		defer done.Store(1)
-		for i := 1; i < 300; i++ {
+		for i := 1; i < 60; i++ {
 			for seen := reads.Load(); reads.Load() < seen+2; { // nobody is two states behind
 				runtime.Gosched()
 			}
