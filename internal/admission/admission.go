@@ -27,8 +27,10 @@ type Config struct {
 	//   - NodeRestriction: a node (a user system:node:NAME of the group
 	//     system:nodes) can write its own Node and Lease, status and mirrors of
 	//     the pods that are bound to it, tokens for these pods, and requests
-	//     for certificates in its own name and in that of these pods. Without
-	//     it, one node can pose as any other.
+	//     for certificates in its own name and in that of these pods. Other pods
+	//     than mirrors it can create if it has the verb "host" on their service
+	//     account and on the ConfigMaps and Secrets that they name. Without it,
+	//     one node can pose as any other.
 	//   - PodCertificateIdentity: whoever creates a PodCertificateRequest, it
 	//     must be for a pod that runs, on its node, as its service account, and
 	//     with a certificate source in a volume that asks for it. Without it,

@@ -109,11 +109,45 @@ func csrFor(t *testing.T, signer, commonName string) attempt {
 	return attempt{op: create, resource: csrs, obj: &csr{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Request: request}}}
 }
 
-// audienceRules let the account ns/sa have tokens for the audience "granted".
+// hosted is a pod that node n may create for the service account that it may
+// host, changed.
+func hosted(edit func(*corev1.Pod)) *corev1.Pod {
+	return mirror(func(p *corev1.Pod) {
+		p.Annotations = nil
+		p.Spec.ServiceAccountName = "granted"
+		p.Spec.Volumes = []corev1.Volume{
+			{VolumeSource: projected(corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s"}})},
+			{VolumeSource: projected(corev1.VolumeProjection{ConfigMap: configMapSource("kube-root-ca.crt")})},
+			{VolumeSource: tokenVolume("vault")},
+		}
+		if edit != nil {
+			edit(p)
+		}
+	})
+}
+
+// hostedWith is hosted with one more source.
+func hostedWith(source corev1.VolumeSource) *corev1.Pod {
+	return hosted(func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: source}) })
+}
+
+func configMapSource(name string) *corev1.ConfigMapProjection {
+	return &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+}
+
+func secretSource(name string) *corev1.SecretProjection {
+	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+}
+
+// audienceRules let the account ns/sa have tokens for the audience "granted",
+// and node n host what is called "granted" in ns.
 type audienceRules struct{}
 
 func (*audienceRules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetVerb() == audienceVerb && a.GetResource() == "granted" && a.GetNamespace() == "ns" && a.GetName() == "sa" && a.IsResourceRequest() {
+		return authorizer.DecisionAllow, "", nil
+	}
+	if a.GetVerb() == hostVerb && a.GetName() == "granted" && a.GetNamespace() == "ns" && a.GetAPIGroup() == "" && a.GetUser().GetName() == "system:node:n" && a.IsResourceRequest() {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil

@@ -14,10 +14,10 @@ import (
 	"github.com/certplane/certplane/internal/api/podrefs"
 )
 
-func (p *nodeRestriction) admitPods(_ context.Context, node string, a admission.Attributes) error {
+func (p *nodeRestriction) admitPods(ctx context.Context, node string, a admission.Attributes) error {
 	switch a.GetSubresource() {
 	case "":
-		return p.admitPod(node, a)
+		return p.admitPod(ctx, node, a)
 	case "status":
 		return admitPodStatus(node, a)
 	case "eviction":
@@ -26,10 +26,10 @@ func (p *nodeRestriction) admitPods(_ context.Context, node string, a admission.
 	return forbidden(a, "unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.GetSubresource())
 }
 
-func (p *nodeRestriction) admitPod(node string, a admission.Attributes) error {
+func (p *nodeRestriction) admitPod(ctx context.Context, node string, a admission.Attributes) error {
 	switch a.GetOperation() {
 	case admission.Create:
-		return p.admitMirror(node, a)
+		return p.admitNewPod(ctx, node, a)
 	case admission.Delete:
 		return p.requireBound(node, a, "delete")
 	}
@@ -51,20 +51,29 @@ func (p *nodeRestriction) requireBound(node string, a admission.Attributes, verb
 	return nil
 }
 
-// admitMirror lets a node show the pods that it runs by itself. They belong to
-// the node, and name nothing that the node could read because of them.
-func (p *nodeRestriction) admitMirror(node string, a admission.Attributes) error {
+func (p *nodeRestriction) admitNewPod(ctx context.Context, node string, a admission.Attributes) error {
 	pod, ok := a.GetObject().(*corev1.Pod)
 	if !ok {
 		return unexpected(a)
 	}
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
-		return forbidden(a, "pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return p.admitMirror(node, pod, a)
 	}
+	return p.admitHosted(ctx, node, pod, a)
+}
+
+// admitOwnPod wants a pod that is the node's: bound to it and owned by it.
+func (p *nodeRestriction) admitOwnPod(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if pod.Spec.NodeName != node {
 		return forbidden(a, "node %q can only create pods with spec.nodeName set to itself", node)
 	}
-	if err := p.admitMirrorOwner(node, pod, a); err != nil {
+	return p.admitPodOwner(node, pod, a)
+}
+
+// admitMirror lets a node show the pods that it runs by itself. They belong to
+// the node, and name nothing that the node could read because of them.
+func (p *nodeRestriction) admitMirror(node string, pod *corev1.Pod, a admission.Attributes) error {
+	if err := p.admitOwnPod(node, pod, a); err != nil {
 		return err
 	}
 	if kind := referenced(pod); kind != "" {
@@ -73,9 +82,9 @@ func (p *nodeRestriction) admitMirror(node string, a admission.Attributes) error
 	return nil
 }
 
-// admitMirrorOwner wants the node, and nobody else, to own the pod, so that
+// admitPodOwner wants the node, and nobody else, to own the pod, so that
 // the pod goes with it.
-func (p *nodeRestriction) admitMirrorOwner(node string, pod *corev1.Pod, a admission.Attributes) error {
+func (p *nodeRestriction) admitPodOwner(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if len(pod.OwnerReferences) > 1 {
 		return forbidden(a, "node %q can only create pods with a single owner reference set to itself", node)
 	}
@@ -116,17 +125,28 @@ func referenced(pod *corev1.Pod) string {
 	for range podrefs.ConfigMaps(pod) {
 		return "configmaps"
 	}
+	if kind := claimed(pod); kind != "" {
+		return kind
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		if kind := referencedByProjection(volume.Projected.Sources); kind != "" {
+			return kind
+		}
+	}
+	return ""
+}
+
+// claimed is the first kind of object that a pod claims for itself.
+func claimed(pod *corev1.Pod) string {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return "resourceclaims"
 	}
 	for _, volume := range pod.Spec.Volumes {
-		switch {
-		case volume.PersistentVolumeClaim != nil, volume.Ephemeral != nil:
+		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
 			return "persistentvolumeclaims"
-		case volume.Projected != nil:
-			if kind := referencedByProjection(volume.Projected.Sources); kind != "" {
-				return kind
-			}
 		}
 	}
 	return ""

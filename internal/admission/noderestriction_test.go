@@ -80,6 +80,34 @@ func TestNodeRestriction(t *testing.T) {
 		{"with a bundle", attempt{op: create, resource: core("pods"), name: "ns/", obj: volume(projected(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}))}, "reference clustertrustbundles"},
 		{"with a certificate", attempt{op: create, resource: core("pods"), name: "ns/", obj: volume(projected(corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{}}))}, "reference podcertificates"},
 		{"with a disk", attempt{op: create, resource: core("pods"), name: "ns/", obj: volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}})}, "reference persistentvolumeclaims"},
+		{"a pod of an account that it may host", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(nil)}, ""},
+		{"a pod of such an account by its older name", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) {
+			p.Spec.DeprecatedServiceAccount, p.Spec.ServiceAccountName = p.Spec.ServiceAccountName, ""
+		})}, ""},
+		{"a pod of another account", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "other" })}, "not ns/other"},
+		{"a pod of another account under a granted older name", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) {
+			p.Spec.DeprecatedServiceAccount, p.Spec.ServiceAccountName = "granted", "other"
+		})}, "not ns/other"},
+		{"a pod of no account, which is the default one", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "" })}, "not ns/default"},
+		{"the account of that name elsewhere", attempt{op: create, resource: core("pods"), name: "bank/", obj: hosted(nil)}, "not bank/granted"},
+		{"hosted on another node", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) { p.Spec.NodeName = "m" })}, "spec.nodeName set to itself"},
+		{"hosted by nobody", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) { p.OwnerReferences = nil })}, "with an owner reference"},
+		{"hosted by a node that was", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })}, "UID mismatch"},
+		{"hosted, and a mirror", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		})}, "reference serviceaccounts"},
+		{"hosted with a granted ConfigMap", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(projected(corev1.VolumeProjection{ConfigMap: configMapSource("granted")}))}, ""},
+		{"hosted with any ConfigMap", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(projected(corev1.VolumeProjection{ConfigMap: configMapSource("other")}))}, "on configmap ns/other"},
+		{"hosted with a granted Secret", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(projected(corev1.VolumeProjection{Secret: secretSource("granted")}))}, ""},
+		{"hosted with any Secret", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(projected(corev1.VolumeProjection{Secret: secretSource("other")}))}, "on secret ns/other"},
+		{"hosted with a Secret called as the public ConfigMap", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(projected(corev1.VolumeProjection{Secret: secretSource("kube-root-ca.crt")}))}, "on secret ns/kube-root-ca.crt"},
+		{"hosted with a Secret to pull by", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) {
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "other"}}
+		})}, "on secret ns/other"},
+		{"hosted with a disk", attempt{op: create, resource: core("pods"), name: "ns/", obj: hostedWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}})}, "reference persistentvolumeclaims"},
+		{"hosted with a device", attempt{op: create, resource: core("pods"), name: "ns/", obj: hosted(func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x"}}
+		})}, "reference resourceclaims"},
 		{"its pod goes", attempt{op: remove, resource: core("pods"), name: "ns/mine"}, ""},
 		{"the pod of another goes", attempt{op: remove, resource: core("pods"), name: "ns/theirs"}, "can only delete pods"},
 		{"an unseen pod goes", attempt{op: remove, resource: core("pods"), name: "ns/unseen"}, "not found"},

@@ -92,9 +92,10 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 	return nil
 }
 
-// storedVersions says in which versions objects are stored. The library would
-// store what is new in Kubernetes in an older version, for servers of the
-// release before. Ours have none of it.
+// storedVersions says in which versions objects are stored that are not stored
+// in the preferred one of their group. The library would store what is new in
+// Kubernetes in an older version, for servers of the release before. Ours have
+// none of it.
 func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	versions := serverstorage.NewDefaultResourceEncodingConfig(api.Scheme)
 	for resource, version := range map[string]string{

@@ -37,8 +37,11 @@ var rules = []rule{
 	{
 		from:      "internal/signer",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing"},
-		reason:    "signing needs certificates, nothing around them",
+		unless: []string{
+			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
+			module + "internal/policy/profile", module + "api/certplane",
+		},
+		reason: "signing needs certificates, nothing around them",
 	},
 	{
 		from:      "internal/keystore",

@@ -18,15 +18,17 @@ type KeyType string
 // The key types.
 const (
 	RSA2048   KeyType = "rsa2048"
+	RSA3072   KeyType = "rsa3072"
 	RSA4096   KeyType = "rsa4096"
 	ECDSAP256 KeyType = "ecdsa-p256"
 	ECDSAP384 KeyType = "ecdsa-p384"
+	ECDSAP521 KeyType = "ecdsa-p521"
 	Ed25519   KeyType = "ed25519"
 )
 
 // KeyTypes returns all key types, the recommended one first.
 func KeyTypes() []KeyType {
-	return []KeyType{ECDSAP256, ECDSAP384, Ed25519, RSA2048, RSA4096}
+	return []KeyType{ECDSAP256, ECDSAP384, ECDSAP521, Ed25519, RSA2048, RSA3072, RSA4096}
 }
 
 // ParseKeyType is the way from a flag or a configuration field to a KeyType.
@@ -55,12 +57,16 @@ func generate(t KeyType) (crypto.Signer, error) {
 	switch t {
 	case RSA2048:
 		return rsa.GenerateKey(rand.Reader, 2048)
+	case RSA3072:
+		return rsa.GenerateKey(rand.Reader, 3072)
 	case RSA4096:
 		return rsa.GenerateKey(rand.Reader, 4096)
 	case ECDSAP256:
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case ECDSAP384:
 		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case ECDSAP521:
+		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	case Ed25519:
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return key, err

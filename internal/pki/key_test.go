@@ -21,7 +21,7 @@ func TestKeyTypes(t *testing.T) {
 		}
 	}
 	_, err := pki.ParseKeyType("dsa")
-	const want = `unknown key type "dsa": use one of ecdsa-p256, ecdsa-p384, ed25519, rsa2048, rsa4096`
+	const want = `unknown key type "dsa": use one of ecdsa-p256, ecdsa-p384, ecdsa-p521, ed25519, rsa2048, rsa3072, rsa4096`
 	if text(err) != want {
 		t.Errorf("error %q, want %q", text(err), want)
 	}
@@ -34,8 +34,10 @@ func TestGenerateKey(t *testing.T) {
 	}{
 		{kind: pki.ECDSAP256, want: isCurve(elliptic.P256())},
 		{kind: pki.ECDSAP384, want: isCurve(elliptic.P384())},
+		{kind: pki.ECDSAP521, want: isCurve(elliptic.P521())},
 		{kind: pki.Ed25519, want: func(key any) bool { _, ok := key.(ed25519.PrivateKey); return ok }},
 		{kind: pki.RSA2048, want: isRSA(2048)},
+		{kind: pki.RSA3072, want: isRSA(3072)},
 		{kind: pki.RSA4096, want: isRSA(4096)},
 	}
 	for _, tc := range tests {

@@ -63,6 +63,15 @@ func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time)
 	return Validity{NotBefore: later(wish.NotBefore, ca.NotBefore), NotAfter: earlier(wish.NotAfter, ca.NotAfter)}, nil
 }
 
+// Within returns the part of v that lies within the validity of a CA that
+// issues the certificate now. Its errors are those of Lifetime.Validity.
+func (v Validity) Within(ca Validity, now time.Time) (Validity, error) {
+	if err := ca.permits(v.NotBefore, now); err != nil {
+		return Validity{}, err
+	}
+	return Validity{NotBefore: later(v.NotBefore, ca.NotBefore), NotAfter: earlier(v.NotAfter, ca.NotAfter)}, nil
+}
+
 // permits tells whether a CA that is valid for v can issue a certificate now
 // that begins at start.
 func (v Validity) permits(start, now time.Time) error {

@@ -160,7 +160,7 @@ func (d draft) checkExtensions() error {
 	return nil
 }
 
-// leafExtensions: RFC 5280 section 4.2.
+// leafExtensions: RFC 5280 section 4.2, and Kubernetes' own.
 var leafExtensions = map[string]bool{
 	"2.5.29.14":         true, // subject key identifier
 	"2.5.29.15":         true, // key usage
@@ -171,6 +171,8 @@ var leafExtensions = map[string]bool{
 	"2.5.29.35":         true, // authority key identifier
 	"2.5.29.37":         true, // extended key usage
 	"1.3.6.1.5.5.7.1.1": true, // authority information access
+
+	oidPodIdentity.String(): true, // KEP-4317
 }
 
 // checkExtendedUsages: a CA that lists extended usages is limited to them.

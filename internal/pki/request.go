@@ -31,3 +31,8 @@ func VerifyRequest(req *x509.CertificateRequest) error {
 	}
 	return req.CheckSignature()
 }
+
+// EncodeRequest writes a request as a PEM block.
+func EncodeRequest(req *x509.CertificateRequest) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: RequestBlockType, Bytes: req.Raw})
+}

@@ -37,6 +37,24 @@ func ParseUsages[U ~string](names []U) (Usages, error) {
 	return usages, nil
 }
 
+// Names returns the names of usages, one for each.
+func (u Usages) Names() []string {
+	var names []string
+	named := x509.KeyUsage(0)
+	for _, usage := range keyUsages[1:] { // the first is another name of the second
+		if u.Key&usage.bit&^named != 0 {
+			names, named = append(names, usage.name), named|usage.bit
+		}
+	}
+	for _, extended := range u.Extended {
+		i := slices.IndexFunc(extKeyUsages, func(known extUsage) bool { return known.usage == extended })
+		if i >= 0 {
+			names = append(names, extKeyUsages[i].name)
+		}
+	}
+	return names
+}
+
 func keyUsage(name string) (x509.KeyUsage, bool) {
 	for _, u := range keyUsages {
 		if u.name == name {
@@ -72,12 +90,14 @@ var keyUsages = []struct {
 	{"decipher only", x509.KeyUsageDecipherOnly},
 }
 
-// extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
-// that the certificates API names.
-var extKeyUsages = []struct {
+type extUsage struct {
 	name  string
 	usage x509.ExtKeyUsage
-}{
+}
+
+// extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
+// that the certificates API names.
+var extKeyUsages = []extUsage{
 	{"any", x509.ExtKeyUsageAny},
 	{"server auth", x509.ExtKeyUsageServerAuth},
 	{"client auth", x509.ExtKeyUsageClientAuth},

@@ -6,9 +6,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
 // newMapper knows the kinds that controllers work with, and asks the API for
@@ -22,6 +25,8 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	known.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	known.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+	known.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	if err != nil {
 		return nil, err

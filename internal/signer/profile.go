@@ -151,7 +151,7 @@ func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.Key
 			return err
 		}
 	}
-	return checkSubject(req.Subject)
+	return CheckSubject(req.Subject)
 }
 
 // checkAPIServerClient lets any subject and any names pass: what they mean to

@@ -87,7 +87,7 @@ type examined struct {
 func (e examined) issue(ca *pki.Authority, now time.Time, rand io.Reader) (*Issued, error) {
 	validity, err := e.profile.Lifetime.Validity(e.duration, ca.Validity(), now)
 	if err != nil {
-		return nil, expired(err)
+		return nil, Expired(err)
 	}
 	linted, err := e.lint(ca, validity, rand)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	apiasn1 "k8s.io/apimachinery/pkg/apis/asn1"
 )
 
-// checkSubject refuses the subjects that would say more than their approver
+// CheckSubject refuses the subjects that would say more than their approver
 // was shown. Certificates carry the subject byte for byte as it was requested,
 // so what tools leave out when they show a request must not matter:
 //
@@ -16,7 +16,7 @@ import (
 //     verifiers take the first;
 //   - the attribute for a Kubernetes user's UID, which API servers believe, is
 //     shown by none of them.
-func checkSubject(subject pkix.Name) error {
+func CheckSubject(subject pkix.Name) error {
 	var commonNames int
 	for _, attribute := range subject.Names {
 		switch {

@@ -75,8 +75,8 @@ func Unavailable(err error) error {
 	return &PendingError{Reason: ReasonUnavailable, Message: "the signer cannot sign at present; it keeps trying", Err: err}
 }
 
-// expired makes a verdict about a CA that is outside of its validity, which
+// Expired makes a verdict about a CA that is outside of its validity, which
 // err describes in public facts.
-func expired(err error) error {
+func Expired(err error) error {
 	return &PendingError{Reason: ReasonExpired, Message: err.Error(), Err: err}
 }

@@ -15,7 +15,9 @@ import (
 // once a server knows enough from its watches. Lines before the first call are
 // remarks.
 func TestConversationsAreKubernetes(t *testing.T) {
-	servers := startServers(t)
+	servers := startServers(t,
+		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+		"--runtime-config=certificates.k8s.io/v1beta1=true")
 	files, err := filepath.Glob("testdata/*.http")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no conversations: %v", err)
@@ -34,12 +36,33 @@ type namedCall struct {
 	call  call
 }
 
-// functions make what would be too long to write down.
-var functions = template.FuncMap{"repeat": strings.Repeat}
+// functions make what would be too long to write down. The certificates of one
+// name are the same wherever a conversation has them; "lines" makes text part of
+// a string.
+func functions(t *testing.T) template.FuncMap {
+	roots := map[string]string{}
+	return template.FuncMap{
+		"repeat": strings.Repeat,
+		"root": func(name string) string {
+			if roots[name] == "" {
+				roots[name] = newCA(t, name).certificate
+			}
+			return roots[name]
+		},
+		"leaf":    func() string { return selfSigned },
+		"replace": func(from, to, text string) string { return strings.Replace(text, from, to, 1) },
+		"lines":   func(text string) string { return strings.ReplaceAll(text, "\n", `\n`) },
+		// The same certificate with other line breaks.
+		"unwrapped": func(text string) string {
+			text = strings.ReplaceAll(text, "\n", "")
+			return strings.NewReplacer("BEGIN CERTIFICATE-----", "BEGIN CERTIFICATE-----\n", "-----END", "\n-----END").Replace(text) + "\n"
+		},
+	}
+}
 
 func conversation(t *testing.T, file string) []namedCall {
 	t.Helper()
-	parsed, err := template.New(filepath.Base(file)).Funcs(functions).ParseFiles(file)
+	parsed, err := template.New(filepath.Base(file)).Funcs(functions(t)).ParseFiles(file)
 	if err != nil {
 		t.Fatal(err)
 	}

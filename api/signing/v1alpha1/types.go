@@ -29,11 +29,11 @@ type SigningRequest struct {
 	APIVersion string `json:"apiVersion"`
 	// Kind is SigningRequest.
 	Kind string `json:"kind"`
-	// UID is that of the CertificateSigningRequest. It is the same in every
-	// attempt: an endpoint that has issued a certificate for it answers with
-	// that one again.
+	// UID is that of the CertificateSigningRequest, or of the
+	// PodCertificateRequest. It is the same in every attempt: an endpoint that
+	// has issued a certificate for it answers with that one again.
 	UID string `json:"uid"`
-	// Name is the name of the CertificateSigningRequest.
+	// Name is the name of that object.
 	Name string `json:"name"`
 	// SignerName is the signer that the requester chose.
 	SignerName string `json:"signerName"`
@@ -50,7 +50,15 @@ type SigningRequest struct {
 	// below the ten minutes that Kubernetes sets as a minimum.
 	MaxExpirationSeconds int64 `json:"maxExpirationSeconds"`
 	// Requester is who asks for the certificate, as the API server knows it.
+	// For a pod it is the pod's service account.
 	Requester Requester `json:"requester"`
+	// Certificate is what the certificate must contain. Only signers that are
+	// declared by a Signer object have it; without it, the subject and the
+	// names are those of Request.
+	Certificate *Certificate `json:"certificate,omitempty"`
+	// Pod is the pod that the certificate is for, if UID and Name are those of
+	// a PodCertificateRequest.
+	Pod *Pod `json:"pod,omitempty"`
 	// Deadline is when certplane stops waiting for the answer. A later answer
 	// is lost; the next attempt asks again.
 	Deadline time.Time `json:"deadline"`
@@ -62,6 +70,30 @@ type Requester struct {
 	UID      string              `json:"uid,omitempty"`
 	Groups   []string            `json:"groups,omitempty"`
 	Extra    map[string][]string `json:"extra,omitempty"`
+}
+
+// Certificate is what a Signer object's profile has made of a request. The
+// endpoint's certificate must have just this subject and these names.
+type Certificate struct {
+	// Subject is the distinguished name in DER, base64 in JSON. It is that of
+	// an empty name, 3000 in hexadecimal, if there is none.
+	Subject        []byte   `json:"subject"`
+	DNSNames       []string `json:"dnsNames,omitempty"`
+	IPAddresses    []string `json:"ipAddresses,omitempty"`
+	URIs           []string `json:"uris,omitempty"`
+	EmailAddresses []string `json:"emailAddresses,omitempty"`
+}
+
+// Pod is a pod of the Kubernetes API with what it depends on. All of it has
+// been compared with the objects.
+type Pod struct {
+	Namespace          string `json:"namespace"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	ServiceAccountName string `json:"serviceAccountName"`
+	ServiceAccountUID  string `json:"serviceAccountUID"`
+	NodeName           string `json:"nodeName"`
+	NodeUID            string `json:"nodeUID"`
 }
 
 // SigningResponse is an endpoint's answer. Exactly one of Certificate,

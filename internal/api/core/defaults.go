@@ -14,6 +14,8 @@ func addDefaults(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&corev1.NodeList{}, func(obj any) { each(obj.(*corev1.NodeList).Items, setNodeDefaults) })
 	scheme.AddTypeDefaultingFunc(&corev1.Pod{}, func(obj any) { setPodDefaults(obj.(*corev1.Pod)) })
 	scheme.AddTypeDefaultingFunc(&corev1.PodList{}, func(obj any) { each(obj.(*corev1.PodList).Items, setPodDefaults) })
+	scheme.AddTypeDefaultingFunc(&corev1.Service{}, func(obj any) { setServiceDefaults(obj.(*corev1.Service)) })
+	scheme.AddTypeDefaultingFunc(&corev1.ServiceList{}, func(obj any) { each(obj.(*corev1.ServiceList).Items, setServiceDefaults) })
 }
 
 func each[T any](items []T, do func(*T)) {

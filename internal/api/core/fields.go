@@ -39,6 +39,11 @@ func PodFields(pod *corev1.Pod) fields.Set {
 	}
 }
 
+// ServiceFields: see SecretFields.
+func ServiceFields(service *corev1.Service) fields.Set {
+	return fields.Set{"spec.clusterIP": service.Spec.ClusterIP, "spec.type": string(service.Spec.Type)}
+}
+
 // addFieldLabels registers the selectable fields: the library's default
 // refuses everything but names and namespaces.
 func addFieldLabels(scheme *runtime.Scheme) error {
@@ -47,6 +52,7 @@ func addFieldLabels(scheme *runtime.Scheme) error {
 		"Namespace": NamespaceFields(&corev1.Namespace{}),
 		"Node":      NodeFields(&corev1.Node{}),
 		"Pod":       PodFields(&corev1.Pod{}),
+		"Service":   ServiceFields(&corev1.Service{}),
 	} {
 		check := func(label, value string) (string, string, error) {
 			if selectable.Has(label) || label == "metadata.name" || label == "metadata.namespace" {

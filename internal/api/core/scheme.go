@@ -22,6 +22,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 			&corev1.Node{}, &corev1.NodeList{},
 			&corev1.Pod{}, &corev1.PodList{},
 			&corev1.Secret{}, &corev1.SecretList{},
+			&corev1.Service{}, &corev1.ServiceList{},
 			&corev1.ServiceAccount{}, &corev1.ServiceAccountList{},
 		)
 	}

@@ -28,6 +28,7 @@ func fillDefaults(serializer.CodecFactory) []any {
 		func(s *corev1.Namespace, c randfill.Continue) { c.FillNoCustom(s); setNamespaceDefaults(s) },
 		func(s *corev1.Node, c randfill.Continue) { c.FillNoCustom(s); setNodeDefaults(s) },
 		func(s *corev1.Pod, c randfill.Continue) { c.FillNoCustom(s); setPodDefaults(s) },
+		func(s *corev1.Service, c randfill.Continue) { c.FillNoCustom(s); setServiceDefaults(s) },
 	}
 }
 

@@ -3,9 +3,11 @@ package node_test
 import (
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -48,6 +50,70 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the node cannot read the Secret of a pod that is gone", func() bool { return !canRead(t, kubelet, "used") })
+}
+
+// A host without a kubelet registers the pods of the accounts that it may
+// host, and has tokens for these alone.
+func TestHostedPods(t *testing.T) {
+	s := apitest.Start(t)
+	admin := apitest.Client(t, s.Admin(t))
+	host := apitest.Client(t, s.Login(t, "system:node:n", "system:nodes"))
+	node := must(host.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}))(t)
+	for _, name := range []string{"web", "bank"} {
+		must(admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+	}
+	create := func(account string) (*corev1.Pod, error) {
+		pod := podWith("")
+		pod.GenerateName, pod.Name, pod.Spec.Volumes = account+"-", "", nil
+		pod.Spec.ServiceAccountName = account
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}
+		pod.OwnerReferences[0].BlockOwnerDeletion = nil
+		pod.Spec.Volumes = []corev1.Volume{{Name: "t", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t", Audience: "vault"}}},
+		}}}}
+		return host.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	}
+	if _, err := create("web"); !apierrors.IsForbidden(err) {
+		t.Fatalf("before anything is granted: %v, want 403", err)
+	}
+	grantHosting(t, admin, "web")
+	var pod *corev1.Pod
+	apitest.Eventually(t, "the node may host pods of an account", func() (ok bool) {
+		var err error
+		if pod, err = create("web"); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if _, err := create("bank"); !apierrors.IsForbidden(err) {
+		t.Errorf("a pod of another account: %v, want 403", err)
+	}
+	token := func(account string) error {
+		_, err := host.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			Audiences:      []string{"vault"},
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	apitest.Eventually(t, "the node has a token of the account", func() bool { return token("web") == nil })
+	if err := token("bank"); !apierrors.IsForbidden(err) {
+		t.Errorf("a token of another account: %v, want 403", err)
+	}
+}
+
+// grantHosting lets node n host an account of namespace default.
+func grantHosting(t *testing.T, admin kubernetes.Interface, account string) {
+	t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "host-" + account},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"host"}, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{account}}},
+	}
+	must(admin.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}))(t)
+	must(admin.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "User", Name: "system:node:n"}},
+	}, metav1.CreateOptions{}))(t)
 }
 
 // What a node must not do, whoever stops it.

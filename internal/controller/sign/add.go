@@ -22,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 // CA is where a signer's CA comes from.
@@ -49,6 +50,11 @@ type Config struct {
 	// Ours, if there is one, tells which requests are for this signer, by
 	// their spec.signerName. Nil: those for SignerName.
 	Ours func(signerName string) bool
+	// Several says that SignerName stands for several signers, whose names are
+	// in the requests: events and metrics tell them apart.
+	Several bool
+	// Answered, if there is one, is told of each answer that is on its request.
+	Answered func(signerName string, issued bool)
 	// Settings are the user's.
 	Settings Settings
 	// Clock tells the time; nil is the real one.
@@ -106,18 +112,20 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if err := cfg.Settings.withDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(cfg.Metrics)
+	counts, err := metrics.New(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.SignerName, err)
 	}
-	metrics.begin(cfg.SignerName)
+	if !cfg.Several {
+		counts.Begin(cfg.SignerName)
+	}
 	return &reconciler{
 		ours:   cfg.Ours,
 		sign:   sign,
 		cache:  cache,
 		client: cfg.Client,
 		clock:  cfg.Clock,
-		report: reporter{signerName: cfg.SignerName, metrics: metrics, events: cfg.Events},
+		report: reporter{signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts, events: cfg.Events},
 	}, nil
 }
 

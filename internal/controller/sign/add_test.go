@@ -13,6 +13,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 func newManager(t *testing.T) ctrl.Manager {
@@ -35,15 +36,15 @@ func TestSeveralServersInOneProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one, err := newMetrics(registry)
+	one, err := metrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := newMetrics(registry)
+	two, err := metrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if one.issued != two.issued || one.duration != two.duration {
+	if one.Issued != two.Issued || one.Duration != two.Duration {
 		t.Error("two signers count apart under one name")
 	}
 }

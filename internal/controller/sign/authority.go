@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 const (
@@ -26,7 +27,7 @@ type caWatch struct {
 	ca         CA
 	clock      clock.PassiveClock
 	warnBefore time.Duration
-	metrics    *metrics
+	metrics    *metrics.Metrics
 	events     events.EventRecorder    // can be nil
 	regarding  *corev1.ObjectReference // nil: no events
 
@@ -48,7 +49,7 @@ func (w *caWatch) look(ctx context.Context) {
 		return
 	}
 	end := authority.Validity().NotAfter
-	w.metrics.notAfter.WithLabelValues(w.signerName).Set(float64(end.Unix()))
+	w.metrics.NotAfter.WithLabelValues(w.signerName).Set(float64(end.Unix()))
 	if w.due(authority, end) {
 		w.warn(ctx, end)
 	}

@@ -71,7 +71,7 @@ func TestDelegateRefuses(t *testing.T) {
 	if got := certificates.Condition(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {
 		t.Errorf("condition is %+v", got)
 	}
-	if got := testutil.ToFloat64(r.report.metrics.refused.WithLabelValues("example.com/*", "Other")); got != 1 {
+	if got := testutil.ToFloat64(r.report.metrics.Refused.WithLabelValues("example.com/*", "Other")); got != 1 {
 		t.Errorf("%v requests counted as refused for other reasons, want 1", got)
 	}
 }

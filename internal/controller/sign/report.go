@@ -14,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 // action is what events say the signer was doing.
@@ -22,7 +23,9 @@ const action = "Sign"
 // reporter tells operators what has become of requests.
 type reporter struct {
 	signerName string
-	metrics    *metrics
+	several    bool                             // signerName is not that of one signer
+	answered   func(signer string, issued bool) // can be nil
+	metrics    *metrics.Metrics
 	events     events.EventRecorder // can be nil
 }
 
@@ -33,6 +36,12 @@ type times struct{ start, signed, end time.Time }
 // logged with its serial number, also if its certificate reached nobody:
 // whoever audits the key wants to know.
 func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, t times) {
+	if r.several {
+		r.signerName = c.Spec.SignerName
+	}
+	if final := o.issued != nil || o.retry == nil; final && stored == nil && r.answered != nil {
+		r.answered(r.signerName, o.issued != nil)
+	}
 	switch {
 	case o.issued != nil && stored != nil:
 		r.discarded(ctx, c, o, stored)
@@ -42,7 +51,7 @@ func (r reporter) outcome(ctx context.Context, c *csr, o outcome, stored error, 
 		r.condition(ctx, c, o)
 	}
 	if wait, known := waited(c, t.start); known && stored == nil {
-		r.metrics.queueWait.WithLabelValues(r.signerName).Observe(wait.Seconds())
+		r.metrics.QueueWait.WithLabelValues(r.signerName).Observe(wait.Seconds())
 	}
 }
 
@@ -59,12 +68,12 @@ func waited(c *csr, start time.Time) (wait time.Duration, known bool) {
 func (r reporter) issued(ctx context.Context, c *csr, o outcome, t times) {
 	cert := o.issued.Certificate
 	log.FromContext(ctx).Info("Issued certificate", r.facts(c, cert)...)
-	r.metrics.issued.WithLabelValues(r.signerName).Inc()
-	r.metrics.signature.WithLabelValues(r.signerName).Observe(t.signed.Sub(t.start).Seconds())
-	r.metrics.duration.WithLabelValues(r.signerName).Observe(t.end.Sub(t.start).Seconds())
+	r.metrics.Issued.WithLabelValues(r.signerName).Inc()
+	r.metrics.Signature.WithLabelValues(r.signerName).Observe(t.signed.Sub(t.start).Seconds())
+	r.metrics.Duration.WithLabelValues(r.signerName).Observe(t.end.Sub(t.start).Seconds())
 	note := fmt.Sprintf("Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
 	if o.issued.Cut > 0 {
-		r.metrics.shortened.WithLabelValues(r.signerName).Inc()
+		r.metrics.Shortened.WithLabelValues(r.signerName).Inc()
 		note += fmt.Sprintf(", which ends on %s with its CA, %v earlier than it was to", cert.NotAfter.Format(time.RFC3339), o.issued.Cut)
 	}
 	r.event(c, corev1.EventTypeNormal, "Issued", "%s", note)
@@ -82,9 +91,9 @@ func (r reporter) condition(ctx context.Context, c *csr, o outcome) {
 	cond := o.condition
 	if cond.Type == certificatesv1.CertificateFailed {
 		log.FromContext(ctx).Info("Refused request", "signer", r.signerName, "uid", c.UID, "reason", cond.Reason, "message", cond.Message)
-		r.metrics.refused.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
+		r.metrics.Refused.WithLabelValues(r.signerName, metrics.ReasonLabel(cond.Reason)).Inc()
 	} else {
-		r.metrics.delayed.WithLabelValues(r.signerName, reasonLabel(cond.Reason)).Inc()
+		r.metrics.Delayed.WithLabelValues(r.signerName, metrics.ReasonLabel(cond.Reason)).Inc()
 	}
 	if o.after > 0 { // else the queue logs it
 		log.FromContext(ctx).Info("Delayed request", "signer", r.signerName, "uid", c.UID, "retryAfter", o.after, "why", o.retry.Error())

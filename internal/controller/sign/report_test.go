@@ -17,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 // caOf returns a CA that ends after so long.
@@ -122,14 +123,14 @@ func TestMetricsBeginAtZero(t *testing.T) {
 
 // TestCAWatch follows one CA from its last months to its replacement.
 func TestCAWatch(t *testing.T) {
-	metrics, err := newMetrics(nil)
+	counts, err := metrics.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock, ca := clocktesting.NewFakePassiveClock(now), &fakeCA{authority: caOf(t, 100*24*time.Hour)}
 	told := events.NewFakeRecorder(10)
 	w := &caWatch{
-		signerName: servingSigner, ca: ca, clock: clock, warnBefore: 30 * 24 * time.Hour, metrics: metrics, events: told,
+		signerName: servingSigner, ca: ca, clock: clock, warnBefore: 30 * 24 * time.Hour, metrics: counts, events: told,
 		regarding: &corev1.ObjectReference{Kind: "ServiceAccount", Namespace: "kube-system", Name: "csr-signer"},
 	}
 	const day = 24 * time.Hour
@@ -162,7 +163,7 @@ func TestCAWatch(t *testing.T) {
 				t.Errorf("%s: event %q", step.reason, got)
 			}
 		}
-		if got, want := testutil.ToFloat64(metrics.notAfter.WithLabelValues(servingSigner)), float64(ca.authority.Validity().NotAfter.Unix()); got != want {
+		if got, want := testutil.ToFloat64(counts.NotAfter.WithLabelValues(servingSigner)), float64(ca.authority.Validity().NotAfter.Unix()); got != want {
 			t.Errorf("%s: the metric says %v, want %v", step.reason, got, want)
 		}
 	}

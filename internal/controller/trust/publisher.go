@@ -4,16 +4,10 @@ package trust
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -23,15 +17,13 @@ import (
 
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/syncs"
 )
 
 const (
 	kindName     = "ClusterTrustBundle"
 	resourceName = "clustertrustbundles"
-	// discoverEvery is how often the publisher looks whether the API has trust
-	// bundles, and in which version.
-	discoverEvery = time.Minute
 )
 
 // versions are those of the API in which there are trust bundles, the best
@@ -54,7 +46,7 @@ type Config struct {
 	// Client writes with the same identity.
 	Client client.Client
 	// Versions tells which resources a version of the API has.
-	Versions func(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
+	Versions served.Lookup
 	// Signers are those whose roots are published.
 	Signers []Signer
 	// Clock tells the time; nil is the real one.
@@ -74,7 +66,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the trust bundle publisher's metrics: %w", err)
 	}
-	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics, every: discoverEvery}); err != nil {
+	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics}); err != nil {
 		return fmt.Errorf("adding the trust bundle publisher: %w", err)
 	}
 	return nil
@@ -84,76 +76,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type publisher struct {
 	Config
 	metrics *syncs.Metrics
-	every   time.Duration // how often to look what the API has
 }
 
 // Start implements manager.Runnable.
 func (p *publisher) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("trust"))
-	said := ""
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		version, err := p.version(ctx)
-		if state := describe(version, err); state != said {
-			said = state
-			log.FromContext(ctx).Info(state)
-		}
-		if version == "" {
-			return
-		}
-		if err := p.publish(ctx, version); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Publishing trust bundles has failed; trying again")
-			said = ""
-		}
-	}, p.every)
+	bundles := served.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: resourceName, Lookup: p.Versions}
+	bundles.Follow(ctx, "Publishing trust bundles", p.publish)
 	return nil
-}
-
-func describe(version string, err error) string {
-	switch {
-	case err != nil:
-		return "Cannot tell whether the API has trust bundles: " + err.Error()
-	case version == "":
-		return "The API has no trust bundles, so none are published until it has"
-	default:
-		return "Publishing trust bundles of version " + version
-	}
-}
-
-// version returns the version in which the API has trust bundles, or nothing.
-func (p *publisher) version(ctx context.Context) (string, error) {
-	for _, version := range versions {
-		list, err := p.Versions(ctx, schema.GroupVersion{Group: certificatesv1.GroupName, Version: version}.String())
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		for _, resource := range list.APIResources {
-			if resource.Name == resourceName {
-				return version, nil
-			}
-		}
-	}
-	return "", nil
-}
-
-// errOtherVersion ends a session that was for a version that is not the best
-// any more.
-var errOtherVersion = errors.New("the API has trust bundles in another version now")
-
-// follow returns when the API has trust bundles in another version or not at
-// all any more.
-func (p *publisher) follow(ctx context.Context, version string) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(p.every):
-		}
-		// An API that does not answer is no reason: what it had it will have.
-		if now, err := p.version(ctx); err == nil && now != version {
-			return errOtherVersion
-		}
-	}
 }

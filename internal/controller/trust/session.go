@@ -35,8 +35,7 @@ const (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// publish publishes bundles of one version until ctx ends, or the API has them
-// in another one.
+// publish publishes bundles of one version until ctx ends.
 func (p *publisher) publish(ctx context.Context, version string) error {
 	kind := schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: version, Kind: kindName}
 	objects, err := cache.New(p.API, cache.Options{
@@ -52,11 +51,7 @@ func (p *publisher) publish(ctx context.Context, version string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return objects.Start(ctx) })
 	group.Go(func() error { return worker.Start(ctx) })
-	group.Go(func() error { return p.follow(ctx, version) })
-	if err := group.Wait(); !errors.Is(err, errOtherVersion) {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
 // newWorker returns what looks at a signer's bundles when they or its roots

@@ -18,7 +18,9 @@ type compiler struct {
 	pods bool
 	// podSpec says that an expression may look at a pod's spec.
 	podSpec bool
-	errs    field.ErrorList
+	// services says that an expression may look at services.
+	services bool
+	errs     field.ErrorList
 }
 
 func newCompiler(kinds []v1alpha1.RequestKind) *compiler {
@@ -40,6 +42,7 @@ func (c *compiler) expression(text v1alpha1.CEL, path *field.Path, yields result
 		return nil
 	}
 	c.podSpec = c.podSpec || strings.Contains(string(text), "spec")
+	c.services = c.services || strings.Contains(string(text), "services")
 	compiled, err := compileExpression(c.env, string(text), path, yields)
 	if err != nil {
 		c.errs = append(c.errs, field.Invalid(path, text, c.explain(err)))

@@ -24,7 +24,7 @@ func (p *Profile) Decide(f Facts) (*Certificate, error) {
 
 func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
 	for _, check := range []func(Facts) *Refusal{
-		p.checkKind, p.checkKey, p.checkRequest, p.checkAnnotations,
+		p.checkKind, p.checkWhole, p.checkKey, p.checkRequest, p.checkAnnotations,
 	} {
 		if refusal := check(f); refusal != nil {
 			return nil, refusal
@@ -50,7 +50,17 @@ func (p *Profile) checkKind(f Facts) *Refusal {
 	if slices.Contains(p.requests, f.Kind) {
 		return nil
 	}
-	return refuse(ReasonUnservedKind, "spec.requests", "the signer does not serve requests of the kind %s", f.Kind)
+	return refuse(ReasonUnservedKind, p.requestsPath.String(), "the signer does not serve requests of the kind %s", f.Kind)
+}
+
+// checkWhole: an expression must not take what nobody has looked up for what
+// is not there.
+func (p *Profile) checkWhole(f Facts) *Refusal {
+	known := f.Pod != nil && f.ServiceAccount != nil && f.Node != nil && f.NamespaceObject != nil
+	if f.Kind == v1alpha1.PodCertificateRequests && !known {
+		return refuse(ReasonInvalidRequest, p.path.String(), "the pod, its service account, node and namespace are not all known")
+	}
+	return nil
 }
 
 func (p *Profile) checkKey(f Facts) *Refusal {
@@ -143,9 +153,9 @@ func (p *Profile) decideLifetime(cert *Certificate, f Facts) *Refusal {
 // decideIdentity asks the expressions: first whether there is to be a
 // certificate, then whose.
 func (p *Profile) decideIdentity(cert *Certificate, f Facts) *Refusal {
-	variables, refusal := f.variables(p.podSpec)
-	if refusal != nil {
-		return refusal
+	variables, err := f.variables(p.podSpec)
+	if err != nil {
+		return refuse(ReasonInvalidRequest, p.path.String(), "%v", err)
 	}
 	ev := &evaluation{variables: variables, left: decisionBudget}
 	if refusal := p.checkRules(ev); refusal != nil {

@@ -16,10 +16,7 @@ import (
 // Expressions are in the dialect of Kubernetes' own (of CRDs and admission
 // policies), with its libraries: strings, lists, sets, regular expressions,
 // URLs, IP addresses, CIDRs.
-var (
-	baseEnvironment = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	costs           = &library.CostEstimator{}
-)
+var costs = &library.CostEstimator{}
 
 // environmentFor returns what expressions see of requests of these kinds. It
 // takes milliseconds to make one, so there is one for each answer.
@@ -49,7 +46,8 @@ func extend(variables ...variable) (*cel.Env, error) {
 		options.EnvOptions = append(options.EnvOptions, cel.Variable(v.name, v.is.CelType()))
 		options.DeclTypes = append(options.DeclTypes, v.is)
 	}
-	set, err := baseEnvironment.Extend(options, environment.StrictCostOpt)
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	set, err := base.Extend(options, environment.StrictCostOpt)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,8 @@ func (ev *evaluation) value(e *expression) (ref.Val, *Refusal) {
 		cost = *details.ActualCost()
 	}
 	switch {
+	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
+		return nil, refuse(ReasonExpression, e.field, "the expression costs more than %d for this request: make it cheaper", expressionLimit)
 	case err != nil:
 		return nil, refuse(ReasonExpression, e.field, "the signer cannot tell what this request gets: %s", tidy(err.Error()))
 	case cost > ev.left:

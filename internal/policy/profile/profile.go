@@ -32,7 +32,10 @@ type Profile struct {
 	privileged bool
 	// podSpec says that an expression may look at a pod's spec.
 	podSpec bool
-	path    *field.Path
+	// services says that an expression may look at services.
+	services bool
+	// path is that of the spec's profile, requestsPath that of its requests.
+	path, requestsPath *field.Path
 }
 
 // subject has what yields the parts of the subject; nil yields nothing.
@@ -65,15 +68,15 @@ type lifetime struct {
 // with errors has no profile.
 func Compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
 	errs := validate(spec, path)
-	p, more := compile(spec, path.Child("profile"))
+	p, more := compile(spec, path)
 	if errs = append(errs, more...); len(errs) > 0 {
 		return nil, errs
 	}
 	return p, nil
 }
 
-func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
-	profile := spec.Profile
+func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorList) {
+	profile, path := spec.Profile, root.Child("profile")
 	c := newCompiler(spec.Requests)
 	p := &Profile{
 		requests:    spec.Requests,
@@ -87,10 +90,12 @@ func compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorL
 		ignoreOther: profile.Extensions == v1alpha1.IgnoreExtensions,
 		lifetime:    lifetimeOf(profile.Lifetime),
 		refresh:     refreshOf(profile.Refresh),
-		privileged:  spec.CA.BuiltIn != nil,
+		privileged:  spec.CA.BuiltIn != nil || spec.SignerName == APIServerClientPod,
 		path:        path,
+
+		requestsPath: root.Child("requests"),
 	}
-	p.podSpec = c.podSpec
+	p.podSpec, p.services = c.podSpec, c.services
 	// Unknown usages are reported by validate.
 	p.usages, _ = pki.ParseUsages(profile.Usages)
 	return p, c.errs
@@ -139,3 +144,10 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 	}
 	return r
 }
+
+// NeedsServices tells whether decisions can depend on Facts.Services, which
+// cost something to find out.
+func (p *Profile) NeedsServices() bool { return p.services }
+
+// Longest is the longest life of a certificate.
+func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }

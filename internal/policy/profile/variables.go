@@ -2,6 +2,7 @@ package profile
 
 import (
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/url"
 
@@ -14,19 +15,16 @@ import (
 
 // variables are what expressions see of f. A pod's spec is among them if
 // podSpec says so: to turn it into what they can read takes time.
-func (f Facts) variables(podSpec bool) (map[string]any, *Refusal) {
+func (f Facts) variables(podSpec bool) (map[string]any, error) {
 	all := map[string]any{"request": f.request(), "requester": f.requester()}
 	if f.Kind != v1alpha1.PodCertificateRequests {
 		return all, nil
-	}
-	if f.Pod == nil || f.ServiceAccount == nil || f.Node == nil || f.NamespaceObject == nil {
-		return nil, refuse(ReasonInvalidRequest, "spec.profile", "it is not known what the request is about")
 	}
 	pod := map[string]any{"metadata": metadata(&f.Pod.ObjectMeta)}
 	if podSpec {
 		spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&f.Pod.Spec)
 		if err != nil {
-			return nil, refuse(ReasonInvalidRequest, "spec.profile", "the pod cannot be read: %v", err)
+			return nil, fmt.Errorf("reading the pod: %w", err)
 		}
 		pod["spec"] = spec
 	}

@@ -52,5 +52,5 @@ type opener interface {
 
 // kinds are the served kinds but Event, which is not this group's alone.
 func kinds() []opener {
-	return []opener{configMaps(), namespaces(), nodes(), pods(), secrets(), serviceAccounts()}
+	return []opener{configMaps(), namespaces(), nodes(), pods(), secrets(), serviceAccounts(), services()}
 }

@@ -14,10 +14,22 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
+// Credentials are what an endpoint is called with, for signers whose settings
+// name no files. All of them may be left out, and none is ever shown.
+type Credentials struct {
+	// CA is what the endpoint's certificate must chain to, in PEM.
+	CA []byte
+	// Certificate and Key are the client certificate, in PEM.
+	Certificate, Key []byte
+	// Token is sent as Authorization: Bearer.
+	Token []byte
+}
+
 // client calls an endpoint with the credentials that are in the files now.
 // Safe for concurrent use.
 type client struct {
 	settings Settings
+	fixed    *Credentials // instead of files
 
 	mu sync.Mutex // guards what follows
 	// files are the contents of caFile, certFile and keyFile that http is
@@ -28,8 +40,8 @@ type client struct {
 }
 
 // newClient reads the files for the first time.
-func newClient(settings Settings) (*client, error) {
-	c := &client{settings: settings}
+func newClient(settings Settings, fixed *Credentials) (*client, error) {
+	c := &client{settings: settings, fixed: fixed}
 	return c, c.reload()
 }
 
@@ -48,7 +60,7 @@ func (c *client) reload() error {
 	if err != nil {
 		return err
 	}
-	token, err := readToken(c.settings.TokenFile)
+	token, err := c.readToken()
 	if err != nil {
 		return err
 	}
@@ -65,6 +77,9 @@ func (c *client) reload() error {
 }
 
 func (c *client) read() (files [3][]byte, err error) {
+	if c.fixed != nil {
+		return [...][]byte{c.fixed.CA, c.fixed.Certificate, c.fixed.Key}, nil
+	}
 	for i, file := range [...]struct{ field, path string }{
 		{"caFile", c.settings.CAFile},
 		{"certFile", c.settings.CertFile},
@@ -83,7 +98,7 @@ func (c *client) read() (files [3][]byte, err error) {
 // tlsConfig must show nothing of the key: not in errors either.
 func (c *client) tlsConfig(files [3][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.settings.ServerName}
-	if c.settings.CAFile != "" {
+	if c.settings.CAFile != "" || len(files[0]) > 0 {
 		roots, err := pki.ParseBundle(files[0])
 		if err != nil {
 			return nil, fmt.Errorf("caFile: %s: %w", c.settings.CAFile, err)
@@ -93,7 +108,7 @@ func (c *client) tlsConfig(files [3][]byte) (*tls.Config, error) {
 			config.RootCAs.AddCert(root)
 		}
 	}
-	if c.settings.CertFile != "" {
+	if c.settings.CertFile != "" || len(files[1]) > 0 {
 		pair, err := tls.X509KeyPair(files[1], files[2])
 		if err != nil {
 			return nil, fmt.Errorf("certFile and keyFile: %s and %s: %w", c.settings.CertFile, c.settings.KeyFile, err)
@@ -125,20 +140,27 @@ func (c *client) replace(config *tls.Config) {
 	}
 }
 
-// readToken returns the token in a file: one line of printable ASCII. No error
-// shows any part of it.
-func readToken(path string) (string, error) {
-	if path == "" {
+// readToken returns the token.
+func (c *client) readToken() (string, error) {
+	switch {
+	case c.fixed != nil && len(c.fixed.Token) == 0, c.fixed == nil && c.settings.TokenFile == "":
 		return "", nil
+	case c.fixed != nil:
+		return parseToken("token", c.fixed.Token)
 	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(c.settings.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("tokenFile: %w", err)
 	}
+	return parseToken("tokenFile: "+c.settings.TokenFile, data)
+}
+
+// parseToken takes one line of printable ASCII. No error shows any part of it.
+func parseToken(from string, data []byte) (string, error) {
 	token := bytes.TrimSpace(data)
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(token) == 0 || bytes.ContainsFunc(token, unprintable) {
-		return "", fmt.Errorf("tokenFile: %s: %w", path, errors.New("must hold one line of printable ASCII"))
+		return "", fmt.Errorf("%s: %w", from, errors.New("must hold one line of printable ASCII"))
 	}
 	return string(token), nil
 }

@@ -42,6 +42,8 @@ type Config struct {
 	// Limits returns what operators allow a signer. The maximum duration in
 	// Settings, if there is one, goes before that in the limits.
 	Limits func(signerName string) signer.Limits
+	// Credentials, if there are any, are used instead of the files in Settings.
+	Credentials *Credentials
 	// Clock tells the time; nil is the real one.
 	Clock clock.Clock
 	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
@@ -64,7 +66,7 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 		cfg.Clock = clock.RealClock{}
 	}
 	cfg.Settings = cfg.Settings.withDefaults()
-	client, err := newClient(cfg.Settings)
+	client, err := newClient(cfg.Settings, cfg.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,11 @@ func (e *endpoint) sign(ctx context.Context, req signer.Request, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	request := newRequest(req, want.limit)
+	return e.converse(ctx, newRequest(req, want.limit), want, now)
+}
+
+// converse calls the endpoint until there is a verdict or no use in trying on.
+func (e *endpoint) converse(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	for call := 0; ; call++ {
 		issued, err := e.attempt(ctx, request, want, now)
 		var f *failure

@@ -60,14 +60,16 @@ func userRoles() []role {
 		}},
 		{name: "system:aggregate-to-edit", joins: toEdit, rules: []rbacv1.PolicyRule{
 			allow(read, core, "secrets"),
-			allow(write, core, "configmaps", "events", "pods", "secrets", "serviceaccounts"),
+			allow(write, core, "configmaps", "events", "pods", "secrets", "serviceaccounts", "services"),
 			allow(write, events, "events"),
 			allow("create", core, "pods/eviction", "serviceaccounts/token"),
 			allow("impersonate", core, "serviceaccounts"),
+			// Who may be these accounts and read these objects may let a host.
+			allow("host", core, "configmaps", "secrets", "serviceaccounts"),
 			allow(read+" "+write, coordination, "leases"),
 		}},
 		{name: "system:aggregate-to-view", joins: toView, rules: []rbacv1.PolicyRule{
-			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts"),
+			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status"),
 			// The same events under their newer name.
 			allow(read, events, "events"),
 		}},
@@ -91,7 +93,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		allow("create "+read, core, "nodes"),
 		allow("patch update", core, "nodes", "nodes/status"),
 		allow("create patch update", core, "events"),
-		allow(read, core, "configmaps", "pods", "secrets"),
+		allow(read, core, "configmaps", "pods", "secrets", "services"),
 		allow("create delete", core, "pods"),
 		allow("patch update", core, "pods/status"),
 		allow("create", core, "pods/eviction", "serviceaccounts/token"),

@@ -1,0 +1,124 @@
+// Package hook tells the program behind a volume that its files are new.
+package hook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// defaultTimeout is how long a command may take that says nothing about it.
+const defaultTimeout = 30 * time.Second
+
+// Action is what to do after a refresh. It comes from the agent's own
+// configuration alone: whoever may write to the API, or to the folder of
+// manifests, cannot have a command run on the host by that.
+type Action struct {
+	// pod is the manifest that it is for, as NAMESPACE/NAME.
+	Pod string `json:"pod"`
+	// volume limits it to one volume of the pod. Default: all.
+	Volume string `json:"volume,omitempty"`
+	// command is a program and its arguments. No shell is in between. It gets
+	// CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and CERTPLANE_DIR,
+	// and runs as the agent's user. Set it or signal.
+	Command []string `json:"command,omitempty"`
+	// signal is sent to the process whose number is in pidFile: HUP, INT, TERM,
+	// QUIT, USR1 or USR2.
+	Signal string `json:"signal,omitempty"`
+	// pidFile belongs to signal.
+	PIDFile string `json:"pidFile,omitempty"`
+	// timeout is how long command may take before it is killed. Default: 30s.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
+}
+
+// signals are those that programs take as "read your files again".
+var signals = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM,
+	"QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (a Action) Validate() error {
+	switch {
+	case strings.Count(a.Pod, "/") != 1:
+		return fmt.Errorf("pod: %q is not NAMESPACE/NAME", a.Pod)
+	case (len(a.Command) == 0) == (a.Signal == ""):
+		return errors.New("command and signal: set one of them")
+	case len(a.Command) > 0 && a.Command[0] == "":
+		return errors.New("command: the program is missing")
+	case (a.Signal == "") != (a.PIDFile == ""):
+		return errors.New("signal and pidFile: set both or none")
+	case a.Timeout.Duration < 0:
+		return fmt.Errorf("timeout: %s must be more than 0", a.Timeout.Duration)
+	}
+	if _, known := signals[a.Signal]; a.Signal != "" && !known {
+		return fmt.Errorf("signal: unknown value %q; known: HUP, INT, QUIT, TERM, USR1, USR2", a.Signal)
+	}
+	return nil
+}
+
+// Volume is one with new files.
+type Volume struct{ Namespace, Pod, Volume, Dir string }
+
+// For tells whether the action is for a volume.
+func (a Action) For(v Volume) bool {
+	return a.Pod == v.Namespace+"/"+v.Pod && (a.Volume == "" || a.Volume == v.Volume)
+}
+
+// Do acts. Of a command that fails, the error has the end of what it said.
+func (a Action) Do(ctx context.Context, v Volume) error {
+	if a.Signal != "" {
+		return a.signal()
+	}
+	timeout := a.Timeout.Duration
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
+	cmd.Env = append(os.Environ(),
+		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second // for children that keep the output open
+	err := cmd.Run()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("running %s: killed after %s", a.Command[0], timeout)
+	}
+	if err != nil {
+		return fmt.Errorf("running %s: %w: %s", a.Command[0], err, end(said.String()))
+	}
+	return nil
+}
+
+// end is the last line that fits into a status.
+func end(said string) string {
+	said = strings.TrimSpace(said)
+	said = said[strings.LastIndexByte(said, '\n')+1:]
+	return said[max(0, len(said)-200):]
+}
+
+func (a Action) signal() error {
+	data, err := os.ReadFile(a.PIDFile)
+	if err != nil {
+		return fmt.Errorf("sending %s: %w", a.Signal, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || pid <= 1 { // 0, 1 and below are not a program's own
+		return fmt.Errorf("sending %s: %s has no process number", a.Signal, a.PIDFile)
+	}
+	if err := syscall.Kill(pid, signals[a.Signal]); err != nil {
+		return fmt.Errorf("sending %s to process %d of %s: %w", a.Signal, pid, a.PIDFile, err)
+	}
+	return nil
+}

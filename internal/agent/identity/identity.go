@@ -1,0 +1,226 @@
+// Package identity gets the agent what it proves with who it is.
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// pairName is how the files of certificates begin; kubelet's scheme.
+	pairName = "certplane-agent-client"
+	// poll is how often to look whether a certificate has come.
+	poll = 100 * time.Millisecond
+)
+
+// Config says who the agent is.
+type Config struct {
+	// Node is the name of the host's Node.
+	Node string
+	// Kubeconfig, if set, is what the agent uses as it is.
+	Kubeconfig string
+	// BootstrapKubeconfig says where the API is and has a token that is good
+	// for a first certificate. It is not needed after that.
+	BootstrapKubeconfig string
+	// Dir is where certificates are kept, and where the API is.
+	Dir string
+}
+
+// Identity is what the agent talks to the API with.
+type Identity struct {
+	// Config renews its certificate by itself.
+	Config *rest.Config
+
+	manager certificate.Manager // nil with a ready kubeconfig
+}
+
+// Stop ends the renewal.
+func (i *Identity) Stop() {
+	if i.manager != nil {
+		i.manager.Stop()
+	}
+}
+
+// Open returns the agent's identity. Without a certificate that is still good
+// it asks for one, and waits until it is signed or ctx ends.
+func Open(ctx context.Context, cfg Config) (*Identity, error) {
+	if cfg.Kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig %s: %w", cfg.Kubeconfig, err)
+		}
+		return &Identity{Config: config}, nil
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the agent's certificate: %w", err)
+	}
+	o, err := newOpening(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return o.open(ctx)
+}
+
+// opening is an identity on its way.
+type opening struct {
+	cfg Config
+	// bootstrap is nil if there is no such file.
+	bootstrap *rest.Config
+	// own uses the certificate in the store.
+	own   *rest.Config
+	store certificate.FileStore
+}
+
+func newOpening(ctx context.Context, cfg Config) (*opening, error) {
+	store, err := certificate.NewFileStoreWithLogger(klog.FromContext(ctx), pairName, cfg.Dir, cfg.Dir, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("opening the agent's certificates in %s: %w", cfg.Dir, err)
+	}
+	o := &opening{cfg: cfg, store: store}
+	if err := o.readBootstrap(); err != nil {
+		return nil, err
+	}
+	server, err := o.server()
+	if err != nil {
+		return nil, err
+	}
+	o.own = rest.AnonymousClientConfig(server)
+	// One file with both. The client looks at it again and again.
+	o.own.CertFile, o.own.KeyFile = store.CurrentPath(), store.CurrentPath()
+	return o, nil
+}
+
+func (o *opening) readBootstrap() error {
+	if o.cfg.BootstrapKubeconfig == "" {
+		return nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.cfg.BootstrapKubeconfig)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the bootstrap kubeconfig %s: %w", o.cfg.BootstrapKubeconfig, err)
+	}
+	if err == nil {
+		o.bootstrap = config
+	}
+	return nil
+}
+
+// server says where the API is: as the bootstrap kubeconfig says, else as it
+// said when the agent got its certificate.
+func (o *opening) server() (*rest.Config, error) {
+	if o.bootstrap != nil {
+		return o.bootstrap, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.remembered())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("this host has no identity yet: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one), or a kubeconfig of its own with --kubeconfig")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o.remembered(), err)
+	}
+	return config, nil
+}
+
+func (o *opening) remembered() string { return filepath.Join(o.cfg.Dir, "server.kubeconfig") }
+
+func (o *opening) open(ctx context.Context) (*Identity, error) {
+	if err := o.checkBootstrap(ctx); err != nil {
+		return nil, err
+	}
+	manager, err := o.newManager(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking after the agent's certificate: %w", err)
+	}
+	manager.Start()
+	arrived := func(context.Context) (bool, error) { return manager.Current() != nil, nil }
+	if err := wait.PollUntilContextCancel(ctx, poll, true, arrived); err != nil {
+		manager.Stop()
+		return nil, fmt.Errorf("waiting for the certificate of node %s: is its request approved? See 'certplane kubectl get csr': %w", o.cfg.Node, context.Cause(ctx))
+	}
+	if err := o.remember(); err != nil {
+		manager.Stop()
+		return nil, err
+	}
+	return &Identity{Config: o.own, manager: manager}, nil
+}
+
+// checkBootstrap finds out early that there is no way to a certificate.
+func (o *opening) checkBootstrap(ctx context.Context) error {
+	if o.hasGood(time.Now()) {
+		return nil
+	}
+	if o.bootstrap == nil {
+		return errors.New("the certificate of this host is over or not there: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one)")
+	}
+	client, err := kubernetes.NewForConfig(o.bootstrap)
+	if err != nil {
+		return fmt.Errorf("reading the bootstrap kubeconfig %s: %w", o.cfg.BootstrapKubeconfig, err)
+	}
+	_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("the server does not know the token in %s: has it expired? 'certplane token create' makes a new one", o.cfg.BootstrapKubeconfig)
+	}
+	return nil // of all else the manager takes care, again and again
+}
+
+func (o *opening) hasGood(now time.Time) bool {
+	current, err := o.store.Current()
+	return err == nil && current.Leaf != nil && now.Before(current.Leaf.NotAfter)
+}
+
+func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
+	return certificate.NewManager(&certificate.Config{
+		Ctx:  &ctx,
+		Name: "node-identity",
+		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
+			return kubernetes.NewForConfig(o.asker(current, time.Now()))
+		},
+		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		Template: &x509.CertificateRequest{Subject: pkix.Name{
+			CommonName: "system:node:" + o.cfg.Node, Organization: []string{"system:nodes"},
+		}},
+		Usages:           []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		CertificateStore: o.store,
+	})
+}
+
+// asker is who asks for the next certificate: the owner of the present one, if
+// it is good.
+func (o *opening) asker(current *tls.Certificate, now time.Time) *rest.Config {
+	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !now.Before(current.Leaf.NotAfter)) {
+		return o.bootstrap
+	}
+	return o.own
+}
+
+// remember writes down where the API is, so that the bootstrap kubeconfig is
+// not needed again.
+func (o *opening) remember() error {
+	server := rest.CopyConfig(o.own)
+	if err := rest.LoadTLSFiles(server); err != nil {
+		return fmt.Errorf("reading the server's CA: %w", err)
+	}
+	err := clientcmd.WriteToFile(kubeconfigOf(server, o.store.CurrentPath()), o.remembered())
+	if err != nil {
+		return fmt.Errorf("writing down where the server is: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+// Package pods registers a host's manifests as Pods.
+package pods
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/agent/served"
+)
+
+// ManifestAnnotation marks the Pods of an agent. Its value is the hash of the
+// manifest.
+const ManifestAnnotation = "certplane.dev/manifest-hash"
+
+// Registry is the Pods of one node.
+type Registry struct {
+	client kubernetes.Interface
+	node   string
+	bound  *served.Follower[corev1.Pod]
+}
+
+// New returns a registry that calls changed with each Pod of the node that
+// changes, and ends with ctx.
+func New(ctx context.Context, node string, client kubernetes.Interface, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Registry {
+	return &Registry{client: client, node: node, bound: served.New(ctx, served.Kind[corev1.Pod]{
+		Resource: "pods", Versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
+		FieldSelector: "spec.nodeName=" + node,
+		Changed:       func(p *corev1.Pod) { changed(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}) },
+	}, discovery, dynamic)}
+}
+
+// Name is how a manifest's Pod is called in the API. As of static pods, the
+// node is part of it: many hosts may have the same manifest.
+func (r *Registry) Name(manifest string) string { return manifest + "-" + r.node }
+
+// Register returns the Pod of a manifest, which it makes if there is none. A
+// Pod cannot be changed: one of an older manifest, or of a Node that was, is
+// replaced.
+func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *corev1.Node) (*corev1.Pod, error) {
+	wanted := r.object(manifest, node)
+	found, err := r.bound.Get(ctx, wanted.Namespace, wanted.Name)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil && same(found, wanted) {
+		return found, nil
+	}
+	// What is kept of the API can be late.
+	if found, err = r.bound.Find(ctx, wanted.Namespace, wanted.Name); err != nil {
+		return nil, fmt.Errorf("looking for pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	switch {
+	case found == nil:
+		return r.create(ctx, wanted)
+	case same(found, wanted):
+		return found, nil
+	case found.Annotations[ManifestAnnotation] == "":
+		return nil, fmt.Errorf("pod %s/%s is on this node already, and not of this agent's making", found.Namespace, found.Name)
+	}
+	if err := r.Remove(ctx, found); err != nil {
+		return nil, err
+	}
+	return r.create(ctx, wanted)
+}
+
+func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod, error) {
+	created, err := r.client.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("registering pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	return created, nil
+}
+
+// same tells whether a Pod is the wanted one: of this manifest, of this Node,
+// and not about to go.
+func same(found, wanted *corev1.Pod) bool {
+	return found.DeletionTimestamp == nil &&
+		found.Annotations[ManifestAnnotation] == wanted.Annotations[ManifestAnnotation] &&
+		len(found.OwnerReferences) == 1 && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID
+}
+
+// Remove deletes a Pod. That it is gone is fine.
+func (r *Registry) Remove(ctx context.Context, pod *corev1.Pod) error {
+	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// All returns the Pods of this node that agents have made, by namespace and
+// name.
+func (r *Registry) All(ctx context.Context) ([]*corev1.Pod, error) {
+	bound, err := r.bound.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ours []*corev1.Pod
+	for _, pod := range bound {
+		if pod.Annotations[ManifestAnnotation] != "" {
+			ours = append(ours, pod)
+		}
+	}
+	return ours, nil
+}
+
+func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod {
+	spec := manifest.Spec.DeepCopy()
+	spec.NodeName = r.node
+	// Nobody waits for a token that no container gets.
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	annotations := maps.Clone(manifest.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[ManifestAnnotation] = manifest.Hash
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: manifest.Namespace, Name: r.Name(manifest.Name), Labels: manifest.Labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: ptr.To(true)}},
+		},
+		Spec: *spec,
+	}
+}
+
+// Report sets the Pod's status: it runs, and is ready if all of its files are
+// there.
+func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, message string, now metav1.Time) error {
+	status, changed := statusOf(pod, ready, message, now)
+	if !changed {
+		return nil
+	}
+	updated := pod.DeepCopy()
+	updated.Status = status
+	_, err := r.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // what is known of the Pod is old: there will be a next time
+	}
+	return err
+}
+
+func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (corev1.PodStatus, bool) {
+	status := *pod.Status.DeepCopy()
+	wanted := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	if !ready {
+		wanted.Status, wanted.Reason, wanted.Message = corev1.ConditionFalse, "FilesMissing", message
+	}
+	changed := status.Phase != corev1.PodRunning
+	status.Phase = corev1.PodRunning
+	if status.StartTime == nil {
+		status.StartTime, changed = &now, true
+	}
+	for i, condition := range status.Conditions {
+		if condition.Type != wanted.Type {
+			continue
+		}
+		if condition.Status == wanted.Status && condition.Message == wanted.Message {
+			return status, changed
+		}
+		if condition.Status == wanted.Status {
+			wanted.LastTransitionTime = condition.LastTransitionTime
+		}
+		status.Conditions[i] = wanted
+		return status, true
+	}
+	status.Conditions = append(status.Conditions, wanted)
+	return status, true
+}

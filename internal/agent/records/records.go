@@ -1,0 +1,113 @@
+// Package records keeps what the agent knows of each volume across restarts.
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/certplane/certplane/internal/agent/credential"
+	"github.com/certplane/certplane/internal/agent/token"
+	"github.com/certplane/certplane/internal/atomicfile"
+)
+
+// Volume is what is known of a volume. It holds private keys and tokens.
+type Volume struct {
+	// Certificates and Tokens are those of the volume's sources, by the paths of
+	// their files: sources can change places in a manifest.
+	Certificates map[string]credential.Record `json:"certificates,omitempty"`
+	Tokens       map[string]token.Record      `json:"tokens,omitempty"`
+	// Told is the content that the program behind the volume knows of, as a
+	// digest.
+	Told string `json:"told,omitempty"`
+}
+
+// ID names a volume.
+type ID struct{ Namespace, Pod, Volume string }
+
+// Store is a folder of records that only the agent can read. Its methods are
+// not for two goroutines that work on one volume.
+type Store struct {
+	Dir string
+}
+
+// Open returns the store in a folder, which it makes.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of records: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("keeping the folder of records to ourselves: %w", err)
+	}
+	return &Store{Dir: dir}, nil
+}
+
+// Load returns an empty record if there is none. One that cannot be read is
+// an error with an empty record: all in it can be asked for again.
+func (s *Store) Load(id ID) (Volume, error) {
+	empty := Volume{Certificates: map[string]credential.Record{}, Tokens: map[string]token.Record{}}
+	data, err := os.ReadFile(s.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return empty, nil
+	}
+	if err != nil {
+		return empty, fmt.Errorf("reading the record of a volume: %w", err)
+	}
+	loaded := empty
+	if err := json.Unmarshal(data, &loaded); err != nil {
+		// The error of a JSON decoder can quote what it has read.
+		return Volume{Certificates: map[string]credential.Record{}, Tokens: map[string]token.Record{}},
+			fmt.Errorf("reading the record of a volume: %s is damaged", s.path(id))
+	}
+	return loaded, nil
+}
+
+// Save is durable when it returns.
+func (s *Store) Save(id ID, volume Volume) error {
+	data, err := json.Marshal(volume)
+	if err != nil {
+		return fmt.Errorf("encoding the record of a volume: %w", err)
+	}
+	path := s.path(id)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("writing the record of a volume: %w", err)
+	}
+	return atomicfile.Write(path, data, 0o600)
+}
+
+// Remove forgets a volume.
+func (s *Store) Remove(id ID) error {
+	err := os.Remove(s.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// What is empty now is nobody's any more; what is not, stays.
+	pod := filepath.Dir(s.path(id))
+	_ = os.Remove(pod)
+	_ = os.Remove(filepath.Dir(pod))
+	return err
+}
+
+// List returns the volumes that there are records of.
+func (s *Store) List() ([]ID, error) {
+	paths, err := filepath.Glob(filepath.Join(s.Dir, "*", "*", "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("listing records: %w", err)
+	}
+	var ids []ID
+	for _, path := range paths {
+		pod := filepath.Dir(path)
+		name := filepath.Base(path)
+		ids = append(ids, ID{Namespace: filepath.Base(filepath.Dir(pod)), Pod: filepath.Base(pod), Volume: name[:len(name)-len(".json")]})
+	}
+	return ids, nil
+}
+
+// path is unambiguous and stays in the folder: the names of the API have
+// neither slashes nor two dots in a row.
+func (s *Store) path(id ID) string {
+	return filepath.Join(s.Dir, id.Namespace, id.Pod, id.Volume+".json")
+}

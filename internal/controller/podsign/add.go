@@ -1,0 +1,87 @@
+// Package podsign answers PodCertificateRequests of declared signers with
+// certificates, or says on them why not.
+package podsign
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/signer/declared"
+	"github.com/certplane/certplane/internal/signer/metrics"
+)
+
+// Config is what the controller needs to run.
+type Config struct {
+	// Cache is how the API is watched: as the identity of the cache that all
+	// controllers share. It needs get, list and watch on podcertificaterequests,
+	// pods, serviceaccounts, nodes, namespaces and services.
+	Cache *rest.Config
+	// Client is the signer's own identity. It needs get on the same, update on
+	// podcertificaterequests/status, sign on the signers and create on
+	// subjectaccessreviews. It must read past caches.
+	Client client.Client
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// Signers are those that are declared.
+	Signers *declared.Set
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of what happened in the signer's name.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the signers' metrics.
+	Metrics prometheus.Registerer
+}
+
+// versions are those of the API in which pods' requests can be signed. Those
+// in the form of Kubernetes 1.35 are seen in the older one alone.
+var versions = []string{betaVersion, stableVersion}
+
+// Add adds the controller to mgr. It works while the API has
+// PodCertificateRequests.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	counts, err := metrics.New(cfg.Metrics)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of the signers of pods: %w", err)
+	}
+	c := &controller{
+		Config: cfg, metrics: counts, claims: newClaims(cfg.Client, cfg.Clock),
+		warnings: flowcontrol.NewTokenBucketPassiveRateLimiter(warningRate, warningBurst),
+	}
+	if err := mgr.Add(c); err != nil {
+		return fmt.Errorf("adding the signers of pods: %w", err)
+	}
+	return nil
+}
+
+// controller works while the API has pods' requests.
+type controller struct {
+	Config
+	metrics *metrics.Metrics
+	claims  *claims
+	// warnings limits events about requests that wait.
+	warnings flowcontrol.PassiveRateLimiter
+}
+
+// Start implements manager.Runnable.
+func (c *controller) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("podsign"))
+	requests := served.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: "podcertificaterequests", Lookup: c.Versions}
+	requests.Follow(ctx, "Signing pods' certificates", c.work)
+	return nil
+}

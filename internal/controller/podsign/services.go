@@ -1,0 +1,94 @@
+package podsign
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/policy/profile"
+)
+
+// services returns those that select a pod and that its service account may
+// claim, sorted by their names.
+func (r *reconciler) services(ctx context.Context, facts profile.Facts) ([]profile.ServiceName, error) {
+	list := &corev1.ServiceList{}
+	if err := r.objects.List(ctx, list, client.InNamespace(facts.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	var claimed []profile.ServiceName
+	for i := range list.Items {
+		service := &list.Items[i]
+		if !selects(service, facts.Pod) {
+			continue
+		}
+		allowed, err := r.claims.allowed(ctx, facts.Requester, service)
+		if err != nil {
+			return nil, err
+		}
+		if allowed {
+			claimed = append(claimed, profile.ServiceName{Name: service.Name, Namespace: service.Namespace})
+		}
+	}
+	slices.SortFunc(claimed, func(a, b profile.ServiceName) int { return cmp.Compare(a.Name, b.Name) })
+	return claimed, nil
+}
+
+// selects tells whether a service sends its traffic to a pod. One without a
+// selector says nothing about pods.
+func selects(service *corev1.Service, pod *corev1.Pod) bool {
+	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+}
+
+// For how long it is remembered what a service account may claim. A right that
+// has just been given should not be waited for.
+const (
+	rememberAllowed = 10 * time.Second
+	rememberDenied  = 2 * time.Second
+	maxRemembered   = 4096
+)
+
+// claims knows who may claim which service: verb claim, resource services.
+// Safe for concurrent use.
+type claims struct {
+	client     client.Client
+	remembered *expiring.LRUExpireCache
+}
+
+func newClaims(c client.Client, now clock.PassiveClock) *claims {
+	return &claims{client: c, remembered: expiring.NewLRUExpireCacheWithClock(maxRemembered, now)}
+}
+
+// claim is a question that has been answered.
+type claim struct{ username, namespace, service string }
+
+func (c *claims) allowed(ctx context.Context, who profile.Requester, service *corev1.Service) (bool, error) {
+	question := claim{who.Username, service.Namespace, service.Name}
+	if answer, ok := c.remembered.Get(question); ok {
+		return answer.(bool), nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: who.Username, UID: who.UID, Groups: who.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "claim", Version: "v1", Resource: "services", Namespace: service.Namespace, Name: service.Name,
+		},
+	}}
+	if err := c.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether %s may claim the service %s: %w", who.Username, service.Name, err)
+	}
+	remember := rememberDenied
+	if review.Status.Allowed {
+		remember = rememberAllowed
+	}
+	c.remembered.Add(question, review.Status.Allowed, remember)
+	return review.Status.Allowed, nil
+}

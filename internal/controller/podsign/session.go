@@ -1,0 +1,133 @@
+package podsign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// How long a request that could not be answered waits for the next attempt:
+// the first time, and at most.
+const (
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Minute
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// work signs requests of one version of the API until ctx ends.
+func (c *controller) work(ctx context.Context, version string) error {
+	objects, err := cache.New(c.Cache, cache.Options{
+		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: stripPod}},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of pods and their requests: %w", err)
+	}
+	worker, err := c.newWorker(ctx, &reconciler{controller: c, version: version, objects: objects}, objects)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return objects.Start(ctx) })
+	group.Go(func() error { return worker.Start(ctx) })
+	return group.Wait()
+}
+
+// stripPod keeps of pods what signers may look at: there can be very many.
+func stripPod(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+	}
+	return object, nil
+}
+
+func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache.Cache) (ctrl.Controller, error) {
+	worker, err := ctrl.NewUnmanaged("podsign", ctrl.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: c.Settings.Concurrency,
+		// For each request alone: no flood of requests that have to wait slows
+		// down one that need not.
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout: time.Minute,
+		SkipNameValidation:    ptr.To(true),
+		Logger:                log.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the worker for pods' requests: %w", err)
+	}
+	err = errors.Join(
+		worker.Watch(source.Kind(objects, newObject(r.version), &handler.EnqueueRequestForObject{}, r.predicate())),
+		worker.Watch(source.Func(r.retryWithSigners)),
+	)
+	return worker, err
+}
+
+// predicate keeps out of the queue what there is nothing to do for.
+func (r *reconciler) predicate() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return r.waits(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return r.waits(e.ObjectNew) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(e event.GenericEvent) bool { return r.waits(e.Object) },
+	}
+}
+
+func (r *reconciler) waits(o client.Object) bool {
+	req := fromAPI(o)
+	return req != nil && pending(req) && r.signerOf(req) != nil
+}
+
+// retryWithSigners is a source of work: with each change of the signers come
+// the requests that may have waited for it.
+func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
+	changed := make(chan struct{}, 1)
+	cancel := r.Signers.Subscribe(func() {
+		select {
+		case changed <- struct{}{}:
+		default: // there is one to come already
+		}
+	})
+	go func() {
+		defer cancel()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				r.enqueueAll(ctx, q)
+			}
+		}
+	}()
+	return nil
+}
+
+func (r *reconciler) enqueueAll(ctx context.Context, q queue) {
+	list := newList(r.version)
+	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for a signer; their back-off brings them back")
+		return
+	}
+	itemsOf(list, func(req *request) {
+		if pending(req) && r.signerOf(req) != nil {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(req)})
+		}
+	})
+}

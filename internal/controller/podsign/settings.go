@@ -1,0 +1,22 @@
+package podsign
+
+import "fmt"
+
+// Settings is the stanza "podSigning".
+type Settings struct {
+	// concurrency is how many requests of pods are worked on at the same time.
+	// More helps while the API server is slow to store certificates.
+	// Default: 20.
+	Concurrency int `json:"concurrency"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings { return Settings{Concurrency: 20} }
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	if s.Concurrency < 1 {
+		return fmt.Errorf("podSigning.concurrency: %d must be at least 1", s.Concurrency)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package declared
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	signing "github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+// maxPodSkew is how far from the API server's clock a pod's certificate begins
+// at most (KEP-4317).
+const maxPodSkew = 5 * time.Minute
+
+// ask has the endpoint sign. Chain says nothing to it: it answers with what its
+// certificates need.
+func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
+	if facts.Request == nil {
+		return nil, signer.Permanent(signer.ReasonInvalidRequest,
+			errors.New("the signer is an endpoint that needs a PKCS#10 request: make the request with stubPKCS10Request"))
+	}
+	order := webhook.Order{
+		Request: signer.Request{
+			Name: facts.Name, UID: facts.UID, SignerName: s.Name, PEM: pki.EncodeRequest(facts.Request),
+			Requester: signer.Requester(facts.Requester), Usages: usagesOf(cert.Usages), Duration: facts.Duration,
+		},
+		Template: cert.Template(pki.Validity{}, nil),
+		Duration: cert.Duration,
+		Pod:      podOf(facts),
+	}
+	issued, err := s.Endpoint.Issue(ctx, order, now)
+	if err != nil || facts.Kind != v1alpha1.PodCertificateRequests {
+		return issued, err
+	}
+	if err := checkForPod(issued.Certificate, cert, now); err != nil {
+		return nil, &signer.PendingError{
+			Reason: signer.ReasonInvalidAnswer, Message: "the signer has given an answer that cannot be used; it keeps trying", Err: err,
+		}
+	}
+	return issued, nil
+}
+
+// checkForPod: what the API would not take must not be tried again and again,
+// each time with another certificate.
+func checkForPod(leaf *x509.Certificate, cert *profile.Certificate, now time.Time) error {
+	life, off := leaf.NotAfter.Sub(leaf.NotBefore), leaf.NotBefore.Sub(now)
+	switch {
+	case life < minPodLifetime || life > cert.Duration:
+		return fmt.Errorf("the endpoint's certificate lives for %v: it must be between %v and %v", life, minPodLifetime, cert.Duration)
+	case off >= maxPodSkew || off <= -maxPodSkew:
+		return fmt.Errorf("the endpoint's certificate begins at %v: it must begin within %v from now", leaf.NotBefore, maxPodSkew)
+	}
+	return nil
+}
+
+func podOf(facts profile.Facts) *signing.Pod {
+	if facts.Pod == nil {
+		return nil
+	}
+	return &signing.Pod{
+		Namespace: facts.Namespace, Name: facts.Pod.Name, UID: string(facts.Pod.UID),
+		ServiceAccountName: facts.ServiceAccount.Name, ServiceAccountUID: string(facts.ServiceAccount.UID),
+		NodeName: facts.Node.Name, NodeUID: string(facts.Node.UID),
+	}
+}
+
+func usagesOf(usages pki.Usages) []certificatesv1.KeyUsage {
+	var names []certificatesv1.KeyUsage
+	for _, name := range usages.Names() {
+		names = append(names, certificatesv1.KeyUsage(name))
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package declared
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// ClientOfPods is the signer of certificates with which pods are clients of
+// the API server.
+const ClientOfPods = "kubernetes.io/kube-apiserver-client-pod"
+
+// minPodLifetime is the shortest life of a pod's certificate (KEP-4317).
+const minPodLifetime = time.Hour
+
+// Issued is a certificate with what its holder needs to know.
+type Issued struct {
+	signer.Issued
+	// RefreshAt is when to get the next one, in whole seconds.
+	RefreshAt time.Time
+}
+
+// Sign answers a request at the moment now. Its errors are *profile.Refusal,
+// *signer.PermanentError and *signer.PendingError. Refusals come before all
+// that is about the CA: a bad request is told so even while the CA is down.
+func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (*Issued, error) {
+	if s.Unready != nil {
+		return nil, signer.Unavailable(s.Unready)
+	}
+	cert, err := s.Profile.Decide(facts)
+	if err != nil {
+		return nil, err
+	}
+	if err := signer.CheckSubject(cert.Subject); err != nil {
+		return nil, signer.Permanent(signer.ReasonValidation, err)
+	}
+	var issued *signer.Issued
+	if s.CA != nil {
+		issued, err = s.signLocally(cert, facts, now)
+	} else {
+		issued, err = s.ask(ctx, cert, facts, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	leaf := issued.Certificate
+	return &Issued{Issued: *issued, RefreshAt: cert.RefreshAt(leaf.NotBefore, leaf.NotAfter, facts.UID)}, nil
+}
+
+func (s *Signer) signLocally(cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
+	ca, err := s.CA()
+	if err != nil {
+		return nil, signer.Unavailable(err)
+	}
+	wish := cert.Validity(now)
+	validity, err := wish.Within(ca.Validity(), now)
+	if err == nil {
+		err = checkPodLifetime(facts, validity)
+	}
+	if err != nil {
+		return nil, signer.Expired(err)
+	}
+	leaf, err := s.sign(ca, cert, facts, validity)
+	if err != nil {
+		return nil, err
+	}
+	return &signer.Issued{
+		Certificate: leaf,
+		PEM:         pki.EncodeCertificates(s.chain(ca, leaf)...),
+		Cut:         wish.NotAfter.Sub(validity.NotAfter),
+	}, nil
+}
+
+// checkPodLifetime: the API takes no certificate of a pod that lives shorter,
+// which one does that has to end with its CA.
+func checkPodLifetime(facts profile.Facts, validity pki.Validity) error {
+	if facts.Kind == v1alpha1.PodCertificateRequests && validity.NotAfter.Sub(validity.NotBefore) < minPodLifetime {
+		return fmt.Errorf("the signer ends in less than %v: NotAfter=%v", minPodLifetime, validity.NotAfter)
+	}
+	return nil
+}
+
+func (s *Signer) sign(ca *pki.Authority, cert *profile.Certificate, facts profile.Facts, validity pki.Validity) (*x509.Certificate, error) {
+	serial, err := pki.NewSerial(rand.Reader)
+	if err != nil {
+		return nil, signer.Unavailable(err)
+	}
+	template := cert.Template(validity, serial)
+	if s.Name == ClientOfPods && facts.Pod != nil {
+		extension, err := podIdentity(facts).Extension()
+		if err != nil {
+			return nil, signer.Permanent(signer.ReasonRefused, err)
+		}
+		template.ExtraExtensions = append(template.ExtraExtensions, extension)
+	}
+	linted, err := ca.Lint(template, pki.Policy{})
+	if err != nil {
+		return nil, signer.Permanent(signer.ReasonRefused, err)
+	}
+	leaf, err := linted.Sign(rand.Reader)
+	if err != nil {
+		return nil, signer.Unavailable(err)
+	}
+	return leaf, nil
+}
+
+func podIdentity(facts profile.Facts) pki.PodIdentity {
+	return pki.PodIdentity{
+		Namespace: facts.Namespace, NamespaceUID: string(facts.NamespaceObject.UID),
+		ServiceAccountName: facts.ServiceAccount.Name, ServiceAccountUID: string(facts.ServiceAccount.UID),
+		PodName: facts.Pod.Name, PodUID: string(facts.Pod.UID),
+		NodeName: facts.Node.Name, NodeUID: string(facts.Node.UID),
+	}
+}
+
+// chain is what the requester gets.
+func (s *Signer) chain(ca *pki.Authority, leaf *x509.Certificate) []*x509.Certificate {
+	chain := ca.Chain(leaf)
+	switch {
+	case s.Chain == v1alpha1.ChainNone:
+		return chain[:1]
+	case s.Chain == v1alpha1.ChainIntermediatesAndRoot && !slices.ContainsFunc(chain, ca.Anchor().Equal):
+		return append(chain, ca.Anchor())
+	}
+	return chain
+}

@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"context"
+	"crypto/x509"
+	"time"
+
+	"github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// Order is a certificate whose content is decided already. It is for declared
+// signers, for which the profile in their Signer object decides.
+type Order struct {
+	// Request is what the endpoint gets besides.
+	Request signer.Request
+	// Template has the key, the subject, the names and the usages.
+	Template *x509.Certificate
+	// Duration is how long the certificate may be valid.
+	Duration time.Duration
+	// Pod is the pod that the certificate is for, or nil.
+	Pod *v1alpha1.Pod
+}
+
+// Endpoint is an HTTPS endpoint that carries out orders. Safe for concurrent
+// use.
+type Endpoint struct{ endpoint *endpoint }
+
+// NewEndpoint returns an endpoint. Credentials that cannot be used are an
+// error now and not when somebody waits for a certificate.
+func NewEndpoint(cfg Config) (*Endpoint, error) {
+	e, err := newEndpoint(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Endpoint{endpoint: e}, nil
+}
+
+// Issue has the endpoint carry out an order. Its errors are those of
+// signer.Sign.
+func (e *Endpoint) Issue(ctx context.Context, order Order, now time.Time) (*signer.Issued, error) {
+	request := newRequest(order.Request, order.Duration)
+	request.Certificate, request.Pod = order.content(), order.Pod
+	return e.endpoint.converse(ctx, request, order.wanted(), now)
+}
+
+func (o Order) content() *v1alpha1.Certificate {
+	content := &v1alpha1.Certificate{Subject: o.Template.RawSubject, DNSNames: o.Template.DNSNames, EmailAddresses: o.Template.EmailAddresses}
+	for _, ip := range o.Template.IPAddresses {
+		content.IPAddresses = append(content.IPAddresses, ip.String())
+	}
+	for _, uri := range o.Template.URIs {
+		content.URIs = append(content.URIs, uri.String())
+	}
+	return content
+}
+
+// wanted holds the answer to the order as if the requester had asked for just
+// this.
+func (o Order) wanted() wanted {
+	t := o.Template
+	return wanted{
+		uid: o.Request.UID, limit: o.Duration, sameNames: true,
+		usages: pki.Usages{Key: t.KeyUsage, Extended: t.ExtKeyUsage},
+		request: &x509.CertificateRequest{
+			PublicKey: t.PublicKey, Subject: t.Subject, DNSNames: t.DNSNames,
+			IPAddresses: t.IPAddresses, URIs: t.URIs, EmailAddresses: t.EmailAddresses,
+		},
+	}
+}
