@@ -45,7 +45,7 @@ type Settings struct {
 	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
-	// cleaning says when CertificateSigningRequests are deleted.
+	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
 	Publishing publish.Settings `json:"publishing"`
@@ -108,6 +108,7 @@ var all = []controller{
 	{"sign", csrSignerAccount, addSigners},
 	{"sign", WebhookSignerAccount, addWebhookSigners},
 	{"clean", cleanerAccount, addCleaner},
+	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
 }
