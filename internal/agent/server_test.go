@@ -339,3 +339,34 @@ func TestTrustBundles(t *testing.T) {
 	}
 	h.passing(0, "a change is there at once", func() bool { return h.file("plain.pem") == encode(b) })
 }
+
+// The host is a node that shows that it is alive, and that no scheduler sends
+// pods to. If somebody deletes it, it comes back with its pods.
+func TestNode(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web("serviceAccountToken: {path: token}")
+	h.run()
+	h.eventually("the file is there", func() bool { return h.file("token") != "" })
+	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "certplane.dev/agent" || node.Spec.Taints[0].Effect != "NoExecute" {
+		t.Errorf("taints: %v", node.Spec.Taints)
+	}
+	h.passing(0, "it has a lease", func() bool {
+		lease, err := h.admin.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), nodeName, metav1.GetOptions{})
+		return err == nil && *lease.Spec.HolderIdentity == nodeName && len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == node.UID
+	})
+	if err := h.admin.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("node and pod are there again", func() bool {
+		again, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+		if err != nil || again.UID == node.UID {
+			return false
+		}
+		pod, err := h.admin.CoreV1().Pods("default").Get(t.Context(), "web-"+nodeName, metav1.GetOptions{})
+		return err == nil && pod.OwnerReferences[0].UID == again.UID
+	})
+}
