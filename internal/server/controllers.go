@@ -32,13 +32,14 @@ const (
 	accountAccount    = "service-account-controller"
 	garbageAccount    = "generic-garbage-collector"
 	policyAccount     = "validatingadmissionpolicy-status-controller"
+	definitionAccount = "definition-installer"
 )
 
 // accounts are the parts of this process that call the API, each as itself.
 // What a service account may do is in its bootstrap ClusterRole,
 // system:controller:<name>.
 func accounts() []string {
-	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount)
+	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount, definitionAccount)
 }
 
 // newControllers builds all controllers; the returned manager runs them.
@@ -97,6 +98,7 @@ func addKeepers(process controllers.Process) error {
 		{"serviceaccount", addAccounts},
 		{"garbage", addGarbage},
 		{"typecheck", addTypeCheck},
+		{"define", addDefinitions},
 	} {
 		if err := keeper.add(process); err != nil {
 			return fmt.Errorf("adding the %s controller: %w", keeper.name, err)

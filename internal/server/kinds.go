@@ -8,6 +8,7 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -32,6 +33,7 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	}
 	known.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
 	known.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
+	known.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	if err != nil {

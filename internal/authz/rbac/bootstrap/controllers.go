@@ -91,6 +91,9 @@ func controllers() []controller {
 			allow(read, admissionregistration, "validatingadmissionpolicies"),
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
 		}},
+		{"definition-installer", []rbacv1.PolicyRule{
+			allowOn("create patch "+read, apiextensions, "customresourcedefinitions", "signers.certplane.dev"),
+		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.
 		{"certificate-controller", []rbacv1.PolicyRule{

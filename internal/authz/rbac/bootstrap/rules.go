@@ -10,6 +10,7 @@ import (
 const (
 	core                  = ""
 	admissionregistration = "admissionregistration.k8s.io"
+	apiextensions         = "apiextensions.k8s.io"
 	authentication        = "authentication.k8s.io"
 	authorization         = "authorization.k8s.io"
 	certificates          = "certificates.k8s.io"
