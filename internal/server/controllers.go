@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -50,8 +49,12 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := controllers.NewScheme()
+	if err != nil {
+		return nil, err
+	}
 	manager, err := ctrl.NewManager(reader, ctrl.Options{
-		Scheme:                 scheme.Scheme,
+		Scheme:                 kinds,
 		MapperProvider:         newMapper,
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
 		Logger:                 klog.Background(),

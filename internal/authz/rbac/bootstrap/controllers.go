@@ -40,6 +40,22 @@ func controllers() []controller {
 			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allow("create patch update", events, "events"),
 		}},
+		// It keeps the CAs of declared signers, in Secrets of the namespace of the
+		// accounts alone: signerSecrets.
+		{signerManager, []rbacv1.PolicyRule{
+			allow("get", certplane, "signers"),
+			allow("patch update", certplane, "signers/status"),
+			allow("create patch update", events, "events"),
+		}},
+		// Signers are declared at any time, under any name.
+		{"declared-signer", []rbacv1.PolicyRule{
+			allow("get", certificates, "certificatesigningrequests", "podcertificaterequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status", "podcertificaterequests/status"),
+			allow("sign", certificates, "signers"),
+			allow("get", core, "namespaces", "nodes", "pods", "serviceaccounts"),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
 			allow("create patch update", events, "events"),
@@ -63,12 +79,8 @@ func controllers() []controller {
 		}},
 		{"trust-bundle-publisher", []rbacv1.PolicyRule{
 			allow("create delete list update watch", certificates, "clustertrustbundles"),
-			allowOn("attest", certificates, "signers",
-				certificatesv1.KubeAPIServerClientSignerName,
-				certificatesv1.KubeAPIServerClientKubeletSignerName,
-				certificatesv1.KubeletServingSignerName,
-				legacyUnknown,
-				apiServerServing),
+			// Signers are declared at any time, under any name.
+			allow("attest", certificates, "signers"),
 			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
