@@ -63,7 +63,7 @@ type Settings struct {
 	PodSigning podsign.Settings `json:"podSigning"`
 	// podSigners says which ready-made Signers there are.
 	PodSigners declare.Settings `json:"podSigners"`
-	// cleaning says when CertificateSigningRequests are deleted.
+	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
 	Publishing publish.Settings `json:"publishing"`
@@ -135,6 +135,7 @@ var all = []controller{
 	{"podsign", declaredAccount, addPodSigners},
 	{"declare", readyMadeAccount, addReadyMade},
 	{"clean", cleanerAccount, addCleaner},
+	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
 }

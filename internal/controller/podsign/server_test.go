@@ -19,7 +19,9 @@ func TestIssued(t *testing.T) {
 	w.declare(t, newSigner("workload"))
 	pod := w.pod(t, "web-1", nil)
 	for name, request := range map[string]func(crypto.Signer) *certificatesv1beta1.PodCertificateRequest{
-		"stub": func(key crypto.Signer) *certificatesv1beta1.PodCertificateRequest { return w.requestOf(t, pod, "stub", key) },
+		"stub": func(key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
+			return w.requestOf(t, pod, "stub", key)
+		},
 		"legacy": func(key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 			return legacy(t, w.requestOf(t, pod, "legacy", key), key)
 		},
