@@ -59,7 +59,7 @@ type Settings struct {
 	DeclaredSigners signers.Settings `json:"declaredSigners"`
 	// podSigning rules how PodCertificateRequests are signed.
 	PodSigning podsign.Settings `json:"podSigning"`
-	// cleaning says when CertificateSigningRequests are deleted.
+	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
 	Publishing publish.Settings `json:"publishing"`
@@ -129,6 +129,7 @@ var all = []controller{
 	{"signers", declaredAccount, addDeclaredSigners},
 	{"podsign", declaredAccount, addPodSigners},
 	{"clean", cleanerAccount, addCleaner},
+	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
 }

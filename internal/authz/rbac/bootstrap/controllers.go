@@ -60,6 +60,10 @@ func controllers() []controller {
 			allow("delete", certificates, "certificatesigningrequests"),
 			allow("create patch update", events, "events"),
 		}},
+		{"podcertificaterequestcleaner", []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "podcertificaterequests"),
+			allow("create patch update", events, "events"),
+		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
