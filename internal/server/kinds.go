@@ -31,13 +31,13 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	known.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	known.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+	known.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	known.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []string{"Pod", "Secret", "Service"} {
 		known.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	known.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
 	known.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	known.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	if err != nil {
