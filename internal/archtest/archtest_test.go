@@ -114,6 +114,15 @@ var rules = []rule{
 		reason: "what runs in somebody else's cluster has no server in it",
 	},
 	{
+		from:      "internal/agent",
+		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
+		unless: []string{
+			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki",
+			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/logging",
+		},
+		reason: "an agent is a client on somebody's host: what it can do, any node can do",
+	},
+	{
 		from:      "internal/account",
 		forbidden: []string{module},
 		unless:    []string{module + "internal/account"},
