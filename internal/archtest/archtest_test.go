@@ -78,7 +78,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "internal/api", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policy", module + "internal/pki"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{

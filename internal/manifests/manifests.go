@@ -5,12 +5,15 @@ package manifests
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/generated/crds"
 )
 
 // The names of what is installed.
@@ -41,7 +44,11 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects := []runtime.Object{namespace(settings.Namespace)}
+	kinds, err := definitions(settings)
+	if err != nil {
+		return nil, err
+	}
+	objects := append([]runtime.Object{namespace(settings.Namespace)}, kinds...)
 	objects = append(objects, rights(settings)...)
 	return append(objects,
 		configMap(settings.Namespace, text),
@@ -49,6 +56,20 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		disruptionBudget(settings.Namespace),
 		service(settings),
 	), nil
+}
+
+// definitions are the kinds that the chosen controllers work with and clusters
+// do not have.
+func definitions(cfg cluster.Config) ([]runtime.Object, error) {
+	if !slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
+		return nil, nil
+	}
+	all, err := crds.All()
+	var kinds []runtime.Object
+	for _, definition := range all {
+		kinds = append(kinds, definition)
+	}
+	return kinds, err
 }
 
 // Write writes the objects as YAML, always the same for the same cfg.
