@@ -53,6 +53,14 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - CertManager: CertificateRequests bear the identity of whoever creates
+	//     them; only who has the verb "approve" on the resource "signers" of
+	//     cert-manager.io, for the issuer ("issuers.cert-manager.io/team.ca") or
+	//     for all of its kind ("issuers.cert-manager.io/*"), can approve or deny
+	//     them; and objects of cert-manager.io and acme.cert-manager.io that
+	//     nobody could act on are refused. Without it, whoever may update
+	//     certificaterequests/status approves for every issuer, and requests say
+	//     of their author what they want.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
 	//     kind say. Without it and its siblings below, the objects that
 	//     configure them can be stored and mean nothing.
@@ -83,6 +91,7 @@ func plugins() []plugin {
 		{"CertificateSigning", newSigning},
 		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"CertManager", newCertManager},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},
 		{"ValidatingAdmissionPolicy", newValidatingPolicy},
