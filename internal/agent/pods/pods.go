@@ -77,6 +77,10 @@ func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *c
 
 func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod, error) {
 	created, err := r.client.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("registering pod %s/%s: %w (to let this host have the service account, bind a role with the verb \"host\" on it to user system:node:%s)",
+			wanted.Namespace, wanted.Name, err, r.node)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("registering pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}

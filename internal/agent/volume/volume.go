@@ -83,13 +83,28 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	return change, removeStale(dir, files)
 }
 
-// Read returns what the file at a path in the volume says now. Its error
-// matches fs.ErrNotExist if there is no such file.
-func Read(dir, name string) ([]byte, error) {
-	if err := checkPath(name); err != nil {
-		return nil, err
+// Load returns the present files of the folder dir; none if there is no such
+// folder.
+func Load(dir string) (Files, error) {
+	data := filepath.Join(dir, dataName)
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return Files{}, nil
 	}
-	return os.ReadFile(filepath.Join(dir, dataName, filepath.FromSlash(name)))
+	names, err := list(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+	}
+	files := Files{}
+	for _, full := range names {
+		name, err := filepath.Rel(data, full)
+		if err != nil {
+			return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+		}
+		if files[filepath.ToSlash(name)], err = load(full); err != nil {
+			return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+		}
+	}
+	return files, nil
 }
 
 // Remove deletes the volume's folder. That it is not there is fine.

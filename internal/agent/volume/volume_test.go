@@ -248,16 +248,20 @@ func TestReadersSeeOneState(t *testing.T) {
 func TestRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "v")
 	write(t, dir, Files{"a/b": file("1")})
-	if data, err := Read(dir, "a/b"); err != nil || string(data) != "1" {
-		t.Errorf("Read = %q, %v", data, err)
+	loaded, err := Load(dir)
+	if err != nil || len(loaded) != 1 || string(loaded["a/b"].Data) != "1" || loaded["a/b"].Mode != 0o644 {
+		t.Errorf("Load = %v, %v", loaded, err)
+	}
+	if change := write(t, dir, loaded); change != None {
+		t.Errorf("writing what was loaded: change = %v", change)
 	}
 	for range 2 {
 		if err := Remove(dir); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := Read(dir, "a/b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Read of what is gone: %v", err)
+	if loaded, err := Load(dir); err != nil || len(loaded) > 0 {
+		t.Errorf("Load of what is gone = %v, %v", loaded, err)
 	}
 }
 

@@ -183,6 +183,20 @@ func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
 	}
 }
 
+// Who works in a namespace says there what its pods are called.
+func TestNamespaceRolesWithServices(t *testing.T) {
+	for _, role := range userRoles() {
+		want := map[string]string{
+			"system:aggregate-to-edit": "create,delete,deletecollection,patch,update services.",
+			"system:aggregate-to-view": "get,list,watch services.",
+			"system:node":              "get,list,watch services.",
+		}[role.name]
+		if got := describe(role.rules); want != "" && !slices.Contains(got, want) {
+			t.Errorf("%s: %v, want %q among them", role.name, got, want)
+		}
+	}
+}
+
 func TestReconcile(t *testing.T) {
 	find := func(name string) *rbacv1.ClusterRole {
 		for _, role := range ClusterRoles() {
