@@ -1,0 +1,58 @@
+package bootstrap
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// definitions are those of the kinds that the server brings along.
+func definitions() []string {
+	return []string{
+		"signers.certplane.dev",
+		"certificaterequests.cert-manager.io",
+		"certificates.cert-manager.io",
+		"clusterissuers.cert-manager.io",
+		"issuers.cert-manager.io",
+		"challenges.acme.cert-manager.io",
+		"orders.acme.cert-manager.io",
+	}
+}
+
+// IssuerSigners are the names under which the right to approve and to sign for
+// all issuers of this API is granted.
+func IssuerSigners() []string {
+	return []string{"issuers." + certManager + "/*", "clusterissuers." + certManager + "/*"}
+}
+
+// CertManagerRoles returns the roles for users of cert-manager.io, whose names
+// begin with prefix. None lets anybody approve: that takes the last one, and
+// certificaterequests/status. Nor do they let ClusterIssuers be written.
+func CertManagerRoles(prefix string) []*rbacv1.ClusterRole {
+	var out []*rbacv1.ClusterRole
+	for _, r := range certManagerRoles(prefix) {
+		out = append(out, r.object())
+	}
+	return out
+}
+
+func certManagerRoles(prefix string) []role {
+	return []role{
+		{name: prefix + "cert-manager-view", joins: toView, rules: []rbacv1.PolicyRule{
+			allow(read, certManager, "certificaterequests", "certificates", "issuers"),
+			allow(read, acme, "challenges", "orders"),
+		}},
+		{name: prefix + "cert-manager-edit", joins: toEdit, rules: []rbacv1.PolicyRule{
+			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
+			// To have a certificate renewed is to set a condition.
+			allow("update", certManager, "certificates/status"),
+			// Challenges and orders are worked off with the credentials of their
+			// issuer, so only controllers say what is in them. Users may unblock
+			// what is stuck: the content of a challenge never changes.
+			allow("delete deletecollection patch update", acme, "challenges"),
+			allow("delete deletecollection", acme, "orders"),
+		}},
+		{name: prefix + "cert-manager-cluster-view", rules: []rbacv1.PolicyRule{
+			allow(read, certManager, "clusterissuers"),
+		}},
+		{name: prefix + "cert-manager-controller-approve:cert-manager-io", rules: []rbacv1.PolicyRule{
+			allowOn("approve", certManager, "signers", IssuerSigners()...),
+		}},
+	}
+}
