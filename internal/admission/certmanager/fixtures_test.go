@@ -14,6 +14,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -144,4 +145,8 @@ func refused(t testing.TB, err error, want string) {
 	} else if !strings.HasPrefix(err.Error(), denial) || !strings.Contains(err.Error(), want) {
 		t.Errorf("refused with\n%v\nwant %s... %s", err, denial, want)
 	}
+}
+
+func attributes(namespace, verb, group, resource, subresource string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource}
 }
