@@ -61,6 +61,10 @@ type Config struct {
 	//     nobody could act on are refused. Without it, whoever may update
 	//     certificaterequests/status approves for every issuer, and requests say
 	//     of their author what they want.
+	//   - Signer: a Signer whose fields contradict each other, whose expressions
+	//     do not compile or whose signer name another Signer has cannot be
+	//     stored. Without it, such a Signer says in its status what is wrong,
+	//     and signs nothing.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
 	//     kind say. Without it and its siblings below, the objects that
 	//     configure them can be stored and mean nothing.
@@ -92,6 +96,7 @@ func plugins() []plugin {
 		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
 		{"CertManager", newCertManager},
+		{"Signer", newDeclaration},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},
 		{"ValidatingAdmissionPolicy", newValidatingPolicy},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
+	"github.com/certplane/certplane/internal/controller/declare"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
@@ -45,7 +46,8 @@ type Settings struct {
 	// default, "name" turns one on and "-name" turns one off. The names are
 	// approve (requests of kubelets that need no person), sign (the built-in
 	// signers), signers (follows Signer objects, and signs for them), podsign
-	// (signs pods' requests for them; needs signers), clean (deletes requests
+	// (signs pods' requests for them; needs signers), declare (installs the
+	// Signers that podSigners names), clean (deletes requests
 	// that have had their time), trust (the signers' roots, where the API has
 	// trust bundles) and publish (kube-root-ca.crt in
 	// every namespace; on by default in "certplane serve" only, because in
@@ -59,6 +61,8 @@ type Settings struct {
 	DeclaredSigners signers.Settings `json:"declaredSigners"`
 	// podSigning rules how PodCertificateRequests are signed.
 	PodSigning podsign.Settings `json:"podSigning"`
+	// podSigners says which ready-made Signers there are.
+	PodSigners declare.Settings `json:"podSigners"`
 	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
@@ -75,6 +79,7 @@ func DefaultSettings() Settings {
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),
 		PodSigning:      podsign.DefaultSettings(),
+		PodSigners:      declare.DefaultSettings(),
 		Cleaning:        clean.DefaultSettings(),
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
@@ -86,7 +91,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.Cleaning, s.Publishing} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -128,6 +133,7 @@ var all = []controller{
 	{"signers", SignerManagerAccount, addDeclared},
 	{"signers", declaredAccount, addDeclaredSigners},
 	{"podsign", declaredAccount, addPodSigners},
+	{"declare", readyMadeAccount, addReadyMade},
 	{"clean", cleanerAccount, addCleaner},
 	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
@@ -180,6 +186,8 @@ func (c Config) runs(line controller) bool {
 		return c.HasCA()
 	case WebhookSignerAccount:
 		return len(c.Settings.Signing.Webhooks) > 0
+	case readyMadeAccount:
+		return len(c.Settings.PodSigners.Install) > 0
 	case declaredAccount:
 		return c.Chooses("signers")
 	case trustAccount:

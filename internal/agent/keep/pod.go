@@ -43,7 +43,7 @@ func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, e
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.Board.Put(told), k.report(ctx, pod, told))
+	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.report(ctx, pod, told), k.Board.Put(told))
 	return visit.wake, errors.Join(errs...)
 }
 

@@ -1,31 +1,26 @@
 package podsign_test
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
-	"io/fs"
 	"testing"
-	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -65,45 +60,15 @@ func newWorld(t testing.TB, server *apitest.Server) *world {
 // connect makes the clients, which are for one run of the server.
 func (w *world) connect(t testing.TB) {
 	t.Helper()
-	kinds := scheme.Scheme
-	for _, add := range []func() error{
-		func() error { return v1alpha1.AddToScheme(kinds) },
-		func() error { return apiextensionsv1.AddToScheme(kinds) },
-	} {
-		if err := add(); err != nil {
-			t.Fatal(err)
-		}
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
+		t.Fatal(err)
 	}
 	var err error
 	w.core = apitest.Client(t, w.Admin(t))
 	if w.api, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
 		t.Fatal(err)
 	}
-	w.installCRDs(t)
-}
-
-func (w *world) installCRDs(t testing.TB) {
-	t.Helper()
-	files, err := fs.Glob(crds.Files, "*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := crds.Files.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, crd); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.api.Create(t.Context(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
-	apitest.Eventually(t, "Signers are served", func() bool {
-		return w.api.List(t.Context(), &v1alpha1.SignerList{}) == nil
-	})
 }
 
 // newSigner is a Signer with a CA of its own for pods.
@@ -204,14 +169,9 @@ func (w *world) requestOf(t testing.TB, pod *corev1.Pod, name string, key crypto
 // answered waits for the answer to a request.
 func (w *world) answered(t testing.TB, name string) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
-	return w.answeredWithin(t, t.Context(), name)
-}
-
-func (w *world) answeredWithin(t testing.TB, ctx context.Context, name string) *certificatesv1beta1.PodCertificateRequest {
-	t.Helper()
 	answered := &certificatesv1beta1.PodCertificateRequest{}
 	apitest.Eventually(t, "request "+name+" is answered", func() bool {
-		if err := w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, answered); err != nil {
+		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, answered); err != nil {
 			t.Fatal(err)
 		}
 		return len(answered.Status.Conditions) > 0
@@ -253,5 +213,3 @@ func (w *world) caOf(t testing.TB, secret string) *x509.Certificate {
 	}
 	return chain[0]
 }
-
-var _ = time.Second

@@ -95,6 +95,11 @@ func controllers() []controller {
 			allow(read, admissionregistration, "validatingadmissionpolicies"),
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
 		}},
+		{"signer-installer", []rbacv1.PolicyRule{
+			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
+			allow("list watch", certplane, "signers"),
+			allow("create patch update", events, "events"),
+		}},
 		{"definition-installer", []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions", definitions()...),
