@@ -51,6 +51,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		objects = append(objects, definition)
 	}
 	objects = append(objects, rights(settings)...)
+	objects = append(objects, userRoles(settings)...)
 	return append(objects,
 		configMap(settings.Namespace, text),
 		deployment(cfg.Image, settings, text),

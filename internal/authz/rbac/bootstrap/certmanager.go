@@ -21,24 +21,24 @@ func IssuerSigners() []string {
 	return []string{"issuers." + certManager + "/*", "clusterissuers." + certManager + "/*"}
 }
 
-// CertManagerRoles returns the roles for users of cert-manager.io, whose names
-// begin with prefix. None lets anybody approve: that takes the last one, and
+// CertManagerRoles returns what users of cert-manager.io may do, by role. None
+// of the roles lets anybody approve: that takes a right to signers, and to
 // certificaterequests/status. Nor do they let ClusterIssuers be written.
-func CertManagerRoles(prefix string) []*rbacv1.ClusterRole {
+func CertManagerRoles() []*rbacv1.ClusterRole {
 	var out []*rbacv1.ClusterRole
-	for _, r := range certManagerRoles(prefix) {
+	for _, r := range certManagerRoles() {
 		out = append(out, r.object())
 	}
 	return out
 }
 
-func certManagerRoles(prefix string) []role {
+func certManagerRoles() []role {
 	return []role{
-		{name: prefix + "cert-manager-view", joins: toView, rules: []rbacv1.PolicyRule{
+		{name: "cert-manager-view", joins: toView, rules: []rbacv1.PolicyRule{
 			allow(read, certManager, "certificaterequests", "certificates", "issuers"),
 			allow(read, acme, "challenges", "orders"),
 		}},
-		{name: prefix + "cert-manager-edit", joins: toEdit, rules: []rbacv1.PolicyRule{
+		{name: "cert-manager-edit", joins: toEdit, rules: []rbacv1.PolicyRule{
 			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
 			// To have a certificate renewed is to set a condition.
 			allow("update", certManager, "certificates/status"),
@@ -48,10 +48,11 @@ func certManagerRoles(prefix string) []role {
 			allow("delete deletecollection patch update", acme, "challenges"),
 			allow("delete deletecollection", acme, "orders"),
 		}},
-		{name: prefix + "cert-manager-cluster-view", rules: []rbacv1.PolicyRule{
+		{name: "cert-manager-cluster-view", rules: []rbacv1.PolicyRule{
 			allow(read, certManager, "clusterissuers"),
 		}},
-		{name: prefix + "cert-manager-controller-approve:cert-manager-io", rules: []rbacv1.PolicyRule{
+		// For whoever approves requests to all issuers of this API.
+		{name: "cert-manager-controller-approve:cert-manager-io", rules: []rbacv1.PolicyRule{
 			allowOn("approve", certManager, "signers", IssuerSigners()...),
 		}},
 	}

@@ -12,7 +12,7 @@ import (
 // ClusterRoles returns the roles that every server starts with.
 func ClusterRoles() []*rbacv1.ClusterRole {
 	var out []*rbacv1.ClusterRole
-	for _, r := range slices.Concat(userRoles(), certificateRoles(), certManagerRoles("")) {
+	for _, r := range slices.Concat(userRoles(), certificateRoles(), certManagerRoles()) {
 		out = append(out, r.object())
 	}
 	for _, c := range controllers() {
