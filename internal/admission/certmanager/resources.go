@@ -53,8 +53,8 @@ func newResources(discovery Discovery) *resources {
 
 // find returns errNoResource if there is none.
 func (r *resources) find(ctx context.Context, kind schema.GroupKind) (resource, error) {
-	if found, err, known := r.remembered(kind); known {
-		return found, err
+	if known := r.remembered(kind); known != nil {
+		return known.resource, known.err
 	}
 	found, served, err := r.discover(ctx, kind)
 	r.mu.Lock()
@@ -70,16 +70,22 @@ func (r *resources) find(ctx context.Context, kind schema.GroupKind) (resource, 
 	return found, err
 }
 
-func (r *resources) remembered(kind schema.GroupKind) (found resource, err error, known bool) { //nolint:revive // the error is a part of what is known
+// answer is what is known of a kind.
+type answer struct {
+	resource
+	err error
+}
+
+func (r *resources) remembered(kind schema.GroupKind) *answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found, known := r.found[kind]; known {
-		return found, nil, true
+		return &answer{resource: found}
 	}
 	if until, known := r.absent[kind]; known && r.clock.Now().Before(until) {
-		return resource{}, errNoResource, true
+		return &answer{err: errNoResource}
 	}
-	return resource{}, nil, false
+	return nil
 }
 
 // forget drops what is out of date: whoever writes requests invents kinds.
