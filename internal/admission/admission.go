@@ -53,6 +53,14 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - CertManager: CertificateRequests bear the identity of whoever creates
+	//     them; only who has the verb "approve" on the resource "signers" of
+	//     cert-manager.io, for the issuer ("issuers.cert-manager.io/team.ca") or
+	//     for all of its kind ("issuers.cert-manager.io/*"), can approve or deny
+	//     them; and objects of cert-manager.io and acme.cert-manager.io that
+	//     nobody could act on are refused. Without it, whoever may update
+	//     certificaterequests/status approves for every issuer, and requests say
+	//     of their author what they want.
 	//   - Signer: a Signer whose fields contradict each other, whose expressions
 	//     do not compile or whose signer name another Signer has cannot be
 	//     stored. Without it, such a Signer says in its status what is wrong,
@@ -87,6 +95,7 @@ func plugins() []plugin {
 		{"CertificateSigning", newSigning},
 		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

@@ -50,6 +50,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	}
 	objects := append([]runtime.Object{namespace(settings.Namespace)}, kinds...)
 	objects = append(objects, rights(settings)...)
+	objects = append(objects, userRoles(settings)...)
 	return append(objects,
 		configMap(settings.Namespace, text),
 		deployment(cfg.Image, settings, text),

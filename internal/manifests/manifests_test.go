@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/manifests"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
@@ -55,7 +56,7 @@ func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	}
 	decoder := serializer.NewCodecFactory(known).UniversalDeserializer()
 	var all []runtime.Object
-	for i, document := range strings.Split(write(t, cfg), "---\n") {
+	for i, document := range strings.Split(write(t, cfg), "\n---\n") {
 		if i == 0 {
 			continue // the heading
 		}
@@ -86,15 +87,41 @@ func find[T runtime.Object](all []runtime.Object) []T {
 	return found
 }
 
-// The definition of Signers is there whole, before what needs it.
+// The definitions are there whole, before what needs it.
 func TestDefinitions(t *testing.T) {
 	all := objects(t, config(nil))
-	definition, ok := all[1].(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || definition.Name != "signers.certplane.dev" {
-		t.Fatalf("the second object is %T", all[1])
+	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
+	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names()) {
+		t.Fatalf("there are %d definitions, and the second object is %T", len(definitions), all[1])
 	}
-	if version := definition.Spec.Versions[0]; version.Subresources.Status == nil || len(version.SelectableFields) != 1 {
-		t.Errorf("something is lost: %+v", version.Subresources)
+	for _, definition := range definitions {
+		version := definition.Spec.Versions[0]
+		wanted := 3 // group, kind and name of an issuer
+		switch definition.Name {
+		case "signers.certplane.dev":
+			wanted = 1
+		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io":
+			wanted = 0
+		}
+		if version.Subresources.Status == nil || len(version.SelectableFields) != wanted {
+			t.Errorf("something of %s is lost: %+v, %v", definition.Name, version.Subresources, version.SelectableFields)
+		}
+	}
+}
+
+// The roles for users of cert-manager.io are a part of those that there are.
+func TestUserRoles(t *testing.T) {
+	got := map[string][]string{}
+	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(nil))) {
+		for label := range role.Labels {
+			if to, joins := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); joins {
+				got[role.Name] = append(got[role.Name], to)
+			}
+		}
+	}
+	want := map[string][]string{"certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -164,6 +191,13 @@ func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
 	}
 }
 
+// withoutDefinitions leaves out what speaks of everything.
+func withoutDefinitions(text string) string {
+	documents := strings.Split(text, "\n---\n")
+	documents = slices.DeleteFunc(documents, func(d string) bool { return strings.Contains(d, "\nkind: CustomResourceDefinition\n") })
+	return strings.Join(documents, "\n---\n")
+}
+
 // The rights to what only some controllers need go with them.
 func TestRightsFollowTheChoice(t *testing.T) {
 	tests := []struct {
@@ -178,7 +212,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			text := write(t, config(func(c *cluster.Config) { c.Controllers = tc.choice }))
+			text := withoutDefinitions(write(t, config(func(c *cluster.Config) { c.Controllers = tc.choice })))
 			for _, not := range tc.not {
 				if strings.Contains(text, not) {
 					t.Errorf("%q is there:\n%s", not, text)

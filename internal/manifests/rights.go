@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,6 +42,25 @@ func rights(cfg cluster.Config) []runtime.Object {
 	}
 	return objects
 }
+
+// userRoles are for users of cert-manager.io. They become a part of the roles
+// view, edit and admin that every cluster has.
+func userRoles(cfg cluster.Config) []runtime.Object {
+	var objects []runtime.Object
+	for _, known := range bootstrap.CertManagerRoles() {
+		role := clusterRole(cfg.Namespace+":"+known.Name, known.Rules)
+		for label, value := range known.Labels {
+			if strings.HasPrefix(label, aggregation) {
+				role.Labels[label] = value
+			}
+		}
+		objects = append(objects, role)
+	}
+	return objects
+}
+
+// aggregation is what labels begin with that make a role a part of another.
+const aggregation = "rbac.authorization.k8s.io/aggregate-to-"
 
 // rulesOf is what an account may do in the whole cluster. The table is the
 // standalone server's.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,22 +19,14 @@ import (
 // Servers that share a store take some seconds, once.
 const definePatience = 15 * time.Second
 
-// signerDefinition is what the account may read and write.
-const signerDefinition = "signers.certplane.dev"
-
 // newInstaller returns what brings in the definitions of our own kinds.
-func newInstaller(writer client.Client) (define.Installer, error) {
-	definitions, err := crds.All()
-	return define.Installer{Client: writer, Definitions: definitions, Version: buildinfo.Read().Version}, err
+func newInstaller(writer client.Client) define.Installer {
+	return define.Installer{Client: writer, Names: crds.Names(), Read: crds.Read, Version: buildinfo.Read().Version}
 }
 
 // addDefinitions adds the controller that keeps the definitions.
 func addDefinitions(process controllers.Process) error {
 	writer, err := process.Client(definitionAccount)
-	if err != nil {
-		return err
-	}
-	installer, err := newInstaller(writer)
 	if err != nil {
 		return err
 	}
@@ -45,8 +36,8 @@ func addDefinitions(process controllers.Process) error {
 	}
 	stored, err := cache.New(cfg, cache.Options{
 		Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper(),
-		// The account may not read others' definitions.
-		DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", signerDefinition),
+		// Of others' definitions too, but none has much metadata.
+		DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the cache of definitions: %w", err)
@@ -54,7 +45,7 @@ func addDefinitions(process controllers.Process) error {
 	if err := process.Manager.Add(stored); err != nil {
 		return fmt.Errorf("adding the cache of definitions: %w", err)
 	}
-	return define.Add(process.Manager, define.Config{Installer: installer, Stored: stored})
+	return define.Add(process.Manager, define.Config{Installer: newInstaller(writer), Stored: stored})
 }
 
 // define brings in the definitions before controllers look for their kinds. A
@@ -65,13 +56,9 @@ func (p *parts) define(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the client of %s: %w", definitionAccount, err)
 	}
-	installer, err := newInstaller(writer)
-	if err != nil {
-		return err
-	}
 	patient, cancel := context.WithTimeout(ctx, definePatience)
 	defer cancel()
-	if err := installer.Install(patient); err != nil && ctx.Err() == nil {
+	if err := newInstaller(writer).Install(patient); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot install the definitions of certplane's own kinds yet")
 	}
 	return ctx.Err()

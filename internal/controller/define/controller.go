@@ -3,6 +3,7 @@ package define
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,10 +44,8 @@ type reconciler struct{ Config }
 
 // Reconcile makes a definition what it is to be.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	for _, definition := range r.Definitions {
-		if definition.GetName() == request.Name {
-			return reconcile.Result{}, r.install(ctx, definition)
-		}
+	if !slices.Contains(r.Names, request.Name) {
+		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, r.install(ctx, request.Name)
 }

@@ -9,8 +9,10 @@ package define
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -32,8 +34,10 @@ const (
 type Installer struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
-	// Definitions are CustomResourceDefinitions as they are to be.
-	Definitions []*unstructured.Unstructured
+	// Names are those of the CustomResourceDefinitions.
+	Names []string
+	// Read returns a CustomResourceDefinition as it is to be.
+	Read func(name string) (*unstructured.Unstructured, error)
 	// Version is that of this program. Of two servers with one store, the newer
 	// one's definitions stay; a version that is no number, as builds from a
 	// working tree have, is newer than all.
@@ -42,41 +46,75 @@ type Installer struct {
 
 // Install brings in all definitions and waits until their kinds are served.
 func (i Installer) Install(ctx context.Context) error {
-	for _, definition := range i.Definitions {
-		if err := i.install(ctx, definition); err != nil {
+	for _, name := range i.Names {
+		if err := i.install(ctx, name); err != nil {
 			return err
 		}
 	}
-	for _, definition := range i.Definitions {
-		if err := i.await(ctx, definition); err != nil {
-			return fmt.Errorf("waiting until %s is served: %w", definition.GetName(), err)
+	for _, name := range i.Names {
+		if err := i.await(ctx, name); err != nil {
+			return fmt.Errorf("waiting until %s is served: %w", name, err)
 		}
 	}
 	return nil
 }
 
 // install takes what it owns back from whoever has changed it.
-func (i Installer) install(ctx context.Context, definition *unstructured.Unstructured) error {
-	stored, err := i.get(ctx, definition.GetName())
+func (i Installer) install(ctx context.Context, name string) error {
+	stored, err := i.get(ctx, name)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading %s: %w", definition.GetName(), err)
+		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	if err == nil && newer(stored.GetAnnotations()[VersionAnnotation], i.Version) {
-		klog.FromContext(ctx).Info("Left the definition of a newer certplane alone", "definition", definition.GetName())
+		klog.FromContext(ctx).Info("Left the definition of a newer certplane alone", "definition", name)
 		return nil
 	}
-	wanted := definition.DeepCopy()
+	wanted, readErr := i.wanted(name)
+	if readErr != nil {
+		return readErr
+	}
+	if err == nil && contains(stored.Object, wanted.Object) {
+		return nil
+	}
+	err = i.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(manager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("installing %s: %w", name, err)
+	}
+	return nil
+}
+
+func (i Installer) wanted(name string) (*unstructured.Unstructured, error) {
+	wanted, err := i.Read(name)
+	if err != nil {
+		return nil, err
+	}
 	annotations := wanted.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[VersionAnnotation] = i.Version
 	wanted.SetAnnotations(annotations)
-	err = i.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(manager), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("installing %s: %w", definition.GetName(), err)
+	return wanted, nil
+}
+
+// contains tells whether all of part is in whole, which may have more fields:
+// to apply a definition that is as it is to be takes the server some time.
+func contains(whole, part any) bool {
+	switch part := part.(type) {
+	case map[string]any:
+		whole, same := whole.(map[string]any)
+		for key, value := range part {
+			if !same || !contains(whole[key], value) {
+				return false
+			}
+		}
+		return same
+	case []any:
+		whole, same := whole.([]any)
+		return same && slices.EqualFunc(whole, part, contains)
+	default:
+		return equality.Semantic.DeepEqual(whole, part)
 	}
-	return nil
 }
 
 func (i Installer) get(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -95,9 +133,9 @@ func newer(stored, own string) bool {
 	return err == nil && o.LessThan(s)
 }
 
-func (i Installer) await(ctx context.Context, definition *unstructured.Unstructured) error {
+func (i Installer) await(ctx context.Context, name string) error {
 	return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		stored, err := i.get(ctx, definition.GetName())
+		stored, err := i.get(ctx, name)
 		return err == nil && established(stored), nil
 	})
 }

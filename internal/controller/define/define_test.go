@@ -27,17 +27,16 @@ func TestVersions(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			definitions, err := crds.All()
+			stored, err := crds.Read(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored := definitions[0].DeepCopy()
 			stored.SetAnnotations(map[string]string{define.VersionAnnotation: tc.stored})
 			if err := unstructured.SetNestedSlice(stored.Object, []any{map[string]any{"type": "Established", "status": "True"}}, "status", "conditions"); err != nil {
 				t.Fatal(err)
 			}
 			api := fake.NewClientBuilder().WithObjects(stored).Build()
-			if err := (define.Installer{Client: api, Definitions: definitions, Version: tc.own}).Install(t.Context()); err != nil {
+			if err := (define.Installer{Client: api, Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {

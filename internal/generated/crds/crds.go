@@ -1,11 +1,12 @@
-// Package crds holds the definitions of certplane's own kinds, made from their
-// Go types.
+// Package crds holds the definitions of the kinds that certplane brings along,
+// made from their Go types.
 package crds
 
 import (
 	"embed"
 	"fmt"
-	"io/fs"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -14,21 +15,44 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// All returns the CustomResourceDefinitions, in the order of their names.
-func All() ([]*unstructured.Unstructured, error) {
-	names, err := fs.Glob(files, "*.yaml")
+// Names are those of the CustomResourceDefinitions, in the order of the
+// alphabet.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // it is inside the program
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".yaml"), "_")
+		names = append(names, plural+"."+group)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Read returns the CustomResourceDefinition of this name. It is read anew each
+// time: together they take more memory than they are worth.
+func Read(name string) (*unstructured.Unstructured, error) {
+	plural, group, _ := strings.Cut(name, ".")
+	text, err := files.ReadFile(group + "_" + plural + ".yaml")
 	if err != nil {
 		return nil, err
 	}
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &definition.Object); err != nil {
+		return nil, fmt.Errorf("reading the definition %s: %w", name, err)
+	}
+	return definition, nil
+}
+
+// All returns the CustomResourceDefinitions, in the order of their names.
+func All() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
-	for _, name := range names {
-		text, err := files.ReadFile(name)
+	for _, name := range Names() {
+		definition, err := Read(name)
 		if err != nil {
 			return nil, err
-		}
-		definition := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, &definition.Object); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		all = append(all, definition)
 	}

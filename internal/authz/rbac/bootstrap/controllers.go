@@ -101,7 +101,8 @@ func controllers() []controller {
 			allow("create patch update", events, "events"),
 		}},
 		{"definition-installer", []rbacv1.PolicyRule{
-			allowOn("create patch "+read, apiextensions, "customresourcedefinitions", "signers.certplane.dev"),
+			allow(read, apiextensions, "customresourcedefinitions"),
+			allowOn("create patch", apiextensions, "customresourcedefinitions", definitions()...),
 		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.

@@ -3,6 +3,8 @@
 package bootstrap
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -10,7 +12,7 @@ import (
 // ClusterRoles returns the roles that every server starts with.
 func ClusterRoles() []*rbacv1.ClusterRole {
 	var out []*rbacv1.ClusterRole
-	for _, r := range append(userRoles(), certificateRoles()...) {
+	for _, r := range slices.Concat(userRoles(), certificateRoles(), certManagerRoles()) {
 		out = append(out, r.object())
 	}
 	for _, c := range controllers() {

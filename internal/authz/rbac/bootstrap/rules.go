@@ -9,6 +9,8 @@ import (
 // API groups that the tables name.
 const (
 	core                  = ""
+	acme                  = "acme.cert-manager.io"
+	certManager           = "cert-manager.io"
 	admissionregistration = "admissionregistration.k8s.io"
 	apiextensions         = "apiextensions.k8s.io"
 	authentication        = "authentication.k8s.io"

@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/admission/certmanager"
+	api "github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// certManager is the admission webhook of cert-manager.io without the way to
+// it. Refusals read as a webhook's do, because its clients know them as such.
+type certManager struct {
+	*admission.Handler
+	authz  authorizer.UnconditionalAuthorizer
+	checks *certmanager.Checks
+}
+
+var (
+	_ admission.MutationInterface            = &certManager{}
+	_ admission.ValidationInterface          = &certManager{}
+	_ admission.InitializationValidator      = &certManager{}
+	_ initializer.WantsExternalKubeClientSet = &certManager{}
+)
+
+func newCertManager(authz authorizer.UnconditionalAuthorizer) admission.Interface {
+	return &certManager{Handler: admission.NewHandler(admission.Create, admission.Update), authz: authz}
+}
+
+// SetExternalKubeClientSet brings what finds the kinds of issuers.
+func (p *certManager) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.mayApprove)
+}
+
+// ValidateInitialization reports what is missing.
+func (p *certManager) ValidateInitialization() error {
+	if p.checks == nil {
+		return errors.New("CertManager needs a client")
+	}
+	return nil
+}
+
+// Admit writes down who asks for a certificate.
+func (p *certManager) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isCertManager(a) {
+		return nil
+	}
+	if err := p.checks.Mutate(certManagerRequest(a)); err != nil {
+		return denied(err)
+	}
+	return nil
+}
+
+// Validate refuses what must not be stored.
+func (p *certManager) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !isCertManager(a) {
+		return nil
+	}
+	warnings, err := p.checks.Validate(ctx, certManagerRequest(a))
+	for _, text := range warnings {
+		warning.AddWarning(ctx, "", text)
+	}
+	if err != nil {
+		return denied(err)
+	}
+	return nil
+}
+
+func (p *certManager) mayApprove(ctx context.Context, who authenticationv1.UserInfo, signer string) (bool, error) {
+	extra := make(map[string][]string, len(who.Extra))
+	for key, values := range who.Extra {
+		extra[key] = values
+	}
+	decision, _, err := p.authz.Authorize(ctx, authorizer.AttributesRecord{
+		User:            &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra},
+		Verb:            "approve",
+		APIGroup:        api.Group,
+		APIVersion:      "*",
+		Resource:        "signers",
+		Name:            signer,
+		ResourceRequest: true,
+	})
+	if err != nil {
+		// As in an access review: a broken rule of somebody is no answer, and
+		// others may still allow it.
+		klog.FromContext(ctx).V(3).Info("Cannot authorize an approval", "user", who.Username, "signer", signer, "err", err)
+	}
+	return decision == authorizer.DecisionAllow, nil
+}
+
+func isCertManager(a admission.Attributes) bool {
+	group := a.GetResource().Group
+	return group == api.Group || group == api.ACMEGroup
+}
+
+func certManagerRequest(a admission.Attributes) certmanager.Request {
+	object, _ := a.GetObject().(*unstructured.Unstructured)
+	old, _ := a.GetOldObject().(*unstructured.Unstructured)
+	r := certmanager.Request{
+		Operation:   admissionv1.Operation(a.GetOperation()),
+		Kind:        a.GetKind(),
+		Resource:    a.GetResource(),
+		Subresource: a.GetSubresource(),
+		Namespace:   a.GetNamespace(),
+		Object:      object,
+		Old:         old,
+	}
+	if who := a.GetUserInfo(); who != nil {
+		r.User = authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
+		for key, values := range who.GetExtra() {
+			if r.User.Extra == nil {
+				r.User.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			r.User.Extra[key] = values
+		}
+	}
+	return r
+}
+
+func denied(err error) error {
+	return webhookerrors.ToStatusErr(certmanager.WebhookName, &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error(),
+	})
+}

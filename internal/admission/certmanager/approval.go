@@ -1,0 +1,72 @@
+package certmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Authorize tells whether a user may approve for the signer of this name: the
+// verb "approve" on the resource "signers" of cert-manager.io, in all
+// namespaces.
+type Authorize func(ctx context.Context, user authenticationv1.UserInfo, signer string) (allowed bool, err error)
+
+// approval lets only those approve and deny CertificateRequests who may do so
+// for their issuer.
+type approval struct {
+	resources *resources
+	authorize Authorize
+}
+
+func (a approval) check(ctx context.Context, r Request, o objects) error {
+	if r.Operation != admissionv1.Update || !r.isRequest("status") {
+		return nil
+	}
+	cr, old := o.new.(*cmv1.CertificateRequest), o.old.(*cmv1.CertificateRequest)
+	if !api.IsDecision(cr, old) {
+		return nil
+	}
+	ref := cr.Spec.IssuerRef
+	names, err := a.signers(ctx, ref, r.Namespace)
+	if errors.Is(err, errNoResource) {
+		return field.Forbidden(field.NewPath("spec.issuerRef"), fmt.Sprintf("referenced signer resource does not exist: %v", ref))
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		allowed, err := a.authorize(ctx, r.User, name)
+		if err != nil {
+			return fmt.Errorf("asking whether user %q may approve for %s: %w", r.User.Username, name, err)
+		}
+		if allowed {
+			return nil
+		}
+	}
+	return field.Forbidden(field.NewPath("status.conditions"),
+		fmt.Sprintf("user %q does not have permissions to set approved/denied conditions for issuer %v", r.User.Username, ref))
+}
+
+// signers are the names under which the right to approve for an issuer is
+// granted: that of all issuers of its kind, and its own.
+func (a approval) signers(ctx context.Context, ref cmmeta.IssuerReference, namespace string) ([]string, error) {
+	kind := schema.GroupKind{Group: api.IssuerGroup(ref), Kind: api.IssuerKind(ref)}
+	resource, err := a.resources.find(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	all := resource.name + "." + kind.Group + "/"
+	if resource.namespaced {
+		return []string{all + "*", all + namespace + "." + ref.Name}, nil
+	}
+	return []string{all + "*", all + ref.Name}, nil
+}

@@ -1,0 +1,103 @@
+// Package certmanager decides what may be written to objects of cert-manager.io
+// and acme.cert-manager.io.
+//
+// They are custom resources everywhere, so a server that has the package inside
+// and a webhook beside somebody else's server ask the same functions.
+package certmanager
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// WebhookName is what refusals bear, wherever they come from: clients look for
+// it.
+const WebhookName = "webhook.cert-manager.io"
+
+// Request is a write that is about to happen.
+type Request struct {
+	// Operation is CREATE or UPDATE; all others are let through.
+	Operation admissionv1.Operation
+	Kind      schema.GroupVersionKind
+	// Resource is what the address of the request names, and Subresource
+	// "status" or empty.
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	User        authenticationv1.UserInfo
+	// Object is what is to be stored, Old what is, if anything.
+	Object, Old *unstructured.Unstructured
+}
+
+// Checks decide. They are safe for concurrent use.
+type Checks struct {
+	approval approval
+}
+
+// New returns checks that ask authorize whether a user may approve for a
+// signer, and find the resources of issuers with discovery.
+func New(discovery Discovery, authorize Authorize) *Checks {
+	return &Checks{approval{resources: newResources(discovery), authorize: authorize}}
+}
+
+// Mutate changes the object of r before anything else looks at it.
+func (c *Checks) Mutate(r Request) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	return setRequester(r)
+}
+
+// Validate reports why r must not happen, all reasons in one error, and what
+// its author should know.
+func (c *Checks) Validate(ctx context.Context, r Request) (warnings []string, err error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	validator, known := validators[r.Resource.GroupResource()]
+	if !known {
+		return nil, nil
+	}
+	objects, err := validator.decode(r)
+	if err != nil {
+		return nil, err
+	}
+	invalid, warnings := validator.validate(r, objects)
+	return warnings, utilerrors.NewAggregate([]error{
+		checkRequester(r, objects),
+		c.approval.check(ctx, r, objects),
+		invalid.ToAggregate(),
+	})
+}
+
+// check refuses a resource that is served as a kind that is not its own: it
+// would be checked by the rules of another.
+func (r Request) check() error {
+	if r.Resource.Resource == "" {
+		return fmt.Errorf("the request names no resource")
+	}
+	validator, known := validators[r.Resource.GroupResource()]
+	if known && (r.Kind.GroupKind() != schema.GroupKind{Group: r.Resource.Group, Kind: validator.kind}) {
+		return fmt.Errorf("resource %s is of kind %s, not %s", r.Resource.GroupResource(), validator.kind, r.Kind.GroupKind())
+	}
+	return nil
+}
+
+// isRequest tells whether r is about CertificateRequests, through the resource
+// or the subresource of this name.
+func (r Request) isRequest(subresource string) bool {
+	return r.Resource.GroupResource() == requestsResource && r.Subresource == subresource
+}
+
+var requestsResource = schema.GroupResource{Group: api.Group, Resource: "certificaterequests"}

@@ -1,0 +1,152 @@
+package certmanager_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+)
+
+// world is a server and its administrator.
+type world struct {
+	*apitest.Server
+	admin client.WithWatch
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{Server: apitest.Start(t)}
+	w.admin = connect(t, w.Admin(t))
+	return w
+}
+
+// as is a client of somebody who may do whatever the rules say.
+func (w *world) as(t *testing.T, user string, rules ...rbacv1.PolicyRule) client.WithWatch {
+	t.Helper()
+	w.Grant(t, user, rules...)
+	return connect(t, w.As(t, user))
+}
+
+func connect(t *testing.T, cfg *rest.Config) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connected, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connected
+}
+
+// rule is about resources of cert-manager.io.
+func rule(verbs, resources string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		Verbs: strings.Fields(verbs), APIGroups: []string{api.Group}, Resources: strings.Fields(resources), ResourceNames: names,
+	}
+}
+
+// Extensions that a request can have.
+var (
+	basicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
+	keyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
+	extKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
+
+	serverAuth = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 1}
+	clientAuth = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 2}
+)
+
+func newKey(t testing.TB, curve elliptic.Curve) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func ext(t testing.TB, id asn1.ObjectIdentifier, value any) pkix.Extension {
+	t.Helper()
+	encoded, err := asn1.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkix.Extension{Id: id, Value: encoded}
+}
+
+func newCSR(t testing.TB, key crypto.Signer, extensions ...pkix.Extension) []byte {
+	t.Helper()
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "web"}, DNSNames: []string{"web.example.com"}, ExtraExtensions: extensions}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// newRequest is not sent yet.
+func newRequest(t testing.TB, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
+	t.Helper()
+	return &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: ref, Request: newCSR(t, newKey(t, elliptic.P256()))},
+	}
+}
+
+// create stores cr and lets c fill it in.
+func create(t testing.TB, c client.Client, cr *cmv1.CertificateRequest) *cmv1.CertificateRequest {
+	t.Helper()
+	if err := c.Create(t.Context(), cr); err != nil {
+		t.Fatalf("creating a request: %v", err)
+	}
+	return cr
+}
+
+// decide approves or denies cr in its own copy.
+func decide(t testing.TB, c client.Client, cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType) error {
+	t.Helper()
+	decided := cr.DeepCopy()
+	api.SetRequestCondition(decided, kind, cmmeta.ConditionTrue, "Test", "decided by a test", metav1.Now())
+	err := c.Status().Update(t.Context(), decided)
+	if err == nil {
+		*cr = *decided
+	}
+	return err
+}
+
+// refused checks that err is a refusal in the words of a webhook.
+func refused(t testing.TB, err error, want string) {
+	t.Helper()
+	const denial = `admission webhook "webhook.cert-manager.io" denied the request: `
+	if err == nil {
+		t.Errorf("it was let through, want a refusal with %q", want)
+	} else if !strings.HasPrefix(err.Error(), denial) || !strings.Contains(err.Error(), want) {
+		t.Errorf("refused with\n%v\nwant %s... %s", err, denial, want)
+	}
+}
+
+func attributes(namespace, verb, group, resource, subresource string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource}
+}

@@ -1,0 +1,179 @@
+package certmanager_test
+
+import (
+	"testing"
+	"time"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+const bundle = "Y2VydGlmaWNhdGU=" // is none
+
+func TestIssuers(t *testing.T) {
+	const account = `acme: {server: "https://acme.example.com", privateKeySecretRef: {name: account}, `
+	const vault = `vault: {server: "https://vault", path: "pki/sign/web", auth: {tokenSecretRef: {name: t}}, `
+	auth := func(text string) string { return `vault: {server: s, path: p, auth: {` + text + `}}` }
+	solver := func(text string) string { return account + `solvers: [` + text + `]}` }
+	tests := []struct{ reason, spec, want string }{
+		{"no type", `{}`, "spec: Required value: must have one of"},
+		{"two types", `{selfSigned: {}, ca: {secretName: x}}`, "spec.selfSigned: Forbidden: must not be set together with ca"},
+
+		{"a CA", `ca: {secretName: x, ocspServers: [http://a]}`, ""},
+		{"a CA without a Secret", `ca: {}`, "spec.ca.secretName: Required"},
+		{"an empty OCSP server", `ca: {secretName: x, ocspServers: [http://a, ""]}`, "spec.ca.ocspServers[1]: Required"},
+		{"an empty URL", `ca: {secretName: x, issuingCertificateURLs: [""]}`, "spec.ca.issuingCertificateURLs[0]: Required"},
+		{"self-signed", `selfSigned: {}`, ""},
+		{"an empty list of the revoked", `selfSigned: {crlDistributionPoints: [""]}`, "spec.selfSigned.crlDistributionPoints[0]: Required"},
+
+		{"ACME", account + `}`, ""},
+		{"ACME without a server", `acme: {privateKeySecretRef: {name: account}}`, "spec.acme.server: Required"},
+		{"ACME without an account", `acme: {server: x}`, "spec.acme.privateKeySecretRef.name: Required"},
+		{"a bundle without a certificate", account + `caBundle: ` + bundle + `}`, "spec.acme.caBundle: Invalid"},
+		{"a bundle that is not looked at", account + `caBundle: ` + bundle + `, skipTLSVerify: true}`, "spec.acme.skipTLSVerify: Invalid"},
+		{"a binding", account + `externalAccountBinding: {keyID: k, keySecretRef: {name: s, key: k}}}`, ""},
+		{"a binding without an ID", account + `externalAccountBinding: {keySecretRef: {name: s, key: k}}}`, "spec.acme.externalAccountBinding.keyID: Required"},
+		{"a binding without a key", account + `externalAccountBinding: {keyID: k, keySecretRef: {name: s}}}`, "spec.acme.externalAccountBinding.keySecretRef.key: Required"},
+		{"no solver", solver(`{}`), "spec.acme.solvers[0]: Required"},
+		{"two solvers in one", solver(`{http01: {ingress: {}}, dns01: {webhook: {}}}`), "spec.acme.solvers[0].dns01: Forbidden"},
+		{"no way over HTTP", solver(`{http01: {}}`), "spec.acme.solvers[0].http01: Required"},
+		{"two ways over HTTP", solver(`{http01: {ingress: {}, gatewayHTTPRoute: {}}}`), "spec.acme.solvers[0].http01.gatewayHTTPRoute: Forbidden"},
+		{"an Ingress", solver(`{http01: {ingress: {ingressClassName: nginx, serviceType: ClusterIP}}}`), ""},
+		{"two ways to an Ingress", solver(`{http01: {ingress: {ingressClassName: nginx, name: web}}}`), "spec.acme.solvers[0].http01.ingress.name: Forbidden"},
+		{"no class", solver(`{http01: {ingress: {ingressClassName: a/b}}}`), "ingressClassName: Invalid"},
+		{"the older class is free", solver(`{http01: {ingress: {class: a/b}}}`), ""},
+		{"no type of service", solver(`{http01: {ingress: {serviceType: LoadBalancer}}}`), "serviceType: Unsupported"},
+		{"a gateway", solver(`{http01: {gatewayHTTPRoute: {parentRefs: [{name: g, kind: Gateway}]}}}`), ""},
+		{"a gateway without a kind", solver(`{http01: {gatewayHTTPRoute: {parentRefs: [{name: g}]}}}`), "parentRefs[0].kind: Required"},
+		{"a gateway without a name", solver(`{http01: {gatewayHTTPRoute: {parentRefs: [{kind: Gateway}]}}}`), "parentRefs[0].name: Required"},
+		{"no provider", solver(`{dns01: {}}`), "spec.acme.solvers[0].dns01: Required"},
+		{"a provider", solver(`{dns01: {rfc2136: {nameserver: a}}}`), ""},
+		{"two providers", solver(`{dns01: {rfc2136: {nameserver: a}, route53: {}}}`), "spec.acme.solvers[0].dns01.rfc2136: Forbidden"},
+		{"a wait in the past", solver(`{http01: {ingress: {}}, waitInsteadOfSelfCheck: -1s}`), "waitInsteadOfSelfCheck: Invalid"},
+
+		{"Vault", vault + `}`, ""},
+		{"Vault nowhere", `vault: {path: p, auth: {tokenSecretRef: {name: t}}}`, "spec.vault.server: Required"},
+		{"Vault without a path", `vault: {server: s, auth: {tokenSecretRef: {name: t}}}`, "spec.vault.path: Required"},
+		{"a path upwards", `vault: {server: s, path: pki/../sys, auth: {tokenSecretRef: {name: t}}}`, "spec.vault.path: Invalid"},
+		{"dots in a name", `vault: {server: s, path: pki..x/sign, auth: {tokenSecretRef: {name: t}}}`, ""},
+		{"a bundle in a Secret", vault + `caBundleSecretRef: {name: x}}`, ""},
+		{"half of a client certificate", vault + `clientCertSecretRef: {name: x}}`, "spec.vault.clientKeySecretRef: Required"},
+		{"the other half", vault + `clientKeySecretRef: {name: x}}`, "spec.vault.clientCertSecretRef: Required"},
+		{"no way to log in", auth(``), "spec.vault.auth: Required"},
+		{"several ways to log in", auth(`tokenSecretRef: {name: t}, clientCertificate: {}`), ""},
+		{"a role", auth(`appRole: {path: approle, roleId: r, secretRef: {name: s}}`), ""},
+		{"a role without an ID", auth(`appRole: {path: approle, secretRef: {name: s}}`), "appRole.roleId: Required"},
+		{"a role without a secret", auth(`appRole: {path: approle, roleId: r}`), "appRole.secretRef.name: Required"},
+		{"a role upwards", auth(`appRole: {path: ../x, roleId: r, secretRef: {name: s}}`), "appRole.path: Invalid"},
+		{"a service account", auth(`kubernetes: {role: r, serviceAccountRef: {name: s}}`), ""},
+		{"a service account without a role", auth(`kubernetes: {serviceAccountRef: {name: s}}`), "kubernetes.role: Required"},
+		{"a role of nobody", auth(`kubernetes: {role: r}`), "kubernetes: Required"},
+		{"two accounts", auth(`kubernetes: {role: r, secretRef: {name: x}, serviceAccountRef: {name: s}}`), "kubernetes.serviceAccountRef: Forbidden"},
+		{"AWS", auth(`aws: {role: r}`), ""},
+		{"AWS without a role", auth(`aws: {}`), "aws.role: Required"},
+		{"AWS with half an identity", auth(`aws: {role: r, serviceAccountRef: {name: s}}`), "aws.iamRoleArn: Required"},
+
+		{"TPP", `venafi: {zone: z, tpp: {url: u, credentialsRef: {name: c}}}`, ""},
+		{"no zone", `venafi: {tpp: {url: u}}`, "spec.venafi.zone: Required"},
+		{"no product", `venafi: {zone: z}`, "spec.venafi: Required"},
+		{"two products", `venafi: {zone: z, tpp: {url: u}, cloud: {apiTokenSecretRef: {name: x}}}`, "spec.venafi.cloud: Forbidden"},
+		{"NGTS without an ID", `venafi: {zone: z, ngts: {credentialsRef: {name: x}}}`, "spec.venafi.ngts.tsgID: Required"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			issuer := &cmv1.ClusterIssuer{}
+			if err := yaml.UnmarshalStrict([]byte(tc.spec), &issuer.Spec); err != nil {
+				t.Fatal(err)
+			}
+			errs, _ := certmanager.ValidateIssuer(issuer)
+			check(t, errs, tc.want)
+			if errs, _ := certmanager.ValidateIssuerUpdate(issuer, issuer.DeepCopy()); len(errs) > 0 {
+				t.Errorf("what is stored cannot be changed any more: %v", errs)
+			}
+		})
+	}
+}
+
+// Both fields are named, without what is in the bundle.
+func TestTwoBundles(t *testing.T) {
+	issuer := &cmv1.Issuer{}
+	text := `vault: {server: s, path: p, auth: {tokenSecretRef: {name: t}}, caBundle: ` + bundle + `, caBundleSecretRef: {name: x}}`
+	if err := yaml.UnmarshalStrict([]byte(text), &issuer.Spec); err != nil {
+		t.Fatal(err)
+	}
+	errs, _ := certmanager.ValidateIssuer(issuer)
+	check(t, errs, "specified caBundle and caBundleSecretRef cannot be used together")
+	check(t, errs, "specified caBundleSecretRef and caBundle cannot be used together")
+}
+
+func TestWarnings(t *testing.T) {
+	issuer := &cmv1.Issuer{}
+	issuer.Spec.ACME = &acmev1.ACMEIssuer{ExternalAccountBinding: &acmev1.ACMEExternalAccountBinding{KeyAlgorithm: acmev1.HS256}}
+	if _, warnings := certmanager.ValidateIssuer(issuer); len(warnings) != 1 {
+		t.Errorf("warnings: %q", warnings)
+	}
+	issuer.Spec.ACME.ExternalAccountBinding.KeyAlgorithm = ""
+	if _, warnings := certmanager.ValidateIssuer(issuer); len(warnings) != 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
+// What a CA has said of an order stays.
+func TestOrdersAndChallenges(t *testing.T) {
+	yes, no := true, false
+	stored := func() *acmev1.Order {
+		order := &acmev1.Order{}
+		order.Spec.Request = []byte("request")
+		order.Status = acmev1.OrderStatus{
+			URL: "url", FinalizeURL: "finalize", Certificate: []byte("certificate"),
+			Authorizations: []acmev1.ACMEAuthorization{{
+				URL: "a", Identifier: "example.com", Wildcard: &yes, InitialState: acmev1.Pending,
+				Challenges: []acmev1.ACMEChallenge{{URL: "c", Token: "t", Type: "http-01"}},
+			}},
+		}
+		return order
+	}
+	tests := []struct {
+		reason string
+		edit   func(*acmev1.Order)
+		path   string
+	}{
+		{"request", func(o *acmev1.Order) { o.Spec.Request = []byte("other") }, "spec.request"},
+		{"url", func(o *acmev1.Order) { o.Status.URL = "" }, "status.url"},
+		{"finalizeURL", func(o *acmev1.Order) { o.Status.FinalizeURL = "other" }, "status.finalizeURL"},
+		{"certificate", func(o *acmev1.Order) { o.Status.Certificate = nil }, "status.certificate"},
+		{"one more", func(o *acmev1.Order) {
+			o.Status.Authorizations = append(o.Status.Authorizations, acmev1.ACMEAuthorization{})
+		}, "status.authorizations"},
+		{"all gone", func(o *acmev1.Order) { o.Status.Authorizations = nil }, "status.authorizations"},
+		{"authorization", func(o *acmev1.Order) { o.Status.Authorizations[0].URL = "b" }, "status.authorizations[0].url"},
+		{"identifier", func(o *acmev1.Order) { o.Status.Authorizations[0].Identifier = "b" }, "status.authorizations[0].identifier"},
+		{"wildcard", func(o *acmev1.Order) { o.Status.Authorizations[0].Wildcard = &no }, "status.authorizations[0].wildcard"},
+		{"state", func(o *acmev1.Order) { o.Status.Authorizations[0].InitialState = acmev1.Valid }, "status.authorizations[0].initialState"},
+		{"challenges", func(o *acmev1.Order) { o.Status.Authorizations[0].Challenges = nil }, "status.authorizations[0].challenges"},
+		{"challenge", func(o *acmev1.Order) { o.Status.Authorizations[0].Challenges[0].URL = "d" }, "status.authorizations[0].challenges[0].url"},
+		{"token", func(o *acmev1.Order) { o.Status.Authorizations[0].Challenges[0].Token = "" }, "status.authorizations[0].challenges[0].token"},
+		{"type", func(o *acmev1.Order) { o.Status.Authorizations[0].Challenges[0].Type = "dns-01" }, "status.authorizations[0].challenges[0].type"},
+		{"what may change", func(o *acmev1.Order) { o.Status.State, o.Status.Reason, o.Spec.Profile = acmev1.Valid, "x", "short" }, ""},
+	}
+	for _, tc := range tests {
+		order := stored()
+		tc.edit(order)
+		want := ""
+		if tc.path != "" {
+			want = tc.path + ": Forbidden: field is immutable once set"
+		}
+		check(t, certmanager.ValidateOrderUpdate(order, stored()), want)
+	}
+	check(t, certmanager.ValidateOrderUpdate(stored(), &acmev1.Order{}), "")
+
+	challenge := &acmev1.Challenge{Spec: acmev1.ChallengeSpec{Token: "t", Solver: acmev1.ACMEChallengeSolver{WaitInsteadOfSelfCheck: lasts(time.Minute)}}}
+	changed := challenge.DeepCopy()
+	changed.Status.State = acmev1.Valid
+	check(t, certmanager.ValidateChallengeUpdate(changed, challenge), "")
+	changed.Spec.Solver.WaitInsteadOfSelfCheck = lasts(time.Hour)
+	check(t, certmanager.ValidateChallengeUpdate(changed, challenge), "spec: Forbidden: challenge spec is immutable after creation")
+}

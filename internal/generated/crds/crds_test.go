@@ -1,0 +1,94 @@
+package crds_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/certplane/certplane/internal/generated/crds"
+)
+
+// What users and clients know of the kinds of cert-manager.io. A star marks
+// columns that only wide tables have.
+func TestCertManager(t *testing.T) {
+	const requests, both = "cert-manager", "cert-manager,cert-manager-acme"
+	const ofIssuer = ".spec.issuerRef.group,.spec.issuerRef.kind,.spec.issuerRef.name"
+	type facts struct{ Scope, Short, Categories, Columns, Selectable, Conditions string }
+	want := map[string]facts{
+		"certificaterequests.cert-manager.io": {"Namespaced", "cr,crs", requests, "Approved,Denied,Ready,Issuer,Requester,*Status,Age", ofIssuer, "type"},
+		"certificates.cert-manager.io":        {"Namespaced", "cert,certs", requests, "Ready,Secret,*Issuer,*Status,*Expiration,Age", ofIssuer, "type"},
+		"issuers.cert-manager.io":             {"Namespaced", "iss", requests, "Ready,*Status,Age", "", "type"},
+		"clusterissuers.cert-manager.io":      {"Cluster", "ciss", requests, "Ready,*Status,Age", "", "type"},
+		"orders.acme.cert-manager.io":         {"Namespaced", "", both, "State,*Issuer,*Reason,Age", ofIssuer, ""},
+		"challenges.acme.cert-manager.io":     {"Namespaced", "", both, "State,Domain,*Reason,Age", ofIssuer, ""},
+	}
+	got := map[string]facts{}
+	for name := range want {
+		definition := read(t, name)
+		version := definition.Spec.Versions[0]
+		if len(definition.Spec.Versions) != 1 || version.Name != "v1" || !version.Storage || version.Subresources.Status == nil {
+			t.Errorf("%s is not served as v1 with a status", name)
+		}
+		schema := version.Schema.OpenAPIV3Schema
+		got[name] = facts{
+			string(definition.Spec.Scope), strings.Join(definition.Spec.Names.ShortNames, ","), strings.Join(definition.Spec.Names.Categories, ","),
+			columns(version), selectable(version), strings.Join(schema.Properties["status"].Properties["conditions"].XListMapKeys, ","),
+		}
+		for field, property := range schema.Properties["spec"].Properties["issuerRef"].Properties {
+			if property.Default != nil {
+				t.Errorf("%s: issuerRef.%s has a default", name, field)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func columns(version apiextensionsv1.CustomResourceDefinitionVersion) string {
+	var names []string
+	for _, column := range version.AdditionalPrinterColumns {
+		names = append(names, strings.Repeat("*", int(column.Priority))+column.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+func selectable(version apiextensionsv1.CustomResourceDefinitionVersion) string {
+	var paths []string
+	for _, f := range version.SelectableFields {
+		paths = append(paths, f.JSONPath)
+	}
+	return strings.Join(paths, ",")
+}
+
+func read(t *testing.T, name string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	text, err := crds.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(text.Object, definition); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+func TestNames(t *testing.T) {
+	all, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, definition := range all {
+		names = append(names, definition.GetName())
+	}
+	if fmt.Sprint(names) != fmt.Sprint(crds.Names()) {
+		t.Errorf("files are of %v, names say %v", names, crds.Names())
+	}
+}
