@@ -3,6 +3,8 @@ package pki
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -100,6 +102,23 @@ func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 		return nil, fmt.Errorf("encoding private key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pkcs8BlockType, Bytes: der}), nil
+}
+
+// EncodeTraditionalPrivateKey writes a key unencrypted in the form that is
+// particular to its kind: PKCS#1 for RSA (RFC 8017 appendix A.1.2), SEC 1 for
+// ECDSA (RFC 5915). Ed25519 has none and gets PKCS#8.
+func EncodeTraditionalPrivateKey(key crypto.Signer) ([]byte, error) {
+	switch key := key.(type) {
+	case *rsa.PrivateKey:
+		return pem.EncodeToMemory(&pem.Block{Type: pkcs1BlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+	case *ecdsa.PrivateKey:
+		der, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			return nil, fmt.Errorf("encoding private key: %w", err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: sec1BlockType, Bytes: der}), nil
+	}
+	return EncodePrivateKey(key)
 }
 
 // ParsePrivateKey returns the first private key in data: PKCS#8, PKCS#1 or

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/x509"
+	"encoding/asn1"
 	"fmt"
 	"slices"
 )
@@ -18,13 +19,23 @@ type Usages struct {
 // certificate. Two names can mean one bit: "signing" is "digital signature",
 // and "s/mime" is "email protection".
 func ParseUsages[U ~string](names []U) (Usages, error) {
+	usages, err := ParseUsagesInOrder(names)
+	slices.Sort(usages.Extended)
+	return usages, err
+}
+
+// ParseUsagesInOrder is ParseUsages, but the extended usages come out in the
+// order in which they are first named.
+func ParseUsagesInOrder[U ~string](names []U) (Usages, error) {
 	var usages Usages
 	var unknown []U
 	for _, name := range names {
 		if bit, ok := keyUsage(string(name)); ok {
 			usages.Key |= bit
 		} else if extended, ok := extKeyUsage(string(name)); ok {
-			usages.Extended = append(usages.Extended, extended)
+			if !slices.Contains(usages.Extended, extended) {
+				usages.Extended = append(usages.Extended, extended)
+			}
 		} else {
 			unknown = append(unknown, name)
 		}
@@ -32,8 +43,6 @@ func ParseUsages[U ~string](names []U) (Usages, error) {
 	if len(unknown) > 0 {
 		return Usages{}, fmt.Errorf("unrecognized usage values: %q", unknown)
 	}
-	slices.Sort(usages.Extended)
-	usages.Extended = slices.Compact(usages.Extended)
 	return usages, nil
 }
 
@@ -93,22 +102,23 @@ var keyUsages = []struct {
 type extUsage struct {
 	name  string
 	usage x509.ExtKeyUsage
+	oid   asn1.ObjectIdentifier
 }
 
 // extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
 // that the certificates API names.
 var extKeyUsages = []extUsage{
-	{"any", x509.ExtKeyUsageAny},
-	{"server auth", x509.ExtKeyUsageServerAuth},
-	{"client auth", x509.ExtKeyUsageClientAuth},
-	{"code signing", x509.ExtKeyUsageCodeSigning},
-	{"email protection", x509.ExtKeyUsageEmailProtection},
-	{"s/mime", x509.ExtKeyUsageEmailProtection},
-	{"ipsec end system", x509.ExtKeyUsageIPSECEndSystem},
-	{"ipsec tunnel", x509.ExtKeyUsageIPSECTunnel},
-	{"ipsec user", x509.ExtKeyUsageIPSECUser},
-	{"timestamping", x509.ExtKeyUsageTimeStamping},
-	{"ocsp signing", x509.ExtKeyUsageOCSPSigning},
-	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto},
-	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto},
+	{"any", x509.ExtKeyUsageAny, asn1.ObjectIdentifier{2, 5, 29, 37, 0}},
+	{"server auth", x509.ExtKeyUsageServerAuth, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 1}},
+	{"client auth", x509.ExtKeyUsageClientAuth, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 2}},
+	{"code signing", x509.ExtKeyUsageCodeSigning, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 3}},
+	{"email protection", x509.ExtKeyUsageEmailProtection, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 4}},
+	{"s/mime", x509.ExtKeyUsageEmailProtection, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 4}},
+	{"ipsec end system", x509.ExtKeyUsageIPSECEndSystem, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 5}},
+	{"ipsec tunnel", x509.ExtKeyUsageIPSECTunnel, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 6}},
+	{"ipsec user", x509.ExtKeyUsageIPSECUser, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 7}},
+	{"timestamping", x509.ExtKeyUsageTimeStamping, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 8}},
+	{"ocsp signing", x509.ExtKeyUsageOCSPSigning, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 9}},
+	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto, asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 10, 3, 3}},
+	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto, asn1.ObjectIdentifier{2, 16, 840, 1, 113730, 4, 1}},
 }
