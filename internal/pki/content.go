@@ -88,7 +88,7 @@ func appendUsages(extensions []pkix.Extension, usages Usages) ([]pkix.Extension,
 		if i < 0 {
 			return nil, fmt.Errorf("extended key usage %d is not known", usage)
 		}
-		oids = append(oids, extKeyUsages[i].oid)
+		oids = append(oids, extKeyUsages[i].id)
 	}
 	value, err := asn1.Marshal(oids)
 	if err != nil {

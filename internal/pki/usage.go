@@ -102,23 +102,41 @@ var keyUsages = []struct {
 type extUsage struct {
 	name  string
 	usage x509.ExtKeyUsage
-	oid   asn1.ObjectIdentifier
+	id    asn1.ObjectIdentifier
+}
+
+// purpose is an identifier below id-kp of RFC 5280 section 4.2.1.12.
+func purpose(arc int) asn1.ObjectIdentifier {
+	return asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, arc}
 }
 
 // extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
 // that the certificates API names.
 var extKeyUsages = []extUsage{
 	{"any", x509.ExtKeyUsageAny, asn1.ObjectIdentifier{2, 5, 29, 37, 0}},
-	{"server auth", x509.ExtKeyUsageServerAuth, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 1}},
-	{"client auth", x509.ExtKeyUsageClientAuth, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 2}},
-	{"code signing", x509.ExtKeyUsageCodeSigning, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 3}},
-	{"email protection", x509.ExtKeyUsageEmailProtection, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 4}},
-	{"s/mime", x509.ExtKeyUsageEmailProtection, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 4}},
-	{"ipsec end system", x509.ExtKeyUsageIPSECEndSystem, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 5}},
-	{"ipsec tunnel", x509.ExtKeyUsageIPSECTunnel, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 6}},
-	{"ipsec user", x509.ExtKeyUsageIPSECUser, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 7}},
-	{"timestamping", x509.ExtKeyUsageTimeStamping, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 8}},
-	{"ocsp signing", x509.ExtKeyUsageOCSPSigning, asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 9}},
+	{"server auth", x509.ExtKeyUsageServerAuth, purpose(1)},
+	{"client auth", x509.ExtKeyUsageClientAuth, purpose(2)},
+	{"code signing", x509.ExtKeyUsageCodeSigning, purpose(3)},
+	{"email protection", x509.ExtKeyUsageEmailProtection, purpose(4)},
+	{"s/mime", x509.ExtKeyUsageEmailProtection, purpose(4)},
+	{"ipsec end system", x509.ExtKeyUsageIPSECEndSystem, purpose(5)},
+	{"ipsec tunnel", x509.ExtKeyUsageIPSECTunnel, purpose(6)},
+	{"ipsec user", x509.ExtKeyUsageIPSECUser, purpose(7)},
+	{"timestamping", x509.ExtKeyUsageTimeStamping, purpose(8)},
+	{"ocsp signing", x509.ExtKeyUsageOCSPSigning, purpose(9)},
 	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto, asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 10, 3, 3}},
 	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto, asn1.ObjectIdentifier{2, 16, 840, 1, 113730, 4, 1}},
+}
+
+// ExtKeyUsagesOf returns the purposes with these identifiers, sorted and
+// without repeats. Those without a name in the certificates API are left out.
+func ExtKeyUsagesOf(ids []asn1.ObjectIdentifier) []x509.ExtKeyUsage {
+	var usages []x509.ExtKeyUsage
+	for _, known := range extKeyUsages {
+		if slices.ContainsFunc(ids, func(id asn1.ObjectIdentifier) bool { return id.Equal(known.id) }) {
+			usages = append(usages, known.usage)
+		}
+	}
+	slices.Sort(usages)
+	return slices.Compact(usages)
 }

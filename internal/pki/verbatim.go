@@ -134,7 +134,7 @@ func RequestedUsages(req *x509.CertificateRequest) (usages Usages, asks bool, er
 }
 
 func extKeyUsageOf(oid asn1.ObjectIdentifier) (x509.ExtKeyUsage, bool) {
-	i := slices.IndexFunc(extKeyUsages, func(u extUsage) bool { return u.oid.Equal(oid) })
+	i := slices.IndexFunc(extKeyUsages, func(u extUsage) bool { return u.id.Equal(oid) })
 	if i < 0 {
 		return 0, false
 	}
