@@ -37,6 +37,10 @@ go tool -modfile=hack/tools/go.mod openapi-gen \
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./api/certplane/... \
   output:object:dir=api/certplane/v1alpha1 output:crd:dir=internal/generated/crds
+go tool -modfile=hack/tools/go.mod controller-gen crd \
+  paths=github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 \
+  paths=github.com/cert-manager/cert-manager/pkg/apis/acme/v1 \
+  output:crd:dir=internal/generated/crds
 
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml

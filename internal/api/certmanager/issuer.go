@@ -1,0 +1,121 @@
+package certmanager
+
+import (
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateIssuer reports what is wrong with a new Issuer or ClusterIssuer, and
+// what its author should know.
+func ValidateIssuer(issuer cmv1.GenericIssuer) (field.ErrorList, []string) {
+	config := &issuer.GetSpec().IssuerConfig
+	return validateIssuerConfig(config, specPath), issuerWarnings(config)
+}
+
+// ValidateIssuerUpdate reports what is wrong with replacing old by issuer. A
+// spec that stays as it is stays valid.
+func ValidateIssuerUpdate(issuer, old cmv1.GenericIssuer) (field.ErrorList, []string) {
+	if apiequality.Semantic.DeepEqual(issuer.GetSpec(), old.GetSpec()) {
+		return nil, nil
+	}
+	return ValidateIssuer(issuer)
+}
+
+// validateIssuerConfig: an issuer is of one type.
+func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var one choice
+	if config.ACME != nil && one.take("acme") {
+		errs = append(errs, validateACME(config.ACME, path.Child("acme"))...)
+	}
+	if config.CA != nil && one.take("ca") {
+		errs = append(errs, validateCA(config.CA, path.Child("ca"))...)
+	}
+	if config.SelfSigned != nil && one.take("selfSigned") {
+		errs = append(errs, validateFilled(config.SelfSigned.CRLDistributionPoints, path.Child("selfSigned", "crlDistributionPoints"))...)
+	}
+	if config.Vault != nil && one.take("vault") {
+		errs = append(errs, validateVault(config.Vault, path.Child("vault"))...)
+	}
+	if config.Venafi != nil && one.take("venafi") {
+		errs = append(errs, validateVenafi(config.Venafi, path.Child("venafi"))...)
+	}
+	return append(errs, one.validate(path, "acme, ca, selfSigned, vault, venafi")...)
+}
+
+func issuerWarnings(config *cmv1.IssuerConfig) []string {
+	if config.ACME != nil && config.ACME.ExternalAccountBinding != nil && config.ACME.ExternalAccountBinding.KeyAlgorithm != "" {
+		return []string{"spec.acme.externalAccountBinding.keyAlgorithm is deprecated and has no effect: the algorithm is always HS256"}
+	}
+	return nil
+}
+
+// choice is what is set of some blocks of which exactly one must be.
+type choice []string
+
+// take notes that a block is set. It is false for all but the first: what they
+// have in them does not matter, as they have to go.
+func (c *choice) take(name string) (first bool) {
+	*c = append(*c, name)
+	return len(*c) == 1
+}
+
+func (c choice) validate(path *field.Path, known string) field.ErrorList {
+	var errs field.ErrorList
+	if len(c) == 0 {
+		return field.ErrorList{field.Required(path, "must have one of "+known)}
+	}
+	for _, name := range c[1:] {
+		errs = append(errs, field.Forbidden(path.Child(name), "must not be set together with "+c[0]))
+	}
+	return errs
+}
+
+func validateCA(ca *cmv1.CAIssuer, path *field.Path) field.ErrorList {
+	errs := required(ca.SecretName, path.Child("secretName"))
+	errs = append(errs, validateFilled(ca.CRLDistributionPoints, path.Child("crlDistributionPoints"))...)
+	errs = append(errs, validateFilled(ca.OCSPServers, path.Child("ocspServers"))...)
+	return append(errs, validateFilled(ca.IssuingCertificateURLs, path.Child("issuingCertificateURLs"))...)
+}
+
+// validateFilled: an empty URL in a certificate is a place to ask that is none.
+func validateFilled(urls []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, url := range urls {
+		errs = append(errs, required(url, path.Index(i))...)
+	}
+	return errs
+}
+
+func required(value string, path *field.Path) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "must not be empty")}
+	}
+	return nil
+}
+
+func requiredKey(ref *cmmeta.SecretKeySelector, path *field.Path) field.ErrorList {
+	return append(required(ref.Name, path.Child("name")), required(ref.Key, path.Child("key"))...)
+}
+
+// validateBundle does not repeat what is in the bundle.
+func validateBundle(bundle []byte, path *field.Path) field.ErrorList {
+	if len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle) {
+		return field.ErrorList{field.Invalid(path, "<omitted>", "must have at least one certificate in PEM")}
+	}
+	return nil
+}
+
+// validatePath keeps a path below the place that a token of ours is for.
+func validatePath(path string, fldPath *field.Path) field.ErrorList {
+	if slices.Contains(strings.Split(path, "/"), "..") {
+		return field.ErrorList{field.Invalid(fldPath, path, "must not contain '..' path segments")}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package certmanager
+
+import (
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateVault(vault *cmv1.VaultIssuer, path *field.Path) field.ErrorList {
+	errs := required(vault.Server, path.Child("server"))
+	errs = append(errs, required(vault.Path, path.Child("path"))...)
+	errs = append(errs, validatePath(vault.Path, path.Child("path"))...)
+	errs = append(errs, validateBundle(vault.CABundle, path.Child("caBundle"))...)
+	if len(vault.CABundle) > 0 && vault.CABundleSecretRef != nil {
+		errs = append(errs,
+			field.Invalid(path.Child("caBundle"), "<omitted>", "specified caBundle and caBundleSecretRef cannot be used together"),
+			field.Invalid(path.Child("caBundleSecretRef"), vault.CABundleSecretRef.Name, "specified caBundleSecretRef and caBundle cannot be used together"))
+	}
+	if vault.ClientCertSecretRef != nil && vault.ClientKeySecretRef == nil {
+		errs = append(errs, field.Required(path.Child("clientKeySecretRef"), "must be set together with clientCertSecretRef"))
+	}
+	if vault.ClientKeySecretRef != nil && vault.ClientCertSecretRef == nil {
+		errs = append(errs, field.Required(path.Child("clientCertSecretRef"), "must be set together with clientKeySecretRef"))
+	}
+	return append(errs, validateVaultAuth(&vault.Auth, path.Child("auth"))...)
+}
+
+// validateVaultAuth lets several ways to log in pass: which one is meant is
+// for the issuer to ask.
+func validateVaultAuth(auth *cmv1.VaultAuth, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if auth.TokenSecretRef == nil && auth.AppRole == nil && auth.ClientCertificate == nil && auth.Kubernetes == nil && auth.AWS == nil {
+		errs = append(errs, field.Required(path, "must have one of tokenSecretRef, appRole, clientCertificate, kubernetes, aws"))
+	}
+	if auth.TokenSecretRef != nil {
+		errs = append(errs, required(auth.TokenSecretRef.Name, path.Child("tokenSecretRef", "name"))...)
+	}
+	if role := auth.AppRole; role != nil {
+		at := path.Child("appRole")
+		errs = append(errs, required(role.RoleId, at.Child("roleId"))...)
+		errs = append(errs, required(role.SecretRef.Name, at.Child("secretRef", "name"))...)
+		errs = append(errs, validatePath(role.Path, at.Child("path"))...)
+	}
+	if certificate := auth.ClientCertificate; certificate != nil {
+		errs = append(errs, validatePath(certificate.Path, path.Child("clientCertificate", "mountPath"))...)
+	}
+	if auth.Kubernetes != nil {
+		errs = append(errs, validateVaultKubernetes(auth.Kubernetes, path.Child("kubernetes"))...)
+	}
+	if auth.AWS != nil {
+		errs = append(errs, validateVaultAWS(auth.AWS, path.Child("aws"))...)
+	}
+	return errs
+}
+
+func validateVaultKubernetes(auth *cmv1.VaultKubernetesAuth, path *field.Path) field.ErrorList {
+	errs := required(auth.Role, path.Child("role"))
+	errs = append(errs, validatePath(auth.Path, path.Child("mountPath"))...)
+	var one choice
+	if auth.SecretRef.Name != "" {
+		one.take("secretRef")
+	}
+	if auth.ServiceAccountRef != nil && one.take("serviceAccountRef") {
+		errs = append(errs, required(auth.ServiceAccountRef.Name, path.Child("serviceAccountRef", "name"))...)
+	}
+	return append(errs, one.validate(path, "secretRef, serviceAccountRef")...)
+}
+
+func validateVaultAWS(auth *cmv1.VaultAWSAuth, path *field.Path) field.ErrorList {
+	errs := required(auth.Role, path.Child("role"))
+	errs = append(errs, validatePath(auth.MountPath, path.Child("mountPath"))...)
+	if auth.ServiceAccountRef != nil {
+		errs = append(errs, required(auth.ServiceAccountRef.Name, path.Child("serviceAccountRef", "name"))...)
+		errs = append(errs, required(auth.IAMRoleARN, path.Child("iamRoleArn"))...)
+	}
+	return errs
+}
+
+func validateVenafi(venafi *cmv1.VenafiIssuer, path *field.Path) field.ErrorList {
+	errs := required(venafi.Zone, path.Child("zone"))
+	var one choice
+	if tpp := venafi.TPP; tpp != nil && one.take("tpp") {
+		at := path.Child("tpp")
+		errs = append(errs, required(tpp.URL, at.Child("url"))...)
+		errs = append(errs, validateBundle(tpp.CABundle, at.Child("caBundle"))...)
+		if len(tpp.CABundle) > 0 && tpp.CABundleSecretRef != nil {
+			errs = append(errs, field.Forbidden(at.Child("caBundleSecretRef"), "must not be set together with caBundle"))
+		}
+	}
+	if cloud := venafi.Cloud; cloud != nil && one.take("cloud") {
+		errs = append(errs, required(cloud.APITokenSecretRef.Name, path.Child("cloud", "apiTokenSecretRef", "name"))...)
+	}
+	if ngts := venafi.NGTS; ngts != nil && one.take("ngts") {
+		errs = append(errs, required(ngts.TSGID, path.Child("ngts", "tsgID"))...)
+		errs = append(errs, required(ngts.CredentialsRef.Name, path.Child("ngts", "credentialsRef", "name"))...)
+	}
+	return append(errs, one.validate(path, "tpp, cloud, ngts")...)
+}

@@ -1,0 +1,50 @@
+package certmanager
+
+import (
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// IssuerKind is the kind that ref means.
+func IssuerKind(ref cmmeta.IssuerReference) string {
+	if ref.Kind == "" {
+		return cmv1.IssuerKind
+	}
+	return ref.Kind
+}
+
+// IssuerGroup is the API group that ref means.
+func IssuerGroup(ref cmmeta.IssuerReference) string {
+	if ref.Group == "" {
+		return Group
+	}
+	return ref.Group
+}
+
+// IsBuiltIn tells whether ref is to an Issuer or ClusterIssuer of this API, and
+// not to the kind of an issuer that somebody else brings along.
+func IsBuiltIn(ref cmmeta.IssuerReference) bool { return IssuerGroup(ref) == Group }
+
+// SameIssuer tells whether two references mean the same.
+func SameIssuer(a, b cmmeta.IssuerReference) bool {
+	return a.Name == b.Name && IssuerKind(a) == IssuerKind(b) && IssuerGroup(a) == IssuerGroup(b)
+}
+
+// validateIssuerRef cannot say which kinds other groups have.
+func validateIssuerRef(ref cmmeta.IssuerReference, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if ref.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), "must be the name of an issuer"))
+	}
+	if kind := IssuerKind(ref); IsBuiltIn(ref) && kind != cmv1.IssuerKind && kind != cmv1.ClusterIssuerKind {
+		why := "must be Issuer or ClusterIssuer"
+		if ref.Group == "" {
+			why += fmt.Sprintf("; the kind of an external issuer needs its API group in %s", path.Child("group"))
+		}
+		errs = append(errs, field.Invalid(path.Child("kind"), ref.Kind, why))
+	}
+	return errs
+}

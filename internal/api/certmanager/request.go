@@ -1,0 +1,145 @@
+package certmanager
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxEcho is how much of a wrong request is repeated to whoever sent it.
+const maxEcho = 100
+
+var (
+	specPath       = field.NewPath("spec")
+	conditionsPath = field.NewPath("status", "conditions")
+)
+
+// ValidateRequest reports what is wrong with a new request. Whether its issuer
+// exists is not asked: it may come later.
+func ValidateRequest(cr *cmv1.CertificateRequest) field.ErrorList {
+	errs := validateIssuerRef(cr.Spec.IssuerRef, specPath.Child("issuerRef"))
+	errs = append(errs, validateRequestSpec(&cr.Spec, specPath)...)
+	return append(errs, validateDecision(cr.Status.Conditions, conditionsPath)...)
+}
+
+// ValidateRequestUpdate reports what is wrong with replacing old by cr, through
+// the resource itself or its status.
+func ValidateRequestUpdate(cr, old *cmv1.CertificateRequest) field.ErrorList {
+	errs := validateOwnAnnotations(cr.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
+	errs = append(errs, validateDecisionChange(cr.Status.Conditions, old.Status.Conditions, conditionsPath)...)
+	if !apiequality.Semantic.DeepEqual(cr.Spec, old.Spec) {
+		errs = append(errs, field.Forbidden(specPath, "cannot change spec after creation"))
+	}
+	return errs
+}
+
+func validateRequestSpec(spec *cmv1.CertificateRequestSpec, path *field.Path) field.ErrorList {
+	if len(spec.Request) == 0 {
+		return field.ErrorList{field.Required(path.Child("request"), "must be a certificate request in PEM")}
+	}
+	if _, err := Usages(spec.Usages, spec.IsCA); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("usages"), spec.Usages, err.Error())}
+	}
+	if err := CheckRequest(spec); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("request"), echo(spec.Request), err.Error())}
+	}
+	return nil
+}
+
+func echo(request []byte) string {
+	if len(request) <= maxEcho {
+		return string(request)
+	}
+	return string(request[:maxEcho-len("...")]) + "..."
+}
+
+// validateOwnAnnotations: signers act by what these annotations say, and what
+// was approved must be what is signed.
+func validateOwnAnnotations(annotations, old map[string]string, path *field.Path) field.ErrorList {
+	all := maps.Clone(old)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, annotations)
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(key, Group) && !strings.HasPrefix(key, ACMEGroup) {
+			continue
+		}
+		value, has := annotations[key]
+		before, had := old[key]
+		if has != had || value != before {
+			errs = append(errs, field.Forbidden(path.Child(key), "cannot change cert-manager annotation after creation"))
+		}
+	}
+	return errs
+}
+
+// decisions are the conditions that say whether a request may be signed.
+var decisions = []cmv1.CertificateRequestConditionType{
+	cmv1.CertificateRequestConditionApproved,
+	cmv1.CertificateRequestConditionDenied,
+}
+
+// validateDecision: a request is decided once, and one way.
+func validateDecision(conditions []cmv1.CertificateRequestCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	decided := 0
+	for _, kind := range decisions {
+		found := conditionsOf(conditions, kind)
+		if len(found) > 0 {
+			decided++
+		}
+		switch {
+		case len(found) > 1:
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("multiple %q conditions present", kind)))
+		case len(found) == 1 && found[0].Status != "True":
+			errs = append(errs, field.Invalid(path.Child(string(kind)), found[0].Status, fmt.Sprintf("%q condition may only be set to True", kind)))
+		}
+	}
+	if decided == len(decisions) {
+		errs = append(errs, field.Forbidden(path, "both 'Denied' and 'Approved' conditions cannot coexist"))
+	}
+	return errs
+}
+
+// validateDecisionChange: even the time of a decision stays.
+func validateDecisionChange(conditions, old []cmv1.CertificateRequestCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, kind := range decisions {
+		before := conditionsOf(old, kind)
+		if len(before) == 0 {
+			continue
+		}
+		if after := conditionsOf(conditions, kind); len(after) == 0 || !apiequality.Semantic.DeepEqual(before[0], after[0]) {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("'%s' condition may not be modified once set", kind)))
+		}
+	}
+	return append(errs, validateDecision(conditions, path)...)
+}
+
+func conditionsOf(conditions []cmv1.CertificateRequestCondition, kind cmv1.CertificateRequestConditionType) []cmv1.CertificateRequestCondition {
+	var found []cmv1.CertificateRequestCondition
+	for _, c := range conditions {
+		if c.Type == kind {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// IsDecision tells whether cr is approved or denied and old, of the same name,
+// is not.
+func IsDecision(cr, old *cmv1.CertificateRequest) bool {
+	for _, kind := range decisions {
+		if RequestCondition(cr, kind) != nil && RequestCondition(old, kind) == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package certmanager
+
+import (
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+)
+
+// Domains of the signers that are issuers.
+const (
+	issuersDomain        = "issuers." + Group
+	clusterIssuersDomain = "clusterissuers." + Group
+)
+
+// Signer is the issuer that a CertificateSigningRequest names.
+type Signer struct {
+	// Kind is Issuer or ClusterIssuer.
+	Kind string
+	// Namespace is that of an Issuer.
+	Namespace string
+	Name      string
+}
+
+// ParseSignerName reads the signer's name of a CertificateSigningRequest:
+//
+//	issuers.cert-manager.io/<namespace>.<name>
+//	clusterissuers.cert-manager.io/<name>
+//
+// Names may have dots, namespaces have none. ok is false for all others.
+func ParseSignerName(signerName string) (signer Signer, ok bool) {
+	domain, path, _ := strings.Cut(signerName, "/")
+	if path == "" || strings.Contains(path, "/") {
+		return Signer{}, false
+	}
+	switch domain {
+	case issuersDomain:
+		namespace, name, _ := strings.Cut(path, ".")
+		return Signer{Kind: cmv1.IssuerKind, Namespace: namespace, Name: name}, namespace != "" && name != ""
+	case clusterIssuersDomain:
+		return Signer{Kind: cmv1.ClusterIssuerKind, Name: path}, true
+	default:
+		return Signer{}, false
+	}
+}
+
+// String is the signer's name.
+func (s Signer) String() string {
+	if s.Kind == cmv1.ClusterIssuerKind {
+		return clusterIssuersDomain + "/" + s.Name
+	}
+	return issuersDomain + "/" + s.Namespace + "." + s.Name
+}
