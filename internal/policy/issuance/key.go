@@ -122,7 +122,7 @@ func names(secrets []*corev1.Secret) []string {
 func NextKey(s *corev1.Secret) (crypto.Signer, error) {
 	key, err := pki.ParsePrivateKey(s.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, fmt.Errorf("Secret %q has no usable private key: %w", s.Name, err)
+		return nil, fmt.Errorf("reading the private key in Secret %q: %w", s.Name, err)
 	}
 	return key, nil
 }
