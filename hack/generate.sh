@@ -44,3 +44,4 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
 
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml
+go run ./hack/configdoc AgentConfiguration > internal/agent/zz_generated.defaults.yaml

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/server"
 )
@@ -17,7 +18,7 @@ import (
 func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Show the configuration of servers and controllers",
+		Short: "Show the configuration of servers, controllers and agents",
 	}
 	cmd.AddCommand(newPrintDefaults(streams))
 	return cmd
@@ -27,6 +28,7 @@ func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 var defaultsFiles = map[string]string{
 	"ServerConfiguration":      server.DefaultsFile,
 	"ControllersConfiguration": cluster.DefaultsFile,
+	"AgentConfiguration":       agent.DefaultsFile,
 }
 
 func newPrintDefaults(streams genericiooptions.IOStreams) *cobra.Command {

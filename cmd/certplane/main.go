@@ -37,6 +37,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 	root.AddCommand(
 		newServe(streams),
 		newControllers(streams),
+		newAgent(streams),
 		newManifests(streams),
 		newConfig(streams),
 		cli.NewKubectl(streams),

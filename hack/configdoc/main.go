@@ -17,6 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/server"
 )
@@ -32,6 +33,7 @@ type document struct {
 var documents = map[string]document{
 	"ServerConfiguration":      {"serve", server.DefaultConfig()},
 	"ControllersConfiguration": {"controllers", cluster.DefaultConfig()},
+	"AgentConfiguration":       {"agent", agent.DefaultConfig()},
 }
 
 func main() {

@@ -53,6 +53,10 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - Signer: a Signer whose fields contradict each other, whose expressions
+	//     do not compile or whose signer name another Signer has cannot be
+	//     stored. Without it, such a Signer says in its status what is wrong,
+	//     and signs nothing.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
 	//     kind say. Without it and its siblings below, the objects that
 	//     configure them can be stored and mean nothing.
@@ -83,6 +87,7 @@ func plugins() []plugin {
 		{"CertificateSigning", newSigning},
 		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"Signer", newDeclaration},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},
 		{"ValidatingAdmissionPolicy", newValidatingPolicy},

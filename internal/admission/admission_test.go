@@ -7,11 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -30,6 +35,8 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 		"CertificateSigning":            update("status", issued, signedBy("abc.com/xyz")),
 		"ClusterTrustBundleAttest":      bundleAttributes(admission.Create, trusts("abc.com/xyz"), nil),
 		"CertificateSubjectRestriction": attributes(admission.Create, "", masters, nil, false),
+		"Signer": admission.NewAttributesRecord(&unstructured.Unstructured{}, nil, v1alpha1.GroupVersion.WithKind("Signer"), "", "empty",
+			declaredSigners, "", admission.Create, &metav1.CreateOptions{}, false, alice),
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
@@ -53,13 +60,14 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction")
+	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "Signer")
 }
 
 // fromFake gives plugins what they want, of a server that has nothing.
 func fromFake() admission.PluginInitializer {
 	client := fake.NewClientset()
-	return initializer.New(client, nil, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
+	loose := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{declaredSigners: "SignerList"})
+	return initializer.New(client, loose, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
 }
 
 // A plugin that misses something would panic at the first request.
@@ -72,7 +80,7 @@ func TestPluginsThatMissSomething(t *testing.T) {
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
 	want := []string{
-		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction",
+		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "Signer",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
@@ -86,7 +94,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, Signer, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -78,7 +78,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "internal/api", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policy", module + "internal/pki"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{
@@ -112,6 +112,15 @@ var rules = []rule{
 			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
 		},
 		reason: "what runs in somebody else's cluster has no server in it",
+	},
+	{
+		from:      "internal/agent",
+		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
+		unless: []string{
+			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki",
+			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/logging",
+		},
+		reason: "an agent is a client on somebody's host: what it can do, any node can do",
 	},
 	{
 		from:      "internal/account",

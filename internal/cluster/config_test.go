@@ -136,11 +136,13 @@ func TestAccountsThatSign(t *testing.T) {
 		{"nothing to sign with", func(*cluster.Config) {}, true, nil},
 		{"a CA", func(c *cluster.Config) { c.Signing.CA.CertFile = "a" }, false, []string{"csr-signer"}},
 		{"webhooks", func(c *cluster.Config) { c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x"}} }, false, []string{"csr-webhook-signer"}},
-		{"not to sign", func(c *cluster.Config) { c.Controllers = []string{"*", "-sign"} }, false, nil},
+		{"not to sign", func(c *cluster.Config) { c.Controllers = []string{"*", "-sign", "-signers"} }, false, nil},
+		{"for declared signers alone", func(c *cluster.Config) { c.Controllers = []string{"signers"} }, false, []string{"declared-signer"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			cfg := cluster.DefaultConfig()
+			cfg.Controllers = []string{"*", "-signers"}
 			tc.change(&cfg)
 			var got []string
 			for _, account := range cfg.Accounts() {

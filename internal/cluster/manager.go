@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -41,10 +39,9 @@ func newManager(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 	if err != nil {
 		return nil, err
 	}
-	// The manager writes to its scheme: it must have one that nobody reads.
-	kinds := runtime.NewScheme()
-	if err := scheme.AddToScheme(kinds); err != nil {
-		return nil, fmt.Errorf("making the controller manager: %w", err)
+	kinds, err := controllers.NewScheme()
+	if err != nil {
+		return nil, err
 	}
 	election := cfg.LeaderElection
 	mgr, err := ctrl.NewManager(reader, ctrl.Options{

@@ -10,11 +10,15 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
+	"github.com/certplane/certplane/internal/controller/declare"
+	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // The service accounts as which controllers call the API.
@@ -26,18 +30,26 @@ const (
 	// depends on the configuration.
 	WebhookSignerAccount = "csr-webhook-signer"
 
+	// SignerManagerAccount keeps the CAs of declared signers.
+	SignerManagerAccount = "signer-manager"
+
 	csrApproverAccount = "csr-approver"
 	csrSignerAccount   = "csr-signer"
 	publisherAccount   = "root-ca-cert-publisher"
+	// declaredAccount signs for declared signers.
+	declaredAccount = "declared-signer"
 )
 
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. The names are
-	// approve (requests of kubelets that need no person), sign (the signers),
-	// clean (deletes requests that have had their time), trust (the signers'
-	// roots, where the API has trust bundles) and publish (kube-root-ca.crt in
+	// approve (requests of kubelets that need no person), sign (the built-in
+	// signers), signers (follows Signer objects, and signs for them), podsign
+	// (signs pods' requests for them; needs signers), declare (installs the
+	// Signers that podSigners names), clean (deletes requests
+	// that have had their time), trust (the signers' roots, where the API has
+	// trust bundles) and publish (kube-root-ca.crt in
 	// every namespace; on by default in "certplane serve" only, because in
 	// clusters kube-controller-manager does it). Default: ["*"].
 	Controllers []string `json:"controllers"`
@@ -45,7 +57,13 @@ type Settings struct {
 	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
-	// cleaning says when CertificateSigningRequests are deleted.
+	// declaredSigners rules what happens to the CAs of Signer objects.
+	DeclaredSigners signers.Settings `json:"declaredSigners"`
+	// podSigning rules how PodCertificateRequests are signed.
+	PodSigning podsign.Settings `json:"podSigning"`
+	// podSigners says which ready-made Signers there are.
+	PodSigners declare.Settings `json:"podSigners"`
+	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
 	Publishing publish.Settings `json:"publishing"`
@@ -56,12 +74,15 @@ type Settings struct {
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
 	return Settings{
-		Controllers: []string{"*"},
-		Approval:    approve.DefaultSettings(),
-		Signing:     sign.DefaultSettings(),
-		Cleaning:    clean.DefaultSettings(),
-		Publishing:  publish.DefaultSettings(),
-		Trust:       trust.DefaultSettings(),
+		Controllers:     []string{"*"},
+		Approval:        approve.DefaultSettings(),
+		Signing:         sign.DefaultSettings(),
+		DeclaredSigners: signers.DefaultSettings(),
+		PodSigning:      podsign.DefaultSettings(),
+		PodSigners:      declare.DefaultSettings(),
+		Cleaning:        clean.DefaultSettings(),
+		Publishing:      publish.DefaultSettings(),
+		Trust:           trust.DefaultSettings(),
 	}
 }
 
@@ -70,7 +91,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.Cleaning, s.Publishing} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -93,6 +114,8 @@ type Config struct {
 	// What several controllers need is opened when the first one asks.
 	issuers func() ([]issuer, error)
 	roots   func() (roots.Roots, error)
+	// declared are the signers of Signer objects.
+	declared *declared.Set
 }
 
 // controller is a line of the table of controllers.
@@ -107,7 +130,12 @@ var all = []controller{
 	{"approve", csrApproverAccount, addApprover},
 	{"sign", csrSignerAccount, addSigners},
 	{"sign", WebhookSignerAccount, addWebhookSigners},
+	{"signers", SignerManagerAccount, addDeclared},
+	{"signers", declaredAccount, addDeclaredSigners},
+	{"podsign", declaredAccount, addPodSigners},
+	{"declare", readyMadeAccount, addReadyMade},
 	{"clean", cleanerAccount, addCleaner},
+	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
 }
@@ -136,6 +164,7 @@ func (c Config) Accounts() []string {
 func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]issuer, error) { return openIssuers(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.openRoots)
+	cfg.declared = &declared.Set{}
 	for _, c := range all {
 		if !cfg.runs(c) {
 			continue
@@ -157,8 +186,12 @@ func (c Config) runs(line controller) bool {
 		return c.HasCA()
 	case WebhookSignerAccount:
 		return len(c.Settings.Signing.Webhooks) > 0
+	case readyMadeAccount:
+		return len(c.Settings.PodSigners.Install) > 0
+	case declaredAccount:
+		return c.Chooses("signers")
 	case trustAccount:
-		return c.Chooses("sign") && c.HasCA() || c.Chooses("publish")
+		return c.Chooses("sign") && c.HasCA() || c.Chooses("publish") || c.Chooses("signers")
 	default:
 		return true
 	}

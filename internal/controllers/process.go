@@ -1,17 +1,24 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/served"
 )
 
 // Process is what controllers find in the process that runs them.
@@ -51,6 +58,30 @@ func (p Process) Actor(account string) (client.Client, events.EventRecorder, err
 	}
 	recorder, err := p.Recorder(account)
 	return writer, recorder, err
+}
+
+// Versions returns what tells which resources a version of the API has. Every
+// account may know.
+func (p Process) Versions(account string) (served.Lookup, error) {
+	cfg, err := p.As(account)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for discovery: %w", err)
+	}
+	return kinds.ServerResourcesForGroupVersionWithContext, nil
+}
+
+// NewScheme returns the kinds that controllers work with. A manager writes to
+// its scheme: it must have one that nobody else reads.
+func NewScheme() (*runtime.Scheme, error) {
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
+		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
+	}
+	return kinds, nil
 }
 
 // CacheOf returns a cache that holds, of every kind that is read from it, only

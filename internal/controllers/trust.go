@@ -2,9 +2,6 @@ package controllers
 
 import (
 	"crypto/x509"
-	"fmt"
-
-	"k8s.io/client-go/discovery"
 
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -22,7 +19,7 @@ const (
 
 func addTrust(p Process, cfg Config) error {
 	signers, err := trustedSigners(cfg)
-	if err != nil || len(signers) == 0 {
+	if err != nil || len(signers) == 0 && !cfg.Chooses("signers") {
 		return err
 	}
 	writer, recorder, err := p.Actor(trustAccount)
@@ -33,13 +30,12 @@ func addTrust(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfig(api)
+	versions, err := p.Versions(trustAccount)
 	if err != nil {
-		return fmt.Errorf("making the client for discovery: %w", err)
+		return err
 	}
 	return trust.Add(p.Manager, trust.Config{
-		API: api, Client: writer, Signers: signers, Events: recorder, Metrics: p.Metrics,
-		Versions: kinds.ServerResourcesForGroupVersionWithContext,
+		API: api, Client: writer, Signers: signers, More: cfg.declaredRoots, Events: recorder, Metrics: p.Metrics, Versions: versions,
 	})
 }
 

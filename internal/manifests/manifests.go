@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/generated/crds"
 )
 
 // The names of what is installed.
@@ -42,6 +43,13 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		return nil, err
 	}
 	objects := []runtime.Object{namespace(settings.Namespace)}
+	definitions, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, definition := range definitions {
+		objects = append(objects, definition)
+	}
 	objects = append(objects, rights(settings)...)
 	return append(objects,
 		configMap(settings.Namespace, text),

@@ -13,7 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
@@ -45,7 +47,13 @@ func write(t *testing.T, cfg manifests.Config) string {
 // would be lost without a word.
 func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	t.Helper()
-	decoder := scheme.Codecs.UniversalDeserializer()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(known).UniversalDeserializer()
 	var all []runtime.Object
 	for i, document := range strings.Split(write(t, cfg), "---\n") {
 		if i == 0 {
@@ -55,7 +63,7 @@ func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 		if err != nil {
 			t.Fatal(err)
 		}
-		strict, err := scheme.Scheme.New(*kind)
+		strict, err := known.New(*kind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +84,18 @@ func find[T runtime.Object](all []runtime.Object) []T {
 		}
 	}
 	return found
+}
+
+// The definition of Signers is there whole, before what needs it.
+func TestDefinitions(t *testing.T) {
+	all := objects(t, config(nil))
+	definition, ok := all[1].(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || definition.Name != "signers.certplane.dev" {
+		t.Fatalf("the second object is %T", all[1])
+	}
+	if version := definition.Spec.Versions[0]; version.Subresources.Status == nil || len(version.SelectableFields) != 1 {
+		t.Errorf("something is lost: %+v", version.Subresources)
+	}
 }
 
 func TestWriteIsDeterministic(t *testing.T) {
@@ -152,7 +172,8 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"no signer", []string{"*", "-sign"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
+		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests", "- secrets"}},
+		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
 	}
 	for _, tc := range tests {

@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +29,9 @@ func rights(cfg cluster.Config) []runtime.Object {
 	for _, account := range cfg.Accounts() {
 		role := cfg.Namespace + ":" + account
 		objects = append(objects, clusterRole(role, rulesOf(cfg, account)), bindCluster(role, role, subject(cfg, account)))
+	}
+	if slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
+		objects = append(objects, bound(cfg.Namespace, controllers.SignerManagerAccount, bootstrap.SecretRules(), subject(cfg, controllers.SignerManagerAccount))...)
 	}
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))

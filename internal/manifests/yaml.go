@@ -4,12 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
-// encode prints an object without what its server fills in.
+// encode prints an object without what its server fills in. What has no Go type
+// says nothing that it does not mean.
 func encode(object runtime.Object) (string, error) {
+	if loose, ok := object.(*unstructured.Unstructured); ok {
+		return asYAML(loose.Object)
+	}
 	fields, err := asMap(object)
 	if err != nil {
 		return "", err

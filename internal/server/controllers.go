@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -33,13 +32,14 @@ const (
 	accountAccount    = "service-account-controller"
 	garbageAccount    = "generic-garbage-collector"
 	policyAccount     = "validatingadmissionpolicy-status-controller"
+	definitionAccount = "definition-installer"
 )
 
 // accounts are the parts of this process that call the API, each as itself.
 // What a service account may do is in its bootstrap ClusterRole,
 // system:controller:<name>.
 func accounts() []string {
-	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount)
+	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount, definitionAccount)
 }
 
 // newControllers builds all controllers; the returned manager runs them.
@@ -49,8 +49,12 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := controllers.NewScheme()
+	if err != nil {
+		return nil, err
+	}
 	manager, err := ctrl.NewManager(reader, ctrl.Options{
-		Scheme:                 scheme.Scheme,
+		Scheme:                 kinds,
 		MapperProvider:         newMapper,
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
 		Logger:                 klog.Background(),
@@ -94,6 +98,7 @@ func addKeepers(process controllers.Process) error {
 		{"serviceaccount", addAccounts},
 		{"garbage", addGarbage},
 		{"typecheck", addTypeCheck},
+		{"define", addDefinitions},
 	} {
 		if err := keeper.add(process); err != nil {
 			return fmt.Errorf("adding the %s controller: %w", keeper.name, err)

@@ -25,10 +25,12 @@ func TestKindsAreKnown(t *testing.T) {
 		{schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, "clusterroles", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "Namespace"}, "namespaces", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, "customresourcedefinitions", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "certplane.dev", Kind: "Signer"}, "signers", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "ServiceAccount"}, "serviceaccounts", meta.RESTScopeNameNamespace},
 	}
 	for _, tc := range tests {
-		got, err := mapper.RESTMapping(tc.kind, "v1")
+		got, err := mapper.RESTMapping(tc.kind, version(tc.kind))
 		if err != nil {
 			t.Errorf("%s: %v", tc.kind, err)
 			continue
@@ -40,4 +42,11 @@ func TestKindsAreKnown(t *testing.T) {
 	if _, err := mapper.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Other"}, "v1"); err == nil {
 		t.Error("a kind that nobody knows was not asked for")
 	}
+}
+
+func version(kind schema.GroupKind) string {
+	if kind.Group == "certplane.dev" {
+		return "v1alpha1"
+	}
+	return "v1"
 }

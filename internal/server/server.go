@@ -111,6 +111,8 @@ type parts struct {
 	api         *apiserver.Server
 	controllers ctrl.Manager
 	renewal     *renewal
+	// installing is how the definitions of our own kinds come into the API.
+	installing *rest.Config
 }
 
 // assemble builds the parts; none runs yet.
@@ -152,7 +154,11 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	return &parts{url: url, store: store, api: api, controllers: manager}, nil
+	installing, err := ids.asAccount(definitionAccount)
+	if err != nil {
+		return nil, err
+	}
+	return &parts{url: url, store: store, api: api, controllers: manager, installing: installing}, nil
 }
 
 // run runs the parts until ctx ends or one fails, and announces when all work.
@@ -165,6 +171,9 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
+			return err
+		}
+		if err := p.define(ctx); err != nil {
 			return err
 		}
 		return p.controllers.Start(ctx)

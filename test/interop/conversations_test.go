@@ -37,8 +37,8 @@ type namedCall struct {
 }
 
 // functions make what would be too long to write down. The certificates of one
-// name are the same wherever a conversation has them; "lines" and "wrapped" are
-// for a string in JSON.
+// name are the same wherever a conversation has them; "lines" makes text part of
+// a string.
 func functions(t *testing.T) template.FuncMap {
 	roots := map[string]string{}
 	return template.FuncMap{
@@ -49,6 +49,7 @@ func functions(t *testing.T) template.FuncMap {
 			}
 			return roots[name]
 		},
+		"leaf":    func() string { return selfSigned },
 		"replace": func(from, to, text string) string { return strings.Replace(text, from, to, 1) },
 		"lines":   func(text string) string { return strings.ReplaceAll(text, "\n", `\n`) },
 		// The same certificate with other line breaks.

@@ -41,6 +41,8 @@ type SignerList struct {
 }
 
 // SignerSpec says what a signer does.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.profile.subject) || !has(self.profile.subject.fromRequest) || !self.profile.subject.fromRequest || !('PodCertificateRequest' in self.requests)",message="requests of pods have no subject: profile.subject.fromRequest is for CertificateSigningRequests alone"
 type SignerSpec struct {
 	// signerName is what requests name in their spec.signerName: a domain, a
 	// slash and a path, such as example.com/workload. No two Signers can have
@@ -49,10 +51,13 @@ type SignerSpec struct {
 	//
 	// +kubebuilder:validation:MaxLength=571
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="signerName is immutable"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",message="must be a domain, a slash and a path, as in example.com/workload"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/') || self == 'kubernetes.io/kube-apiserver-client-pod'",message="names under kubernetes.io are Kubernetes' own: use a domain of yours, or kubernetes.io/kube-apiserver-client-pod"
 	SignerName string `json:"signerName"`
 	// requests are the kinds of requests that the signer serves.
 	//
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	Requests []RequestKind `json:"requests"`
 	// ca is who signs. Exactly one of its fields is set.
@@ -148,12 +153,18 @@ type GeneratedCA struct {
 	//
 	// +kubebuilder:default="87600h"
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
 	// rotateBefore is how long before the end of a CA its successor takes over.
 	// Default: a third of lifetime. At least the longest life of a certificate,
 	// or certificates would be cut short.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	RotateBefore *metav1.Duration `json:"rotateBefore,omitempty"`
 }
 
@@ -204,6 +215,9 @@ type WebhookCA struct {
 	//
 	// +kubebuilder:default="10s"
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// roots are those of what the endpoint issues, in PEM. Needed to publish
 	// trust bundles.
@@ -287,6 +301,8 @@ type SignerProfile struct {
 	// gets those that it asks for and is denied others; a pod gets all.
 	//
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Enum="signing";"digital signature";"content commitment";"key encipherment";"key agreement";"data encipherment";"encipher only";"decipher only";"any";"server auth";"client auth";"code signing";"email protection";"s/mime";"ipsec end system";"ipsec tunnel";"ipsec user";"timestamping";"ocsp signing";"microsoft sgc";"netscape sgc"
 	// +listType=set
 	Usages []string `json:"usages"`
 	// certificateAuthorities says what happens to requests for CA certificates.
@@ -394,11 +410,17 @@ type LifetimeProfile struct {
 	//
 	// +kubebuilder:default="24h"
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Maximum *metav1.Duration `json:"maximum,omitempty"`
 	// default is the life of certificates whose request names none. Default:
 	// maximum.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default *metav1.Duration `json:"default,omitempty"`
 	// backdate is how long before its making a certificate begins, for clients
 	// whose clocks are behind. It is part of the life. Less than 5m for pods'
@@ -406,6 +428,9 @@ type LifetimeProfile struct {
 	//
 	// +kubebuilder:default="2m"
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Backdate *metav1.Duration `json:"backdate,omitempty"`
 }
 

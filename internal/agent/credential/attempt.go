@@ -44,6 +44,9 @@ func (r Record) Asked(request *Request) Record {
 func (r Record) Sent(now time.Time, jitter Jitter) Record {
 	r = r.copy()
 	r.Pending.SentAt = now
+	if r.Failure != nil && r.Failure.Kind == Unsent {
+		r.Failure = nil // what was in the way is not any more
+	}
 	r.Pending.AbandonAt = now.Add(abandonAfter + jitter(maxJitter))
 	return r
 }

@@ -289,6 +289,9 @@ func TestServerAway(t *testing.T) {
 	if h.record.Pending.SentAt.IsZero() {
 		t.Error("a request that the server has counts as unsent")
 	}
+	if h.record.Failure != nil {
+		t.Errorf("after the request has arrived there is still a failure: %+v", h.record.Failure)
+	}
 	h.issue()
 	h.want("issued", Fresh, 21, 0)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 )
 
 // defaultTimeout is how long a command may take that says nothing about it.
@@ -74,7 +75,7 @@ func (a Action) For(v Volume) bool {
 	return a.Pod == v.Namespace+"/"+v.Pod && (a.Volume == "" || a.Volume == v.Volume)
 }
 
-// Do acts. Of a command that fails, the error has the end of what it said.
+// Do acts.
 func (a Action) Do(ctx context.Context, v Volume) error {
 	if a.Signal != "" {
 		return a.signal()
@@ -96,16 +97,17 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 		return fmt.Errorf("running %s: killed after %s", a.Command[0], timeout)
 	}
 	if err != nil {
-		return fmt.Errorf("running %s: %w: %s", a.Command[0], err, end(said.String()))
+		// What it said is for the log alone: many may read the status.
+		klog.FromContext(ctx).Info("A command after a refresh has failed", "command", a.Command[0], "err", err, "said", end(said.String()))
+		return fmt.Errorf("running %s: %w; the agent's log has what it said", a.Command[0], err)
 	}
 	return nil
 }
 
-// end is the last line that fits into a status.
+// end is the last kilobyte.
 func end(said string) string {
 	said = strings.TrimSpace(said)
-	said = said[strings.LastIndexByte(said, '\n')+1:]
-	return said[max(0, len(said)-200):]
+	return said[max(0, len(said)-1024):]
 }
 
 func (a Action) signal() error {

@@ -142,6 +142,9 @@ func (o *opening) server() (*rest.Config, error) {
 func (o *opening) remembered() string { return filepath.Join(o.cfg.Dir, "server.kubeconfig") }
 
 func (o *opening) open(ctx context.Context) (*Identity, error) {
+	if err := o.checkName(); err != nil {
+		return nil, err
+	}
 	if err := o.checkBootstrap(ctx); err != nil {
 		return nil, err
 	}
@@ -161,6 +164,19 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 	}
 	return &Identity{Config: o.own, manager: manager}, nil
 }
+
+// checkName refuses a certificate of another name: the host has been renamed,
+// or the folder is another host's.
+func (o *opening) checkName() error {
+	current, err := o.store.Current()
+	if err != nil || current.Leaf == nil || current.Leaf.Subject.CommonName == o.user() {
+		return nil
+	}
+	return fmt.Errorf("the certificate in %s is for %s, not for node %s: remove the folder to ask for another, or set --node-name", o.cfg.Dir, current.Leaf.Subject.CommonName, o.cfg.Node)
+}
+
+// user is the name of a node's user.
+func (o *opening) user() string { return "system:node:" + o.cfg.Node }
 
 // checkBootstrap finds out early that there is no way to a certificate.
 func (o *opening) checkBootstrap(ctx context.Context) error {
@@ -195,7 +211,7 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 		},
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		Template: &x509.CertificateRequest{Subject: pkix.Name{
-			CommonName: "system:node:" + o.cfg.Node, Organization: []string{"system:nodes"},
+			CommonName: o.user(), Organization: []string{"system:nodes"},
 		}},
 		Usages:           []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		CertificateStore: o.store,

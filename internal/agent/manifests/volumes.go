@@ -1,18 +1,15 @@
 package manifests
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/certplane/certplane/internal/agent/credential"
-	"github.com/certplane/certplane/internal/api/certificates"
 )
+
+// What follows is what an agent wants besides what the API says of a pod.
 
 // validateVolume looks at what the agent has to write. Volumes that need
 // nobody to write them may be there, and mean nothing here.
@@ -27,12 +24,10 @@ func validateVolume(volume *corev1.Volume, fldPath *field.Path) field.ErrorList 
 }
 
 func validateProjected(projected *corev1.ProjectedVolumeSource, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	errs := validateUser(projected.DefaultUser, fldPath.Child("defaultUser"))
 	if len(projected.Sources) == 0 {
 		errs = append(errs, field.Required(fldPath.Child("sources"), ""))
 	}
-	errs = append(errs, validateMode(projected.DefaultMode, fldPath.Child("defaultMode"))...)
-	errs = append(errs, validateUser(projected.DefaultUser, fldPath.Child("defaultUser"))...)
 	taken := paths{}
 	for i := range projected.Sources {
 		errs = append(errs, validateSource(&projected.Sources[i], taken, fldPath.Child("sources").Index(i))...)
@@ -40,97 +35,33 @@ func validateProjected(projected *corev1.ProjectedVolumeSource, fldPath *field.P
 	return errs
 }
 
-// validateSource wants exactly one kind of source that the agent knows.
 func validateSource(source *corev1.VolumeProjection, taken paths, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	kinds := 0
-	found := func(more field.ErrorList) {
-		errs = append(errs, more...)
-		kinds++
-	}
-	if s := source.PodCertificate; s != nil {
-		found(validateCertificate(s, taken, fldPath.Child("podCertificate")))
-	}
-	if s := source.ClusterTrustBundle; s != nil {
-		found(validateTrustBundle(s, taken, fldPath.Child("clusterTrustBundle")))
-	}
-	if s := source.ServiceAccountToken; s != nil {
-		found(validateToken(s, taken, fldPath.Child("serviceAccountToken")))
-	}
-	if s := source.ConfigMap; s != nil {
-		found(validateObject(s.Name, s.Items, taken, fldPath.Child("configMap")))
-	}
-	if s := source.Secret; s != nil {
-		found(validateObject(s.Name, s.Items, taken, fldPath.Child("secret")))
-	}
-	if source.DownwardAPI != nil {
-		found(field.ErrorList{field.Forbidden(fldPath.Child("downwardAPI"), "not on a host: the manifest is there itself, and no container is run that had limits")})
-	}
 	switch {
-	case kinds == 0:
-		errs = append(errs, field.Required(fldPath, "must have one of podCertificate, clusterTrustBundle, serviceAccountToken, configMap, secret"))
-	case kinds > 1:
-		errs = append(errs, field.Forbidden(fldPath, "may not specify more than 1 volume type"))
+	case source.PodCertificate != nil:
+		return validateCertificate(source.PodCertificate, taken, fldPath.Child("podCertificate"))
+	case source.ClusterTrustBundle != nil:
+		s, at := source.ClusterTrustBundle, fldPath.Child("clusterTrustBundle")
+		return append(taken.add(s.Path, at.Child("path")), validateUser(s.User, at.Child("user"))...)
+	case source.ServiceAccountToken != nil:
+		return validateToken(source.ServiceAccountToken, taken, fldPath.Child("serviceAccountToken"))
+	case source.ConfigMap != nil:
+		return validateObject(source.ConfigMap.Name, source.ConfigMap.Items, taken, fldPath.Child("configMap"))
+	case source.Secret != nil:
+		return validateObject(source.Secret.Name, source.Secret.Items, taken, fldPath.Child("secret"))
+	case source.DownwardAPI != nil:
+		return field.ErrorList{field.Forbidden(fldPath.Child("downwardAPI"), "not on a host: the manifest is there itself, and no container is run that had limits")}
 	}
-	return errs
+	return field.ErrorList{field.Required(fldPath, "must have one of podCertificate, clusterTrustBundle, serviceAccountToken, configMap, secret")}
 }
 
 func validateCertificate(s *corev1.PodCertificateProjection, taken paths, fldPath *field.Path) field.ErrorList {
-	errs := certificates.ValidateSignerName(fldPath.Child("signerName"), s.SignerName)
-	if types := credential.KeyTypes(); !slices.Contains(types, s.KeyType) {
-		errs = append(errs, field.NotSupported(fldPath.Child("keyType"), s.KeyType, types))
-	}
-	errs = append(errs, validateExpiration(s, fldPath.Child("maxExpirationSeconds"))...)
-	errs = append(errs, validateUser(s.User, fldPath.Child("user"))...)
-	if s.CredentialBundlePath == "" && s.KeyPath == "" && s.CertificateChainPath == "" {
-		errs = append(errs, field.Required(fldPath, "must have at least one of credentialBundlePath, keyPath, certificateChainPath"))
-	}
+	errs := validateUser(s.User, fldPath.Child("user"))
 	for _, file := range []struct{ field, path string }{
 		{"credentialBundlePath", s.CredentialBundlePath}, {"keyPath", s.KeyPath}, {"certificateChainPath", s.CertificateChainPath},
 	} {
 		if file.path != "" {
 			errs = append(errs, taken.add(file.path, fldPath.Child(file.field))...)
 		}
-	}
-	return errs
-}
-
-// validateExpiration knows the API's limits: a day for Kubernetes' own signers,
-// 91 days for all others.
-func validateExpiration(s *corev1.PodCertificateProjection, fldPath *field.Path) field.ErrorList {
-	if s.MaxExpirationSeconds == nil {
-		return nil
-	}
-	longest := int32(91 * 24 * 60 * 60)
-	domain, _, _ := strings.Cut(s.SignerName, "/")
-	if domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
-		longest = 24 * 60 * 60
-	}
-	seconds := *s.MaxExpirationSeconds
-	switch {
-	case seconds < 60*60:
-		return field.ErrorList{field.Invalid(fldPath, seconds, "if provided, maxExpirationSeconds must be >= 3600")}
-	case seconds > longest:
-		return field.ErrorList{field.Invalid(fldPath, seconds, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest))}
-	}
-	return nil
-}
-
-func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, taken paths, fldPath *field.Path) field.ErrorList {
-	errs := taken.add(s.Path, fldPath.Child("path"))
-	errs = append(errs, validateUser(s.User, fldPath.Child("user"))...)
-	switch {
-	case s.Name != nil && s.SignerName != nil:
-		errs = append(errs, field.Invalid(fldPath, *s.Name, "only one of name and signerName may be used"))
-	case s.Name == nil && s.SignerName == nil:
-		errs = append(errs, field.Required(fldPath, "either name or signerName must be specified"))
-	case s.Name != nil && *s.Name == "":
-		errs = append(errs, field.Required(fldPath.Child("name"), ""))
-	case s.Name != nil && s.LabelSelector != nil:
-		errs = append(errs, field.Invalid(fldPath.Child("labelSelector"), s.LabelSelector, "labelSelector must be unset if name is specified"))
-	case s.SignerName != nil:
-		errs = append(errs, certificates.ValidateSignerName(fldPath.Child("signerName"), *s.SignerName)...)
-		errs = append(errs, metavalidation.ValidateLabelSelector(s.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, fldPath.Child("labelSelector"))...)
 	}
 	return errs
 }
@@ -156,18 +87,13 @@ func validateObject(name string, items []corev1.KeyToPath, taken paths, fldPath 
 		if item.Key == "" {
 			errs = append(errs, field.Required(at.Child("key"), ""))
 		}
+		if mode := item.Mode; mode != nil && (*mode < 0 || *mode > 0o777) {
+			errs = append(errs, field.Invalid(at.Child("mode"), *mode, "must be a number between 0 and 0777 (octal), both inclusive"))
+		}
 		errs = append(errs, taken.add(item.Path, at.Child("path"))...)
-		errs = append(errs, validateMode(item.Mode, at.Child("mode"))...)
 		errs = append(errs, validateUser(item.User, at.Child("user"))...)
 	}
 	return errs
-}
-
-func validateMode(mode *int32, fldPath *field.Path) field.ErrorList {
-	if mode != nil && (*mode < 0 || *mode > 0o777) {
-		return field.ErrorList{field.Invalid(fldPath, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
-	}
-	return nil
 }
 
 func validateUser(user *int64, fldPath *field.Path) field.ErrorList {
@@ -177,8 +103,8 @@ func validateUser(user *int64, fldPath *field.Path) field.ErrorList {
 	return nil
 }
 
-// paths are those of a volume, each with the field that has it. Tokens are
-// among them: of two sources with one path, neither is left out silently.
+// paths are those of a volume's files, each with the field that has it. Tokens
+// are among them: of two sources with one path, neither is left out silently.
 type paths map[string]string
 
 func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
@@ -191,8 +117,7 @@ func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(fldPath, name, "must not contain '..'")}
 	case strings.HasPrefix(name, ".."):
 		return field.ErrorList{field.Invalid(fldPath, name, "must not start with '..'")}
-	}
-	if clean := path.Clean(name); clean != name || clean == "." {
+	case path.Clean(name) != name || name == ".":
 		return field.ErrorList{field.Invalid(fldPath, name, "must name a file, and be written as short as can be")}
 	}
 	for other, at := range p {
@@ -200,7 +125,7 @@ func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
 		case other == name:
 			return field.ErrorList{field.Invalid(fldPath, name, "is the path of "+at+" too")}
 		case strings.HasPrefix(other, name+"/"), strings.HasPrefix(name, other+"/"):
-			return field.ErrorList{field.Invalid(fldPath, name, "conflicts with "+at+", one of which is in the other")}
+			return field.ErrorList{field.Invalid(fldPath, name, "cannot be a file beside "+other+", the path of "+at)}
 		}
 	}
 	p[name] = fldPath.String()

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,6 +78,10 @@ func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *c
 
 func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod, error) {
 	created, err := r.client.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("registering pod %s/%s: %w (to let this host have the service account, bind a role with the verb \"host\" on it to user system:node:%s)",
+			wanted.Namespace, wanted.Name, err, r.node)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("registering pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
@@ -152,30 +157,30 @@ func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, mess
 	return err
 }
 
+// statusOf tells whether there is news. Containers are as ready as their pod:
+// what runs in them is the host's business.
 func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (corev1.PodStatus, bool) {
 	status := *pod.Status.DeepCopy()
-	wanted := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
-	if !ready {
-		wanted.Status, wanted.Reason, wanted.Message = corev1.ConditionFalse, "FilesMissing", message
-	}
-	changed := status.Phase != corev1.PodRunning
 	status.Phase = corev1.PodRunning
 	if status.StartTime == nil {
-		status.StartTime, changed = &now, true
+		status.StartTime = &now
 	}
-	for i, condition := range status.Conditions {
-		if condition.Type != wanted.Type {
-			continue
-		}
-		if condition.Status == wanted.Status && condition.Message == wanted.Message {
-			return status, changed
-		}
-		if condition.Status == wanted.Status {
-			wanted.LastTransitionTime = condition.LastTransitionTime
-		}
-		status.Conditions[i] = wanted
-		return status, true
+	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	if !ready {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, "FilesMissing", message
 	}
-	status.Conditions = append(status.Conditions, wanted)
-	return status, true
+	for _, known := range status.Conditions {
+		if known.Type == condition.Type && known.Status == condition.Status {
+			condition.LastTransitionTime = known.LastTransitionTime
+		}
+	}
+	status.Conditions = []corev1.PodCondition{condition}
+	status.ContainerStatuses = nil
+	for _, container := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, Ready: ready,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *status.StartTime}},
+		})
+	}
+	return status, !equality.Semantic.DeepEqual(status, pod.Status)
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience is how long a read waits for the first list.
+// patience is how long reads wait for the first list, all of them together.
 const patience = 10 * time.Second
 
 // ErrUnknown says that the server's objects are not known yet. That is no
@@ -57,6 +57,7 @@ type Follower[T any] struct {
 type following struct {
 	resource schema.GroupVersionResource
 	informer cache.SharedIndexInformer
+	deadline time.Time // of reads that wait for the first list
 	stop     context.CancelFunc
 }
 
@@ -138,9 +139,9 @@ func (f *Follower[T]) synced(ctx context.Context) (*following, error) {
 	if err != nil {
 		return nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithDeadline(ctx, following.deadline)
 	defer cancel()
-	if !cache.WaitForCacheSync(wait.Done(), following.informer.HasSynced) {
+	if !following.informer.HasSynced() && !cache.WaitForCacheSync(wait.Done(), following.informer.HasSynced) {
 		return nil, fmt.Errorf("the server's %s are %w", f.kind.Resource, ErrUnknown)
 	}
 	return following, nil
@@ -161,7 +162,7 @@ func (f *Follower[T]) follow() (*following, error) {
 	informer := dynamicinformer.NewFilteredDynamicInformer(f.dynamic, resource, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = f.kind.FieldSelector
 	}).Informer()
-	following := &following{resource: resource, informer: informer, stop: stop}
+	following := &following{resource: resource, informer: informer, deadline: time.Now().Add(patience), stop: stop}
 	if err := f.prepare(following); err != nil {
 		stop()
 		return nil, fmt.Errorf("following %s: %w", f.kind.Resource, err)

@@ -81,7 +81,7 @@ func (p Pod) Missing() string {
 			missing = append(missing, v.Name+": "+v.Error)
 		}
 	}
-	if p.Error != "" && len(missing) > 0 {
+	if p.Error != "" && (len(missing) > 0 || len(p.Volumes) == 0) {
 		missing = append(missing, p.Error)
 	}
 	return strings.Join(missing, "; ")

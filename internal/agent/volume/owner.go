@@ -42,3 +42,17 @@ func ownedAs(info fs.FileInfo, file File) bool {
 	// unless one is asked for.
 	return int(stat.Uid) == uid && (gid == Own || int(stat.Gid) == gid)
 }
+
+// load reads a file with its mode and owner.
+func load(path string) (File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return File{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.Mode().IsRegular() {
+		return File{}, fmt.Errorf("%s is not an ordinary file", path)
+	}
+	data, err := os.ReadFile(path)
+	return File{Data: data, Mode: info.Mode().Perm(), UID: int(stat.Uid), GID: int(stat.Gid)}, err
+}

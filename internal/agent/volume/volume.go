@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +58,9 @@ const (
 	Replaced
 )
 
-// Write makes the folder dir hold files and nothing else of its own making.
-// It writes nothing if that is so already. An error leaves the former state
+// Write makes the folder dir show files and nothing else of its own making.
+// It writes nothing if that is so already. What it replaces is on disk until
+// it is called again. An error leaves the former state
 // visible. Concurrent writers of one folder disturb each other.
 func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := checkPaths(files); err != nil {
@@ -67,6 +69,9 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := makeDir(dir); err != nil {
 		return None, err
 	}
+	// Whoever has just followed the link shall find what is behind it: the
+	// former state stays until the next call.
+	former, _ := os.Readlink(filepath.Join(dir, dataName))
 	change := compare(dir, files)
 	if change != None {
 		if err := replace(dir, files, now); err != nil {
@@ -80,16 +85,35 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	if linked && change == None {
 		change = Repaired
 	}
-	return change, removeStale(dir, files)
+	present, err := os.Readlink(filepath.Join(dir, dataName))
+	if err != nil {
+		return change, fmt.Errorf("writing volume %s: %w", dir, err)
+	}
+	return change, removeStale(dir, files, present, former)
 }
 
-// Read returns what the file at a path in the volume says now. Its error
-// matches fs.ErrNotExist if there is no such file.
-func Read(dir, name string) ([]byte, error) {
-	if err := checkPath(name); err != nil {
-		return nil, err
+// Load returns the present files of the folder dir; none if there is no such
+// folder.
+func Load(dir string) (Files, error) {
+	data := filepath.Join(dir, dataName)
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return Files{}, nil
 	}
-	return os.ReadFile(filepath.Join(dir, dataName, filepath.FromSlash(name)))
+	names, err := list(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+	}
+	files := Files{}
+	for _, full := range names {
+		name, err := filepath.Rel(data, full)
+		if err != nil {
+			return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+		}
+		if files[filepath.ToSlash(name)], err = load(full); err != nil {
+			return nil, fmt.Errorf("reading volume %s: %w", dir, err)
+		}
+	}
+	return files, nil
 }
 
 // Remove deletes the volume's folder. That it is not there is fine.
@@ -228,13 +252,10 @@ func link(dir string, files Files) (bool, error) {
 }
 
 // removeStale removes links to what is not there any more, and the folders of
-// former states and of writers that did not come to an end.
-func removeStale(dir string, files Files) error {
+// other states than those that stay: of former ones, and of writers that did
+// not come to an end.
+func removeStale(dir string, files Files, stay ...string) error {
 	wanted := tops(files)
-	present, err := os.Readlink(filepath.Join(dir, dataName))
-	if err != nil {
-		return fmt.Errorf("cleaning volume %s: %w", dir, err)
-	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("cleaning volume %s: %w", dir, err)
@@ -242,7 +263,7 @@ func removeStale(dir string, files Files) error {
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
-		case name == dataName || name == present || wanted[name]:
+		case name == dataName || slices.Contains(stay, name) || wanted[name]:
 		case strings.HasPrefix(name, ".."), isOurs(dir, name):
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 		}

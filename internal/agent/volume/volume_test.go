@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,9 @@ func TestWriteStates(t *testing.T) {
 			t.Errorf("%s: change = %v, want %v", step.reason, got, step.want)
 		}
 		wantVisible(t, dir, step.see)
+		if change := write(t, dir, step.files); change != None {
+			t.Errorf("%s: a second time: change = %v", step.reason, change)
+		}
 		if hidden := hiddenNames(t, dir); len(hidden) != 2 {
 			t.Errorf("%s: besides the files there are %v, want ..data and its folder alone", step.reason, hidden)
 		}
@@ -147,7 +151,8 @@ func TestWriteRepairs(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(dir, "key.pem")); err != nil || info.Mode() != 0o600 {
 				t.Errorf("key.pem: mode %v, %v, want 0600", info.Mode(), err)
 			}
-			if hidden := hiddenNames(t, dir); len(hidden) != 2 {
+			if write(t, dir, files); len(hiddenNames(t, dir)) != 2 {
+				hidden := hiddenNames(t, dir)
 				t.Errorf("left over: %v", hidden)
 			}
 		})
@@ -211,35 +216,36 @@ func TestWriteFailureKeepsState(t *testing.T) {
 	wantVisible(t, dir, map[string]string{"a": "1"})
 }
 
-// A reader never sees parts of two states together.
-func TestReadersSeeOneState(t *testing.T) {
+// A reader that goes by names finds all of them at any time, and never parts of
+// two states in one file.
+func TestReadersFindFiles(t *testing.T) {
 	dir := t.TempDir()
 	state := func(i int) Files {
-		return Files{"key": file(fmt.Sprint(i)), "chain": file(fmt.Sprint(i))}
+		return Files{"bundle": file(fmt.Sprintf("%d %d", i, i)), "d/other": file("x")}
 	}
 	write(t, dir, state(0))
 	var reads, done atomic.Int64
 	go func() {
-		for i := 1; reads.Load() < 200 || i < 200; i++ {
+		defer done.Store(1)
+		for i := 1; i < 60; i++ {
+			for seen := reads.Load(); reads.Load() < seen+2; { // nobody is two states behind
+				runtime.Gosched()
+			}
 			if _, err := Write(dir, state(i), now); err != nil {
 				t.Error(err)
-				break
+				return
 			}
 		}
-		done.Store(1)
 	}()
 	for done.Load() == 0 {
-		data, err := os.Readlink(filepath.Join(dir, dataName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err1 := os.ReadFile(filepath.Join(dir, data, "key"))
-		chain, err2 := os.ReadFile(filepath.Join(dir, data, "chain"))
-		if err1 != nil || err2 != nil {
-			continue // that state is gone: a program starts again
-		}
-		if string(key) != string(chain) {
-			t.Fatalf("key of state %s with chain of state %s", key, chain)
+		for _, name := range []string{"bundle", "d/other"} {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Errorf("a reader does not find a file: %v", err)
+			}
+			if a, b, two := strings.Cut(string(data), " "); two && a != b {
+				t.Errorf("a reader sees parts of two states: %q", data)
+			}
 		}
 		reads.Add(1)
 	}
@@ -248,16 +254,20 @@ func TestReadersSeeOneState(t *testing.T) {
 func TestRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "v")
 	write(t, dir, Files{"a/b": file("1")})
-	if data, err := Read(dir, "a/b"); err != nil || string(data) != "1" {
-		t.Errorf("Read = %q, %v", data, err)
+	loaded, err := Load(dir)
+	if err != nil || len(loaded) != 1 || string(loaded["a/b"].Data) != "1" || loaded["a/b"].Mode != 0o644 {
+		t.Errorf("Load = %v, %v", loaded, err)
+	}
+	if change := write(t, dir, loaded); change != None {
+		t.Errorf("writing what was loaded: change = %v", change)
 	}
 	for range 2 {
 		if err := Remove(dir); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := Read(dir, "a/b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Read of what is gone: %v", err)
+	if loaded, err := Load(dir); err != nil || len(loaded) > 0 {
+		t.Errorf("Load of what is gone = %v, %v", loaded, err)
 	}
 }
 

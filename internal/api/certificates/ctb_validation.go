@@ -23,7 +23,7 @@ const (
 	maxTrustBundleErrors = 100
 	// trustBundleValue stands for the bundle in errors: it can be large and
 	// says nothing that the detail does not.
-	trustBundleValue = "<trust bundle>"
+	trustBundleValue = "<value omitted>"
 )
 
 var (
@@ -69,13 +69,13 @@ func trustBundleNames(signerName string) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		if signerName == "" {
 			if strings.Contains(name, ":") {
-				return []string{"must not contain a colon, because the bundle names no signer"}
+				return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
 			}
 			return validation.NameIsDNSSubdomain(name, prefix)
 		}
 		rest, ok := strings.CutPrefix(name, TrustBundlePrefix(signerName))
 		if !ok {
-			return []string{fmt.Sprintf("must begin with %q, because the bundle is for signer %s", TrustBundlePrefix(signerName), signerName)}
+			return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signerName, TrustBundlePrefix(signerName))}
 		}
 		return validation.NameIsDNSSubdomain(rest, prefix)
 	}
@@ -91,8 +91,8 @@ func validateTrustAnchors(text string) field.ErrorList {
 	var errs field.ErrorList
 	blocks := pemBlocks(text)
 	for i, block := range blocks {
-		if err := checkTrustAnchor(block); err != nil {
-			errs = append(errs, invalidTrustBundle("entry %d: %v", i, err))
+		if problem := anchorProblem(block); problem != "" {
+			errs = append(errs, invalidTrustBundle("entry %d %s", i, problem))
 		}
 		if len(errs) == maxTrustBundleErrors {
 			break
@@ -102,7 +102,7 @@ func validateTrustAnchors(text string) field.ErrorList {
 	case len(errs) > 0:
 		return errs
 	case len(blocks) == 0:
-		return field.ErrorList{invalidTrustBundle("must contain at least one CERTIFICATE PEM block")}
+		return field.ErrorList{invalidTrustBundle("at least one trust anchor must be provided")}
 	default:
 		return checkDifferent(blocks)
 	}
@@ -120,23 +120,25 @@ func pemBlocks(text string) []*pem.Block {
 	return blocks
 }
 
-func checkTrustAnchor(block *pem.Block) error {
+// anchorProblem says what keeps an entry from being the certificate of a CA, or
+// nothing. The words are Kubernetes'.
+func anchorProblem(block *pem.Block) string {
 	if block.Type != certificateBlockType {
-		return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		return "has bad block type: " + block.Type
 	}
 	if len(block.Headers) > 0 {
-		return fmt.Errorf("no PEM block headers are permitted")
+		return "has PEM block headers"
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	switch {
 	case err != nil:
-		return fmt.Errorf("must be one certificate: %w", err)
+		return "does not parse as X.509"
 	case !cert.IsCA:
-		return fmt.Errorf("must be the certificate of a CA")
+		return "does not have the CA bit set"
 	case !cert.BasicConstraintsValid:
-		return fmt.Errorf("must have valid basic constraints")
+		return "has invalid basic constraints"
 	default:
-		return nil
+		return ""
 	}
 }
 
@@ -155,7 +157,7 @@ func checkDifferent(blocks []*pem.Block) field.ErrorList {
 	var errs field.ErrorList
 	for _, sum := range order {
 		if len(places[sum]) > 1 && len(errs) < maxTrustBundleErrors {
-			errs = append(errs, invalidTrustBundle("entries %v are the same certificate", places[sum]))
+			errs = append(errs, invalidTrustBundle("duplicate trust anchor (indices %v)", places[sum]))
 		}
 	}
 	return errs

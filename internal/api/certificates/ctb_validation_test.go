@@ -128,10 +128,10 @@ func TestTrustAnchors(t *testing.T) {
 	useless := block("CERTIFICATE", newAnchor(t, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }))
 
 	entry := func(i int, detail string) string {
-		return fmt.Sprintf("spec.trustBundle: Invalid value: \"<trust bundle>\": entry %d: %s", i, detail)
+		return fmt.Sprintf("spec.trustBundle: Invalid value: \"<value omitted>\": entry %d %s", i, detail)
 	}
 	whole := func(detail string) []string {
-		return []string{`spec.trustBundle: Invalid value: "<trust bundle>": ` + detail}
+		return []string{`spec.trustBundle: Invalid value: "<value omitted>": ` + detail}
 	}
 	for _, tc := range []struct {
 		reason string
@@ -143,21 +143,21 @@ func TestTrustAnchors(t *testing.T) {
 		{"text around", anchors([]byte("# one\n"), blockA, []byte("\n# two\n"), blockB, []byte("the end")), nil},
 		{"one that has expired, one that is not valid yet", anchors(old, young), nil},
 		{"a CA that may not sign", anchors(useless), nil},
-		{"nothing", "", whole("must contain at least one CERTIFICATE PEM block")},
-		{"text alone", "no anchors here", whole("must contain at least one CERTIFICATE PEM block")},
-		{"a broken block is text", anchors(blockA[:len(blockA)-10]), whole("must contain at least one CERTIFICATE PEM block")},
-		{"another label", anchors(blockA, block("CERTIFICATE REQUEST", b)), []string{entry(1, `only CERTIFICATE PEM blocks are allowed, found "CERTIFICATE REQUEST"`)}},
-		{"headers", anchors(blockA, headers), []string{entry(1, "no PEM block headers are permitted")}},
-		{"no certificate", anchors(blockA, block("CERTIFICATE", []byte("x"))), []string{entry(1, "must be one certificate: x509: malformed certificate")}},
-		{"two in a block", anchors(blockA, block("CERTIFICATE", append(b[:len(b):len(b)], b...))), []string{entry(1, "must be one certificate: x509: trailing data")}},
-		{"no CA", anchors(leaf, blockA), []string{entry(0, "must be the certificate of a CA")}},
-		{"no basic constraints", anchors(bare, blockA), []string{entry(0, "must be the certificate of a CA")}},
+		{"nothing", "", whole("at least one trust anchor must be provided")},
+		{"text alone", "no anchors here", whole("at least one trust anchor must be provided")},
+		{"a broken block is text", anchors(blockA[:len(blockA)-10]), whole("at least one trust anchor must be provided")},
+		{"another label", anchors(blockA, block("CERTIFICATE REQUEST", b)), []string{entry(1, "has bad block type: CERTIFICATE REQUEST")}},
+		{"headers", anchors(blockA, headers), []string{entry(1, "has PEM block headers")}},
+		{"no certificate", anchors(blockA, block("CERTIFICATE", []byte("x"))), []string{entry(1, "does not parse as X.509")}},
+		{"two in a block", anchors(blockA, block("CERTIFICATE", append(b[:len(b):len(b)], b...))), []string{entry(1, "does not parse as X.509")}},
+		{"no CA", anchors(leaf, blockA), []string{entry(0, "does not have the CA bit set")}},
+		{"no basic constraints", anchors(bare, blockA), []string{entry(0, "does not have the CA bit set")}},
 		{"each entry has its error", anchors(leaf, block("X", nil), blockA), []string{
-			entry(0, "must be the certificate of a CA"), entry(1, `only CERTIFICATE PEM blocks are allowed, found "X"`)}},
-		{"twice the same", anchors(blockA, blockB, wrapped), whole("entries [0 2] are the same certificate")},
+			entry(0, "does not have the CA bit set"), entry(1, "has bad block type: X")}},
+		{"twice the same", anchors(blockA, blockB, wrapped), whole("duplicate trust anchor (indices [0 2])")},
 		{"two twice, in their order", anchors(blockA, blockB, wrapped, blockB, blockB), append(
-			whole("entries [0 2] are the same certificate"), whole("entries [1 3 4] are the same certificate")...)},
-		{"nobody looks for duplicates among errors", anchors(blockA, wrapped, leaf), []string{entry(2, "must be the certificate of a CA")}},
+			whole("duplicate trust anchor (indices [0 2])"), whole("duplicate trust anchor (indices [1 3 4])")...)},
+		{"nobody looks for duplicates among errors", anchors(blockA, wrapped, leaf), []string{entry(2, "does not have the CA bit set")}},
 		{"as large as it may be", anchors(blockA) + strings.Repeat("#", maxTrustBundleSize-len(blockA)), nil},
 		{"too large, which is all that is said", strings.Repeat("#", maxTrustBundleSize+1), []string{
 			"spec.trustBundle: Too long: may not be more than 1048576 bytes"}},

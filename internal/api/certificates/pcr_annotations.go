@@ -32,7 +32,7 @@ func ValidateUserAnnotations(fldPath *field.Path, annotations map[string]string)
 // object do.
 func validateUserAnnotationKey(fldPath *field.Path, key string) field.ErrorList {
 	if key == "" {
-		return field.ErrorList{field.Required(fldPath, "annotation keys must not be empty")}
+		return field.ErrorList{field.Required(fldPath, "")}
 	}
 	var errs field.ErrorList
 	lower := strings.ToLower(key)
@@ -40,7 +40,7 @@ func validateUserAnnotationKey(fldPath *field.Path, key string) field.ErrorList 
 		errs = append(errs, field.Invalid(fldPath, lower, problem))
 	}
 	if !strings.Contains(key, "/") {
-		errs = append(errs, field.Invalid(fldPath, key, "must be prefixed with a domain, as in example.com/key"))
+		errs = append(errs, field.Invalid(fldPath, key, `must be a domain-prefixed key (such as "acme.io/foo")`))
 	}
 	return errs
 }

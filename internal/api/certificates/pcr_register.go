@@ -73,13 +73,17 @@ func defaultPodExpiration(seconds **int32) {
 const (
 	podNameField  = "spec.podName"
 	nodeNameField = "spec.nodeName"
+	// This one only the store may name.
+	namespaceField = "metadata.namespace"
 )
 
 // SelectablePodRequestFields are the values that a field selector compares a
-// request with.
+// request with, and the namespace: no selector may name it, but watches of one
+// namespace go by it.
 func SelectablePodRequestFields(request *podRequest) fields.Set {
 	return fields.Set{
 		nameField:       request.Name,
+		namespaceField:  request.Namespace,
 		signerNameField: request.Spec.SignerName,
 		podNameField:    request.Spec.PodName,
 		nodeNameField:   string(request.Spec.NodeName),

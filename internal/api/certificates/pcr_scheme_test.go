@@ -103,7 +103,7 @@ func TestPodRequestFieldLabels(t *testing.T) {
 		}
 	}
 	got := SelectablePodRequestFields(newPodRequest(t))
-	want := map[string]string{"metadata.name": "req-1", "spec.signerName": "example.com/signer", "spec.podName": "p", "spec.nodeName": "n"}
+	want := map[string]string{"metadata.name": "req-1", "metadata.namespace": "ns", "spec.signerName": "example.com/signer", "spec.podName": "p", "spec.nodeName": "n"}
 	if diff := cmp.Diff(want, map[string]string(got)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}

@@ -99,14 +99,8 @@ func validateVolumes(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList 
 	for i, volume := range spec.Volumes {
 		path := fldPath.Index(i)
 		errs = append(errs, validateName(volume.Name, names, path.Child("name"))...)
-		if volume.Projected == nil {
-			continue
-		}
-		for j, source := range volume.Projected.Sources {
-			if source.ServiceAccountToken != nil && spec.ServiceAccountName == "" {
-				errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(j).Child("serviceAccountToken"),
-					"must not be specified when serviceAccountName is not set"))
-			}
+		if volume.Projected != nil {
+			errs = append(errs, validateProjected(volume.Projected, spec.ServiceAccountName, path.Child("projected"))...)
 		}
 	}
 	return errs

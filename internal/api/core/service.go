@@ -23,7 +23,7 @@ var serviceSpecPath = field.NewPath("spec")
 // called, what it selects and which ports it has. Nothing is routed here, so
 // addresses are taken as they come.
 func ValidateService(service *corev1.Service) field.ErrorList {
-	errs := metadata.Validate(&service.ObjectMeta, true, validation.NameIsDNS1035Label, metadataPath)
+	errs := metadata.Validate(&service.ObjectMeta, true, validation.NameIsDNSLabel, metadataPath)
 	spec := &service.Spec
 	errs = append(errs, oneOf(spec.Type, serviceSpecPath.Child("type"),
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
@@ -142,9 +142,7 @@ func validateServicePort(port *corev1.ServicePort, fldPath *field.Path) field.Er
 		errs = append(errs, field.Invalid(fldPath.Child("port"), port.Port, problem))
 	}
 	errs = append(errs, oneOf(port.Protocol, fldPath.Child("protocol"), corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
-	for _, problem := range targetPortProblems(port.TargetPort) {
-		errs = append(errs, field.Invalid(fldPath.Child("targetPort"), port.TargetPort.String(), problem))
-	}
+	errs = append(errs, validateTargetPort(port.TargetPort, fldPath.Child("targetPort"))...)
 	if protocol := port.AppProtocol; protocol != nil {
 		for _, problem := range utilvalidation.IsQualifiedName(*protocol) {
 			errs = append(errs, field.Invalid(fldPath.Child("appProtocol"), *protocol, problem))
@@ -153,11 +151,17 @@ func validateServicePort(port *corev1.ServicePort, fldPath *field.Path) field.Er
 	return errs
 }
 
-func targetPortProblems(port intstr.IntOrString) []string {
+func validateTargetPort(port intstr.IntOrString, fldPath *field.Path) field.ErrorList {
+	var value any = port.IntVal
+	problems := utilvalidation.IsValidPortNum(port.IntValue())
 	if port.Type == intstr.String {
-		return utilvalidation.IsValidPortName(port.StrVal)
+		value, problems = port.StrVal, utilvalidation.IsValidPortName(port.StrVal)
 	}
-	return utilvalidation.IsValidPortNum(port.IntValue())
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(fldPath, value, problem))
+	}
+	return errs
 }
 
 func validateAffinity(spec *corev1.ServiceSpec) field.ErrorList {

@@ -119,6 +119,7 @@ func TestAuthorize(t *testing.T) {
 		{reason: "those of another node", what: "watch podcertificaterequests /", change: certificatesOf("spec.nodeName=m"), want: none},
 		{reason: "those of all pods", what: "list podcertificaterequests /", change: group("certificates.k8s.io"), want: none},
 		{reason: "deciding about them", what: "update podcertificaterequests/status ns/x", change: group("certificates.k8s.io"), want: none},
+		{reason: "what pods are called", what: "list services /", want: allow},
 		{reason: "trust", what: "list clustertrustbundles /", change: group("certificates.k8s.io"), want: allow},
 		{reason: "telling what happened", what: "patch events ns/e", want: allow},
 		{reason: "reading what happened", what: "list events ns/", want: none},

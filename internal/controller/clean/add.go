@@ -1,4 +1,4 @@
-// Package clean deletes CertificateSigningRequests that have had their time.
+// Package clean deletes requests for certificates that have had their time.
 package clean
 
 import (

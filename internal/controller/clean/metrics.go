@@ -22,3 +22,14 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	}, []string{"reason"})}
 	return m, collector.Share(registry, &m.deleted)
 }
+
+// newPodMetrics is newMetrics for PodCertificateRequests.
+func newPodMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "certplane",
+		Subsystem: "cleaning",
+		Name:      "pod_requests_deleted_total",
+		Help:      "Number of PodCertificateRequests deleted, by reason: finished, pending or excess.",
+	}, []string{"reason"})}
+	return m, collector.Share(registry, &m.deleted)
+}

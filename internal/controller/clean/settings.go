@@ -33,11 +33,28 @@ type Settings struct {
 	// Kubernetes keeps these for ever, as 0s does. Default: 168h, a week.
 	Undecided metav1.Duration `json:"undecided"`
 	// fetch is how long an outcome stays at least, so that whoever asked can
-	// see it: neither "issued" nor perRequester takes a certificate sooner.
+	// see it: neither "issued" nor perRequester nor podRequests.maxPerNode takes
+	// a certificate sooner.
 	// Default: 5m.
 	Fetch metav1.Duration `json:"fetch"`
 	// perRequester bounds how many requests there are of one requester.
 	PerRequester CapSettings `json:"perRequester"`
+	// podRequests rules PodCertificateRequests, where the API has them.
+	PodRequests PodSettings `json:"podRequests"`
+}
+
+// PodSettings is the stanza "cleaning.podRequests".
+type PodSettings struct {
+	// age is how long a request is kept, counted from its creation, whatever
+	// its outcome. Nodes read outcomes within seconds, and make a new request
+	// when one goes that has none. 0s keeps requests until their pods are
+	// gone. Default: 15m, as in Kubernetes.
+	Age metav1.Duration `json:"age"`
+	// maxPerNode is how many requests there may be whose spec.nodeName is the
+	// same. Of more, the oldest are deleted, as with "perRequester": a node
+	// that asks in a loop cannot fill the store. It has to leave room for all
+	// certificates of a node's pods at once. 0 is no bound. Default: 2000.
+	MaxPerNode int `json:"maxPerNode"`
 }
 
 // CapSettings is the stanza "cleaning.perRequester".
@@ -62,6 +79,7 @@ func DefaultSettings() Settings {
 		Pending: hours(24), Approved: hours(24), Undecided: hours(168),
 		Fetch:        metav1.Duration{Duration: 5 * time.Minute},
 		PerRequester: CapSettings{Max: 5000, ExemptGroups: []string{"system:masters"}},
+		PodRequests:  PodSettings{Age: metav1.Duration{Duration: 15 * time.Minute}, MaxPerNode: 2000},
 	}
 }
 
@@ -73,6 +91,7 @@ func (s Settings) Validate() error {
 	}{
 		{"issued", s.Issued}, {"denied", s.Denied}, {"failed", s.Failed}, {"pending", s.Pending},
 		{"approved", s.Approved}, {"undecided", s.Undecided}, {"fetch", s.Fetch},
+		{"podRequests.age", s.PodRequests.Age},
 	} {
 		if limit.value.Duration < 0 {
 			return fmt.Errorf("cleaning.%s: %s is negative: 0s is no limit", limit.field, limit.value.Duration)
@@ -80,6 +99,9 @@ func (s Settings) Validate() error {
 	}
 	if s.PerRequester.Max < 0 {
 		return fmt.Errorf("cleaning.perRequester.max: %d is negative: 0 is no bound", s.PerRequester.Max)
+	}
+	if s.PodRequests.MaxPerNode < 0 {
+		return fmt.Errorf("cleaning.podRequests.maxPerNode: %d is negative: 0 is no bound", s.PodRequests.MaxPerNode)
 	}
 	return nil
 }
@@ -93,4 +115,8 @@ func (s Settings) limits() retention.Limits {
 
 func (s Settings) cap() retention.Cap {
 	return retention.Cap{Max: s.PerRequester.Max, Spare: s.Fetch.Duration}
+}
+
+func (s Settings) podCap() retention.Cap {
+	return retention.Cap{Max: s.PodRequests.MaxPerNode, Spare: s.Fetch.Duration}
 }

@@ -28,7 +28,7 @@ const unsettledPause = 100 * time.Millisecond
 // identity.
 type Config struct {
 	// Discovery tells which kinds there are.
-	Discovery discovery.DiscoveryInterface
+	Discovery discovery.DiscoveryInterfaceWithContext
 	// Objects reads, patches and deletes objects of all kinds.
 	Objects metadata.Interface
 }

@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -31,8 +32,8 @@ type kinds map[schema.GroupKind]*kind
 
 // discover asks for all kinds in their preferred versions. Of groups that
 // cannot be discovered, err tells; the others are in the answer all the same.
-func discover(client discovery.DiscoveryInterface) (kinds, error) {
-	lists, err := discovery.ServerPreferredResources(client)
+func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (kinds, error) {
+	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, client)
 	if len(lists) == 0 && err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}

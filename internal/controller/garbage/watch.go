@@ -33,7 +33,7 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 
 // watcher feeds the graph with the objects of every kind, as kinds come and go.
 type watcher struct {
-	discovery discovery.DiscoveryInterface
+	discovery discovery.DiscoveryInterfaceWithContext
 	objects   metadata.Interface
 	graph     *graph
 	// rediscover is told, without blocking, that kinds may have changed.
@@ -77,7 +77,7 @@ func (w *watcher) run(ctx context.Context) {
 
 // sync starts a feed for each new kind and ends those of kinds that are gone.
 func (w *watcher) sync(ctx context.Context) {
-	found, err := discover(w.discovery)
+	found, err := discover(ctx, w.discovery)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Some kinds are not known")
 	}

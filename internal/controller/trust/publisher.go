@@ -5,6 +5,7 @@ package trust
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -49,6 +50,10 @@ type Config struct {
 	Versions served.Lookup
 	// Signers are those whose roots are published.
 	Signers []Signer
+	// More, if there is one, returns further signers as they come and go. It
+	// costs little and is safe for concurrent use. The roots of one that is gone
+	// stay for its overlap.
+	More func() []Signer
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
 	// Events, if there is one, tells what happened to bundles.
@@ -66,7 +71,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the trust bundle publisher's metrics: %w", err)
 	}
-	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics}); err != nil {
+	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics, gone: map[string]Signer{}}); err != nil {
 		return fmt.Errorf("adding the trust bundle publisher: %w", err)
 	}
 	return nil
@@ -76,6 +81,9 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type publisher struct {
 	Config
 	metrics *syncs.Metrics
+
+	mu   sync.Mutex // guards gone
+	gone map[string]Signer
 }
 
 // Start implements manager.Runnable.

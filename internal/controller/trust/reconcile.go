@@ -3,6 +3,7 @@ package trust
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -30,12 +31,14 @@ type reconciler struct {
 
 // Reconcile makes the bundles of a signer what its roots are now.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	signer, ok := r.signer(request.Name)
-	if !ok {
-		return reconcile.Result{}, nil
-	}
 	start := r.Clock.Now()
-	again, err := r.sync(ctx, signer)
+	var again time.Time
+	var err error
+	if signer, ok := r.signer(request.Name); ok {
+		again, err = r.sync(ctx, signer)
+	} else {
+		again, err = r.sweep(ctx, request.Name)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: pause}, nil // the cache is behind
 	}
@@ -48,6 +51,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // sync returns when there is more to do, or zero.
 func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error) {
+	if signer.Roots == nil {
+		return r.retire(ctx, signer)
+	}
 	content, warning, err := rollover.Content(signer.Roots())
 	if warning != nil {
 		log.FromContext(ctx).Info("Publishing only some of the roots", "signer", signer.Name, "warning", warning.Error())
@@ -60,6 +66,34 @@ func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error)
 		return time.Time{}, err
 	}
 	plan := signer.Bundles(content, existing, r.Clock.Now())
+	return plan.Again, r.carryOut(ctx, plan)
+}
+
+// retire has the bundles of a signer that is no more go when their time has
+// come.
+func (r *reconciler) retire(ctx context.Context, signer Signer) (time.Time, error) {
+	existing, err := r.bundlesOf(ctx, signer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	plan := signer.Retire(existing, r.Clock.Now())
+	return plan.Again, r.carryOut(ctx, plan)
+}
+
+// forever is longer than any root is trusted.
+const forever = 100 * 365 * 24 * time.Hour
+
+// sweep deletes the bundles of a signer that was gone before this process
+// began, when their time has come. Those that have no time yet can be of a
+// signer that is not known yet.
+func (r *reconciler) sweep(ctx context.Context, name string) (time.Time, error) {
+	signer := Signer{Signer: rollover.Signer{Name: name, Overlap: forever}}
+	existing, err := r.bundlesOf(ctx, signer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	existing = slices.DeleteFunc(existing, func(b *bundle) bool { return b.Annotations[rollover.UntilAnnotation] == "" })
+	plan := signer.Retire(existing, r.Clock.Now())
 	return plan.Again, r.carryOut(ctx, plan)
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
 )
 
@@ -28,6 +29,9 @@ const (
 	// lookEvery is how often the publisher looks whether signers have other
 	// roots.
 	lookEvery = 5 * time.Second
+	// lookMore is how often it looks for signers that come and go, and for their
+	// roots: those are in memory.
+	lookMore = time.Second
 	// pause lets changes of bundles gather, and keeps two publishers that do
 	// not agree from writing all the time.
 	pause = time.Second
@@ -76,25 +80,21 @@ func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind,
 }
 
 // withoutOthers keeps the content of bundles that are not for us out of the
-// cache: each can have a megabyte.
+// cache: each can have a megabyte. Signers come and go, so what we have
+// published is for us.
 func (p *publisher) withoutOthers(object any) (any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		u.SetManagedFields(nil)
-		if _, ours := p.signer(signerNameOf(u)); !ours {
+		_, known := p.signer(signerNameOf(u))
+		if !known && !ours(u) {
 			unstructured.RemoveNestedField(u.Object, "spec", "trustBundle")
 		}
 	}
 	return object, nil
 }
 
-func (p *publisher) signer(name string) (Signer, bool) {
-	for _, signer := range p.Signers {
-		if signer.Name == name {
-			return signer, true
-		}
-	}
-	return Signer{}, false
-}
+// ours tells whether we have published a bundle.
+func ours(o client.Object) bool { return o.GetLabels()[rollover.ManagedByLabel] == rollover.ManagedBy }
 
 func signerNameOf(o client.Object) string {
 	name, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "spec", "signerName")
@@ -104,8 +104,9 @@ func signerNameOf(o client.Object) string {
 // schedule has a signer looked at when one of its bundles has changed.
 func (p *publisher) schedule() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	schedule := func(o client.Object, q queue) {
-		if signer, ok := p.signer(signerNameOf(o)); ok {
-			q.AddAfter(requestFor(signer), pause)
+		name := signerNameOf(o)
+		if _, known := p.signer(name); known || p.More != nil && ours(o) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, pause)
 		}
 	}
 	return handler.Funcs{
@@ -120,6 +121,9 @@ func (p *publisher) watchRoots(ctx context.Context, q queue) error {
 	for _, signer := range p.Signers {
 		q.Add(requestFor(signer))
 		go roots.Watch(ctx, signer.Roots, lookEvery, func() { q.Add(requestFor(signer)) })
+	}
+	if p.More != nil {
+		go p.watchSigners(ctx, q)
 	}
 	return nil
 }

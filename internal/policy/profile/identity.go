@@ -112,7 +112,7 @@ func (p *Profile) decideNames(cert *Certificate, ev *evaluation) *Refusal {
 	if len(cert.Subject.Names) == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.URIs)+len(cert.EmailAddresses) == 0 {
 		return refuse(ReasonNameless, p.at("names"), "the signer has neither a subject nor a name for this request")
 	}
-	return nil
+	return p.checkSPIFFE(cert)
 }
 
 // each parses what e yields.

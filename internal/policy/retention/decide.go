@@ -1,4 +1,4 @@
-// Package retention decides when CertificateSigningRequests are deleted.
+// Package retention decides when requests for certificates are deleted.
 package retention
 
 import (
@@ -42,6 +42,8 @@ const (
 	Expired   Reason = "expired"
 	Approved  Reason = "approved"
 	Undecided Reason = "undecided"
+	// Finished is a request for a pod that has an outcome, of which kind ever.
+	Finished Reason = "finished"
 	// Excess is a reason in the company of other requests alone.
 	Excess Reason = "excess"
 )

@@ -37,10 +37,11 @@ const (
 )
 
 // candidate is a request in its place in the queue to be deleted.
-type candidate struct {
-	*csr
-	rank  rank
-	since time.Time
+type candidate[T any] struct {
+	request T
+	name    string
+	rank    rank
+	since   time.Time
 }
 
 // Surplus returns those of one requester's requests that are too many, the
@@ -50,12 +51,25 @@ func Surplus(requests []*csr, now time.Time, limit Cap) (surplus []*csr, again t
 	if limit.Max <= 0 || len(requests) <= limit.Max {
 		return nil, time.Time{}
 	}
-	queue := line(requests, now, limit.Spare)
+	queue := make([]candidate[*csr], 0, len(requests))
+	for _, c := range requests {
+		if c.DeletionTimestamp.IsZero() {
+			queue = append(queue, newCandidate(c, now, limit.Spare))
+		}
+	}
+	return surplusOf(queue, now, limit)
+}
+
+// surplusOf puts candidates in the order to go and returns those that must.
+func surplusOf[T any](queue []candidate[T], now time.Time, limit Cap) (surplus []T, again time.Time) {
+	slices.SortFunc(queue, func(a, b candidate[T]) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
+	})
 	for i, c := range queue {
 		if len(queue)-i <= limit.room(c.rank) {
 			break
 		}
-		surplus = append(surplus, c.csr)
+		surplus = append(surplus, c.request)
 	}
 	if len(queue)-len(surplus) > limit.Max {
 		again = now.Add(max(limit.Spare, time.Second))
@@ -75,21 +89,7 @@ func (c Cap) room(r rank) int {
 	}
 }
 
-// line puts requests that are not being deleted yet in the order to go.
-func line(requests []*csr, now time.Time, spare time.Duration) []candidate {
-	queue := make([]candidate, 0, len(requests))
-	for _, c := range requests {
-		if c.DeletionTimestamp.IsZero() {
-			queue = append(queue, newCandidate(c, now, spare))
-		}
-	}
-	slices.SortFunc(queue, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), a.since.Compare(b.since), cmp.Compare(a.Name, b.Name))
-	})
-	return queue
-}
-
-func newCandidate(c *csr, now time.Time, spare time.Duration) candidate {
+func newCandidate(c *csr, now time.Time, spare time.Duration) candidate[*csr] {
 	r := request{csr: c}
 	spared := func(since time.Time) bool { return now.Sub(since) <= spare }
 	switch {
@@ -98,12 +98,12 @@ func newCandidate(c *csr, now time.Time, spare time.Duration) candidate {
 		if !spared(since) && r.issued() { // it may have been issued long after its approval
 			since = later(since, newRequest(c).made(now))
 		}
-		return candidate{c, either(spared(since), freshFinished, finished), since}
+		return candidate[*csr]{c, c.Name, either(spared(since), freshFinished, finished), since}
 	case r.has(certificatesv1.CertificateApproved):
 		since := r.unissuedSince()
-		return candidate{c, either(spared(since), underway, stuck), since}
+		return candidate[*csr]{c, c.Name, either(spared(since), underway, stuck), since}
 	default:
-		return candidate{c, either(spared(r.created()), freshAsked, waiting), r.created()}
+		return candidate[*csr]{c, c.Name, either(spared(r.created()), freshAsked, waiting), r.created()}
 	}
 }
 

@@ -78,6 +78,17 @@ func (s Signer) Bundles(content string, existing []*bundle, now time.Time) Plan 
 	return plan
 }
 
+// Retire is Bundles for a signer that has no roots any more.
+func (s Signer) Retire(existing []*bundle, now time.Time) Plan {
+	var plan Plan
+	for _, b := range existing {
+		if b.Spec.SignerName == s.Name {
+			s.retire(&plan, b, now)
+		}
+	}
+	return plan
+}
+
 // Content writes roots as the text of a bundle: each once, in an order that
 // does not depend on theirs. Certificates that a bundle must not have, as they
 // are no CA's, are left out, and what is said about them is the warning.

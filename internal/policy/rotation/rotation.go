@@ -74,11 +74,11 @@ func (r Rules) due(ca *x509.Certificate) time.Time {
 	return due
 }
 
-// TrustUntil is until when the root of a CA has to be trusted that signs no
-// more from now on: until the last of its certificates has ended. lifetime is
-// the longest life of these.
-func TrustUntil(ca *x509.Certificate, lifetime time.Duration, now time.Time) time.Time {
-	return earlier(now.Add(lifetime), ca.NotAfter).UTC().Truncate(time.Second)
+// TrustUntil is until when the root of a CA, which ends at end, has to be
+// trusted if the CA signs no more from now on: until the last of its
+// certificates has ended. lifetime is the longest life of these.
+func TrustUntil(end time.Time, lifetime time.Duration, now time.Time) time.Time {
+	return earlier(now.Add(lifetime), end).UTC().Truncate(time.Second)
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -21,6 +21,7 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
 		},
 		Validate: core.ValidatePod,
+		Warn:     core.PodWarnings,
 		Update: kind.Update[corev1.Pod]{
 			PrepareUpdate: func(pod, old *corev1.Pod) {
 				pod.Status = old.Status

@@ -145,3 +145,113 @@ func TestPodUpdates(t *testing.T) {
 		}
 	}
 }
+
+// What a pod mounts that is about certificates is checked before a node tries.
+func TestProjectedVolumes(t *testing.T) {
+	w := start(t)
+	bundle := func(p corev1.ClusterTrustBundleProjection) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ClusterTrustBundle: &p}
+	}
+	certificate := func(edit func(*corev1.PodCertificateProjection)) corev1.VolumeProjection {
+		p := &corev1.PodCertificateProjection{SignerName: "example.com/signer", KeyType: "ED25519", KeyPath: "key"}
+		edit(p)
+		return corev1.VolumeProjection{PodCertificate: p}
+	}
+	lasts := func(signerName string, seconds int32) corev1.VolumeProjection {
+		return certificate(func(p *corev1.PodCertificateProjection) {
+			p.SignerName, p.MaxExpirationSeconds = signerName, &seconds
+		})
+	}
+	text := func(s string) *string { return &s }
+	everything := &metav1.LabelSelector{}
+	const at = "422 spec.volumes[0].projected"
+	const trust, cert = at + ".sources[0].clusterTrustBundle", at + ".sources[0].podCertificate"
+
+	for _, tt := range []struct {
+		reason string
+		want   string
+		source corev1.VolumeProjection
+	}{
+		{"trust by name", "<nil>", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), Path: "p"})},
+		{"trust by the name of a signer's", "<nil>", bundle(corev1.ClusterTrustBundleProjection{Name: text("example.com:signer:x"), Path: "a/p"})},
+		{"trust by signer", "<nil>", bundle(corev1.ClusterTrustBundleProjection{SignerName: text("example.com/signer"), LabelSelector: everything, Path: "p"})},
+		{"by both", trust + ": FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), SignerName: text("example.com/signer"), Path: "p"})},
+		{"by neither", trust + ": FieldValueRequired", bundle(corev1.ClusterTrustBundleProjection{Path: "p"})},
+		{"by an empty name", trust + ".name: FieldValueRequired, " + trust + ".name: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text(""), Path: "p"})},
+		{"by a bad name", trust + ".name: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("X"), Path: "p"})},
+		{"by half a name", trust + ".name: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("example.com:signer:"), Path: "p"})},
+		{"by name and labels", trust + ".labelSelector: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), LabelSelector: everything, Path: "p"})},
+		{"by a bad signer", trust + ".signerName: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{SignerName: text("signer"), Path: "p"})},
+		{"by an empty signer", trust + ".signerName: FieldValueRequired, " + trust + ".signerName: FieldValueRequired", bundle(corev1.ClusterTrustBundleProjection{SignerName: text(""), Path: "p"})},
+		{"by bad labels", trust + ".labelSelector.matchLabels: FieldValueInvalid",
+			bundle(corev1.ClusterTrustBundleProjection{SignerName: text("example.com/signer"), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "/"}}, Path: "p"})},
+		{"trust nowhere", trust + ".path: FieldValueRequired", bundle(corev1.ClusterTrustBundleProjection{Name: text("x")})},
+		{"trust at an absolute path", trust + ".path: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), Path: "/p"})},
+		{"trust outside", trust + ".path: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), Path: "a/../../p"})},
+		{"trust in the volume's own place", trust + ".path: FieldValueInvalid", bundle(corev1.ClusterTrustBundleProjection{Name: text("x"), Path: "..data"})},
+
+		{"a certificate", "<nil>", certificate(func(p *corev1.PodCertificateProjection) {
+			p.CredentialBundlePath, p.CertificateChainPath, p.UserAnnotations = "bundle", "chain", map[string]string{"example.com/A": "b"}
+		})},
+		{"of nobody", cert + ".signerName: FieldValueRequired", certificate(func(p *corev1.PodCertificateProjection) { p.SignerName = "" })},
+		{"of a bad signer", cert + ".signerName: FieldValueInvalid", certificate(func(p *corev1.PodCertificateProjection) { p.SignerName = "signer" })},
+		{"with no kind of key", cert + ".keyType: FieldValueNotSupported", certificate(func(p *corev1.PodCertificateProjection) { p.KeyType = "" })},
+		{"with a kind in lower case", cert + ".keyType: FieldValueNotSupported", certificate(func(p *corev1.PodCertificateProjection) { p.KeyType = "ed25519" })},
+		{"nowhere", cert + ": FieldValueRequired", certificate(func(p *corev1.PodCertificateProjection) { p.KeyPath = "" })},
+		{"at an absolute path", cert + ".keyPath: FieldValueInvalid", certificate(func(p *corev1.PodCertificateProjection) { p.KeyPath = "/key" })},
+		{"chain and key in one file", at + ": FieldValueInvalid", certificate(func(p *corev1.PodCertificateProjection) { p.CertificateChainPath = "key" })},
+		{"with a note of no domain", cert + ".userAnnotations: FieldValueInvalid", certificate(func(p *corev1.PodCertificateProjection) { p.UserAnnotations = map[string]string{"a": "b"} })},
+		{"with a large note", cert + ".userAnnotations: FieldValueTooLong", certificate(func(p *corev1.PodCertificateProjection) {
+			p.UserAnnotations = map[string]string{"example.com/a": strings.Repeat("b", 256<<10)}
+		})},
+		{"for an hour", "<nil>", lasts("example.com/signer", 3600)},
+		{"for less", cert + ".maxExpirationSeconds: FieldValueInvalid", lasts("example.com/signer", 3599)},
+		{"for 91 days", "<nil>", lasts("example.com/signer", 91*86400)},
+		{"for more", cert + ".maxExpirationSeconds: FieldValueInvalid", lasts("example.com/signer", 91*86400+1)},
+		{"for a day, of Kubernetes", "<nil>", lasts("a.kubernetes.io/signer", 86400)},
+		{"for more, of Kubernetes", cert + ".maxExpirationSeconds: FieldValueInvalid", lasts("kubernetes.io/signer", 86401)},
+		{"for more, of k8s.io", "<nil>", lasts("k8s.io/signer", 86401)},
+		{"two kinds in one source", at + ".sources[0]: FieldValueForbidden", corev1.VolumeProjection{
+			ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: text("x"), Path: "p"},
+			PodCertificate:     &corev1.PodCertificateProjection{SignerName: "example.com/signer", KeyType: "ED25519", KeyPath: "key"},
+		}},
+		{"nothing in a source", "<nil>", corev1.VolumeProjection{}},
+	} {
+		pod := newPod("projected")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{tt.source}},
+		}}}
+		_, err := w.core.Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if causes(err) != tt.want {
+			t.Errorf("%s: %s, want %s", tt.reason, causes(err), tt.want)
+		}
+	}
+}
+
+// Two sources must not write one file.
+func TestProjectedFilesAreDifferent(t *testing.T) {
+	w := start(t)
+	trust := func(path string) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: ptr.To("x"), Path: path}}
+	}
+	items := []corev1.KeyToPath{{Key: "a", Path: "p"}}
+	name := corev1.LocalObjectReference{Name: "x"}
+	for reason, other := range map[string]corev1.VolumeProjection{
+		"trust":       trust("p"),
+		"certificate": {PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/signer", KeyType: "ED25519", CertificateChainPath: "p"}},
+		"secret":      {Secret: &corev1.SecretProjection{LocalObjectReference: name, Items: items}},
+		"config map":  {ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: name, Items: items}},
+		"metadata":    {DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+	} {
+		for path, want := range map[string]string{"p": "422 spec.volumes[0].projected: FieldValueInvalid", "p/q": "<nil>"} {
+			pod := newPod("projected")
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{other, trust(path)}},
+			}}}
+			_, err := w.core.Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if causes(err) != want {
+				t.Errorf("%s and %s: %s, want %s", reason, path, causes(err), want)
+			}
+		}
+	}
+}

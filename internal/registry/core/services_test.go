@@ -39,7 +39,7 @@ func TestServicesAreChecked(t *testing.T) {
 		spec   *corev1.Service
 		want   string
 	}{
-		{"a name that begins with a digit", newService("1a"), "422 metadata.name: FieldValueInvalid"},
+		{"a name in upper case", newService("A"), "422 metadata.name: FieldValueInvalid"},
 		{"a name with a dot", newService("a.b"), "422 metadata.name: FieldValueInvalid"},
 		{"an unknown type", newService("a", kind("Odd")), "422 spec.type: FieldValueNotSupported"},
 		{"no ports", newService("a", func(s spec) { s.Ports = nil }), "422 spec.ports: FieldValueRequired"},
@@ -72,6 +72,7 @@ func TestServicesAreChecked(t *testing.T) {
 			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &week}}
 		}), "422 spec.sessionAffinityConfig.clientIP.timeoutSeconds: FieldValueInvalid"},
 		{"an unknown policy", newService("a", func(s spec) { s.ExternalTrafficPolicy = "Odd" }), "422 spec.externalTrafficPolicy: FieldValueNotSupported"},
+		{"a name that begins with a digit", newService("1a"), "<nil>"},
 		{"without an address", newService("headless", addresses("None"), func(s spec) { s.Ports = nil }), "<nil>"},
 		{"a name outside", newService("outside", kind("ExternalName"), func(s spec) { s.ExternalName, s.Ports = "example.com.", nil }), "<nil>"},
 		{"on nodes", newService("nodes", kind("NodePort"), port(corev1.ServicePort{Port: 80, NodePort: 30080})), "<nil>"},

@@ -26,8 +26,8 @@ type Signer struct {
 	Name string
 	// Requests are the kinds of requests that it serves.
 	Requests []v1alpha1.RequestKind
-	// Unready says why the signer cannot sign now; it is for operators. Then
-	// nothing below is there but Counts.
+	// Unready says why the signer cannot sign now; it is for operators. Then it
+	// may have no Profile, and has neither CA nor Endpoint.
 	Unready error
 	// Profile decides what certificates look like.
 	Profile *profile.Profile
@@ -37,9 +37,11 @@ type Signer struct {
 	// and must be fast. Nil: Endpoint signs.
 	CA       func() (*pki.Authority, error)
 	Endpoint *webhook.Endpoint
-	// Roots, if they are to be published, are what verifies certificates, those
-	// that are going to be issued soon too.
-	Roots []*x509.Certificate
+	// Publish says that Roots are to be published. They are what verifies
+	// certificates, those that are going to be issued soon too. A signer that is
+	// not open can have none.
+	Publish bool
+	Roots   []*x509.Certificate
 	// Overlap is how long roots are published after they have been replaced.
 	Overlap time.Duration
 	// Counts counts what becomes of requests. It is the same for all Signers

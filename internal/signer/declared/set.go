@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -83,6 +84,17 @@ func (s *Set) Counts(uid types.UID) *Counts {
 		s.counts[uid] = &Counts{}
 	}
 	return s.counts[uid]
+}
+
+// Count counts an answer of the signer of a name.
+func (s *Set) Count(name string, issued bool) {
+	switch signer := s.Find(name); {
+	case signer == nil: // it is gone meanwhile
+	case issued:
+		signer.Counts.Issued(time.Now())
+	default:
+		signer.Counts.Refused()
+	}
 }
 
 // Subscribe has changed called after each change of the set that can mean

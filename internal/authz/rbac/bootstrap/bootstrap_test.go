@@ -111,8 +111,32 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch clusterroles.rbac.authorization.k8s.io",
 			"get,list,watch configmaps. kube-root-ca.crt",
 			"get,list,watch namespaces.",
+			"get,list,watch nodes.",
+			"get,list,watch podcertificaterequests.certificates.k8s.io",
+			"get,list,watch pods.",
+			"get,list,watch serviceaccounts.",
 			"get,list,watch serviceaccounts. default",
+			"get,list,watch services.",
+			"get,list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/controller-cache"}},
+		{"system:controller:signer-manager", []string{
+			"create,patch,update events.events.k8s.io",
+			"get signers.certplane.dev",
+			"patch,update signers/status.certplane.dev",
+		}, []string{"ServiceAccount kube-system/signer-manager"}},
+		{"system:controller:declared-signer", []string{
+			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.events.k8s.io",
+			"get certificatesigningrequests.certificates.k8s.io",
+			"get namespaces.",
+			"get nodes.",
+			"get podcertificaterequests.certificates.k8s.io",
+			"get pods.",
+			"get serviceaccounts.",
+			"patch,update certificatesigningrequests/status.certificates.k8s.io",
+			"patch,update podcertificaterequests/status.certificates.k8s.io",
+			"sign signers.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/declared-signer"}},
 		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},
 		{"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", []string{
 			"attest" + signers + "kube-apiserver-serving",
@@ -179,6 +203,20 @@ func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
 			if slices.Contains(rule.APIGroups, certificates) {
 				t.Errorf("%s: %v", role.name, rule)
 			}
+		}
+	}
+}
+
+// Who works in a namespace says there what its pods are called.
+func TestNamespaceRolesWithServices(t *testing.T) {
+	for _, role := range userRoles() {
+		want := map[string]string{
+			"system:aggregate-to-edit": "create,delete,deletecollection,patch,update services.",
+			"system:aggregate-to-view": "get,list,watch services.",
+			"system:node":              "get,list,watch services.",
+		}[role.name]
+		if got := describe(role.rules); want != "" && !slices.Contains(got, want) {
+			t.Errorf("%s: %v, want %q among them", role.name, got, want)
 		}
 	}
 }

@@ -16,6 +16,13 @@ func reads() []controller {
 		{"csr-approver", []rbacv1.PolicyRule{requests}},
 		{"csr-signer", []rbacv1.PolicyRule{requests}},
 		{"csr-webhook-signer", []rbacv1.PolicyRule{requests}},
+		{signerManager, []rbacv1.PolicyRule{allow(read, certplane, "signers")}},
+		{"declared-signer", []rbacv1.PolicyRule{
+			requests,
+			allow(read, certificates, "podcertificaterequests"),
+			allow(read, core, "nodes", "pods", "serviceaccounts", "services"),
+			namespaces,
+		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{requests}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")}},
 		{"namespace-controller", []rbacv1.PolicyRule{namespaces}},

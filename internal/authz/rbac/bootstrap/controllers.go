@@ -40,8 +40,28 @@ func controllers() []controller {
 			allow("patch update", certificates, "certificatesigningrequests/status"),
 			allow("create patch update", events, "events"),
 		}},
+		// It keeps the CAs of declared signers, in Secrets of the namespace of the
+		// accounts alone: signerSecrets.
+		{signerManager, []rbacv1.PolicyRule{
+			allow("get", certplane, "signers"),
+			allow("patch update", certplane, "signers/status"),
+			allow("create patch update", events, "events"),
+		}},
+		// Signers are declared at any time, under any name.
+		{"declared-signer", []rbacv1.PolicyRule{
+			allow("get", certificates, "certificatesigningrequests", "podcertificaterequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status", "podcertificaterequests/status"),
+			allow("sign", certificates, "signers"),
+			allow("get", core, "namespaces", "nodes", "pods", "serviceaccounts"),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
+			allow("create patch update", events, "events"),
+		}},
+		{"podcertificaterequestcleaner", []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "podcertificaterequests"),
 			allow("create patch update", events, "events"),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
@@ -63,12 +83,8 @@ func controllers() []controller {
 		}},
 		{"trust-bundle-publisher", []rbacv1.PolicyRule{
 			allow("create delete list update watch", certificates, "clustertrustbundles"),
-			allowOn("attest", certificates, "signers",
-				certificatesv1.KubeAPIServerClientSignerName,
-				certificatesv1.KubeAPIServerClientKubeletSignerName,
-				certificatesv1.KubeletServingSignerName,
-				legacyUnknown,
-				apiServerServing),
+			// Signers are declared at any time, under any name.
+			allow("attest", certificates, "signers"),
 			allow("create patch update", events, "events"),
 		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
@@ -78,6 +94,14 @@ func controllers() []controller {
 		{"validatingadmissionpolicy-status-controller", []rbacv1.PolicyRule{
 			allow(read, admissionregistration, "validatingadmissionpolicies"),
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
+		}},
+		{"signer-installer", []rbacv1.PolicyRule{
+			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
+			allow("list watch", certplane, "signers"),
+			allow("create patch update", events, "events"),
+		}},
+		{"definition-installer", []rbacv1.PolicyRule{
+			allowOn("create patch "+read, apiextensions, "customresourcedefinitions", "signers.certplane.dev"),
 		}},
 		// The approver, signer and cleaner of kube-controller-manager, which
 		// can run as a client of this server.

@@ -25,6 +25,9 @@ func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 			return fmt.Errorf("reconciling ClusterRole %s: %w", role.Name, err)
 		}
 	}
+	if err := reconcileSecrets(ctx, client); err != nil {
+		return err
+	}
 	return reconcileBindings(ctx, client, ClusterRoleBindings())
 }
 

@@ -93,7 +93,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		allow("create "+read, core, "nodes"),
 		allow("patch update", core, "nodes", "nodes/status"),
 		allow("create patch update", core, "events"),
-		allow(read, core, "configmaps", "pods", "secrets"),
+		allow(read, core, "configmaps", "pods", "secrets", "services"),
 		allow("create delete", core, "pods"),
 		allow("patch update", core, "pods/status"),
 		allow("create", core, "pods/eviction", "serviceaccounts/token"),

@@ -10,9 +10,11 @@ import (
 const (
 	core                  = ""
 	admissionregistration = "admissionregistration.k8s.io"
+	apiextensions         = "apiextensions.k8s.io"
 	authentication        = "authentication.k8s.io"
 	authorization         = "authorization.k8s.io"
 	certificates          = "certificates.k8s.io"
+	certplane             = "certplane.dev"
 	coordination          = "coordination.k8s.io"
 	events                = "events.k8s.io"
 	rbac                  = "rbac.authorization.k8s.io"

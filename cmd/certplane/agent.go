@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/agent"
+	"github.com/certplane/certplane/internal/agent/status"
+)
+
+// newAgent returns the agent verb and what is below it.
+func newAgent(streams genericiooptions.IOStreams) *cobra.Command {
+	var configFile string
+	flags, once, timeout := agent.DefaultConfig(), false, 2*time.Minute
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Keep certificates and trust bundles on a host's disk fresh",
+		Long: `Does for a plain host what a kubelet does for the certificates of its pods: it
+gets the host an identity, registers it as a node, registers the pods of a folder
+of manifests, and writes their projected volumes, until it gets SIGINT or SIGTERM.
+Private keys are made on the host and stay there.
+
+SIGHUP makes it ask again, now, for what was refused.`,
+		Example: `  certplane token create > bootstrap.kubeconfig
+  certplane agent --bootstrap-kubeconfig bootstrap.kubeconfig \
+      --manifests ./manifests --volumes ./volumes --data-dir ./agent
+  certplane agent status --data-dir ./agent
+  certplane config print-defaults --kind AgentConfiguration > agent.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := agentConfig(configFile, cmd.Flags(), flags)
+			if err != nil {
+				return err
+			}
+			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
+				return err
+			}
+			if once {
+				return agentOnce(cmd.Context(), cfg, timeout)
+			}
+			again, stop := hangups(cmd.Context())
+			defer stop()
+			return agent.Run(cmd.Context(), cfg, clock.RealClock{}, again)
+		},
+	}
+	cmd.Flags().StringVar(&configFile, "config", "",
+		"Configuration file. Flags win over it. See 'certplane config print-defaults --kind AgentConfiguration'.")
+	cmd.Flags().BoolVar(&once, "once", once, "Write all files once, and end; for scripts.")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "With --once, how long to wait for all files.")
+	addAgentFlags(cmd.Flags(), &flags)
+	cmd.AddCommand(newAgentStatus(streams))
+	return cmd
+}
+
+// addAgentFlags adds the flags that stand for fields of the configuration.
+func addAgentFlags(flags *pflag.FlagSet, cfg *agent.Config) {
+	flags.StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "Name of this host's Node. Default: the host's name.")
+	flags.StringVar(&cfg.BootstrapKubeconfig, "bootstrap-kubeconfig", cfg.BootstrapKubeconfig, "File that says where the API is, with a token for the first certificate of this host.")
+	flags.StringVar(&cfg.Kubeconfig, "kubeconfig", cfg.Kubeconfig, "File with an identity for this host, in place of --bootstrap-kubeconfig.")
+	flags.StringVar(&cfg.ManifestsDir, "manifests", cfg.ManifestsDir, "Folder with the manifests of this host's pods.")
+	flags.StringVar(&cfg.VolumesDir, "volumes", cfg.VolumesDir, "Folder to write volumes into, as NAMESPACE/POD/VOLUME. Default: volumes in --data-dir.")
+	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, /healthz and /readyz, HOST:PORT; 0 for none.")
+	addAgentDataDir(flags, cfg)
+	addLoggingFlags(flags, &cfg.Logging)
+}
+
+func addAgentDataDir(flags *pflag.FlagSet, cfg *agent.Config) {
+	flags.StringVar(&cfg.DataDir, "data-dir", cfg.DataDir, "Folder with the host's own certificate and the agent's status.")
+}
+
+// agentConfig reads the file, if one is named, and puts the given flags on top.
+func agentConfig(file string, flags *pflag.FlagSet, fromFlags agent.Config) (agent.Config, error) {
+	cfg, err := onTop(file, agent.LoadConfig, addAgentFlags, flags, fromFlags)
+	if err != nil {
+		return agent.Config{}, err
+	}
+	return cfg.Complete(os.Hostname)
+}
+
+func agentOnce(ctx context.Context, cfg agent.Config, timeout time.Duration) error {
+	late := fmt.Errorf("that took longer than --timeout, %s", timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)
+	defer cancel()
+	return agent.Once(ctx, cfg, clock.RealClock{})
+}
+
+// hangups has a value for each SIGHUP until ctx ends.
+func hangups(ctx context.Context) (<-chan struct{}, func()) {
+	signals, again := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case again <- struct{}{}:
+			}
+		}
+	}()
+	return again, func() { signal.Stop(signals) }
+}
+
+// newAgentStatus returns "agent status".
+func newAgentStatus(streams genericiooptions.IOStreams) *cobra.Command {
+	var configFile string
+	flags := agent.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Print each volume of this host, when it expires, and its last error",
+		Example: `  certplane agent status --data-dir ./agent`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := onTop(configFile, agent.LoadConfig, addAgentDataDir, cmd.Flags(), flags)
+			if err != nil {
+				return err
+			}
+			return agentStatus(streams, cfg)
+		},
+	}
+	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file of the agent.")
+	addAgentDataDir(cmd.Flags(), &flags)
+	return cmd
+}
+
+func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config) error {
+	host, err := status.Read(cfg.StatusFile())
+	if err != nil {
+		return err
+	}
+	runs, err := agent.Runs(cfg)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		// Only the agent's user may look at its lock.
+	case err != nil:
+		return err
+	case !runs:
+		fmt.Fprintln(streams.ErrOut, "The agent does not run: this is what it said last.")
+	}
+	return status.Print(streams.Out, host, time.Now())
+}

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/configfile"
+	"github.com/certplane/certplane/internal/logging"
+)
+
+// configKind is the kind of the configuration file.
+const configKind = "AgentConfiguration"
+
+// Config is the configuration file of "certplane agent".
+type Config struct {
+	// apiVersion must be config.certplane.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// kind must be AgentConfiguration.
+	Kind string `json:"kind"`
+
+	// nodeName is the name of this host's Node. Two hosts of one name would take
+	// each other's certificates away. Default: the host's name, in small
+	// letters. Flag: --node-name.
+	NodeName string `json:"nodeName,omitempty"`
+	// bootstrapKubeconfig is a file that says where the API is and has a token
+	// for the first certificate of this host; "certplane token create" prints
+	// one. It is needed until there is that certificate, which then renews
+	// itself. Default: none. Flag: --bootstrap-kubeconfig.
+	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"`
+	// kubeconfig is a file with an identity of its own, in place of
+	// bootstrapKubeconfig. Its user must be the node: system:node:NAME of the
+	// group system:nodes. Default: none. Flag: --kubeconfig.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// dataDir holds this host's own certificate and what the agent tells about
+	// itself. Default: /var/lib/certplane-agent. Flag: --data-dir.
+	DataDir string `json:"dataDir"`
+	// manifestsDir holds the pods of this host: *.yaml, *.yml and *.json. What
+	// changes in it is seen within two seconds. Files of a manifest that goes
+	// are removed after ten. Default: /etc/certplane/manifests.
+	// Flag: --manifests.
+	ManifestsDir string `json:"manifestsDir"`
+	// volumesDir is where volumes are written, as NAMESPACE/POD/VOLUME, and
+	// where the agent keeps keys between requests (in .agent). On a file system
+	// in memory, such as /run/certplane, no private key reaches a disk, and all
+	// are made anew after a reboot. Default: volumes in dataDir.
+	// Flag: --volumes.
+	VolumesDir string `json:"volumesDir,omitempty"`
+	// afterRefresh says what to do when the files of a volume have changed: run
+	// a command, or send a signal. What fails is tried again. Only this file
+	// can say so, no manifest and no object of the API. Default: none.
+	AfterRefresh []hook.Action `json:"afterRefresh,omitempty"`
+	// metrics says where /metrics is served.
+	Metrics MetricsConfig `json:"metrics"`
+	// logging says what the process tells about itself.
+	Logging logging.Config `json:"logging"`
+}
+
+// MetricsConfig is the stanza "metrics".
+type MetricsConfig struct {
+	// bindAddress is the address of /metrics, /healthz and /readyz, HOST:PORT,
+	// served without TLS to anybody; "0" serves none. /readyz fails while a file
+	// of a manifest is missing. Default: 127.0.0.1:8083.
+	// Flag: --metrics-bind-address.
+	BindAddress string `json:"bindAddress"`
+}
+
+// DefaultConfig is the configuration of an agent that gets no file.
+func DefaultConfig() Config {
+	return Config{
+		APIVersion:   configfile.APIVersion,
+		Kind:         configKind,
+		DataDir:      "/var/lib/certplane-agent",
+		ManifestsDir: "/etc/certplane/manifests",
+		Metrics:      MetricsConfig{BindAddress: "127.0.0.1:8083"},
+		Logging:      logging.DefaultConfig(),
+	}
+}
+
+// LoadConfig reads the configuration in path on top of the defaults, strictly.
+func LoadConfig(path string) (Config, error) {
+	cfg := DefaultConfig()
+	if err := configfile.Load(path, configKind, &cfg); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// Complete fills in what depends on the host, with the hostname as given by
+// its operating system.
+func (c Config) Complete(hostname func() (string, error)) (Config, error) {
+	if c.NodeName == "" {
+		name, err := hostname()
+		if err != nil {
+			return c, fmt.Errorf("nodeName: missing, and the host's name is not known: %w", err)
+		}
+		c.NodeName = strings.ToLower(strings.TrimSpace(name))
+	}
+	for _, path := range []*string{&c.DataDir, &c.ManifestsDir, &c.VolumesDir} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return c, fmt.Errorf("finding %s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	if c.VolumesDir == "" && c.DataDir != "" {
+		c.VolumesDir = filepath.Join(c.DataDir, "volumes")
+	}
+	return c, c.Validate()
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (c Config) Validate() error {
+	if problems := validation.IsDNS1123Subdomain(c.NodeName); c.NodeName != "" && len(problems) > 0 {
+		return fmt.Errorf("nodeName: %q cannot be the name of a node: %s", c.NodeName, problems[0])
+	}
+	for _, dir := range []struct{ field, path string }{{"dataDir", c.DataDir}, {"manifestsDir", c.ManifestsDir}} {
+		if dir.path == "" {
+			return fmt.Errorf("%s: missing", dir.field)
+		}
+	}
+	if c.Kubeconfig != "" && c.BootstrapKubeconfig != "" {
+		return errors.New("kubeconfig and bootstrapKubeconfig: set one of them")
+	}
+	for i, action := range c.AfterRefresh {
+		if err := action.Validate(); err != nil {
+			return fmt.Errorf("afterRefresh[%d].%w", i, err)
+		}
+	}
+	if err := c.Metrics.Validate(); err != nil {
+		return err
+	}
+	return c.Logging.Validate()
+}
+
+// off as an address serves nothing.
+const off = "0"
+
+// Validate reports the first value that cannot work, by its field.
+func (c MetricsConfig) Validate() error {
+	if c.BindAddress == off {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.BindAddress); err != nil {
+		return fmt.Errorf("metrics.bindAddress: %q is not HOST:PORT, nor 0 for none", c.BindAddress)
+	}
+	return nil
+}
+
+// The places in the agent's folders.
+
+// StatusFile is what the agent tells about its volumes. It holds no secrets.
+func (c Config) StatusFile() string { return filepath.Join(c.DataDir, "status.json") }
+
+func (c Config) identityDir() string { return filepath.Join(c.DataDir, "identity") }
+
+// recordsDir is beside the volumes: if these are in memory only, so are the
+// keys that wait for their certificates. No namespace begins with a dot.
+func (c Config) recordsDir() string { return filepath.Join(c.VolumesDir, ".agent") }
+
+func (c Config) lockFile() string { return filepath.Join(c.DataDir, "lock") }
+
+// prepare makes the folders. Others may look into the data folder, for the
+// status: what is secret in it has folders of its own.
+func (c Config) prepare() error {
+	for _, dir := range []string{c.DataDir, c.VolumesDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making the agent's folders: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/certplane/certplane/internal/agent"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/apitest"
+)
+
+const nodeName = "edge-1"
+
+// host is one with an agent.
+type host struct {
+	t      *testing.T
+	server *apitest.Server
+	admin  kubernetes.Interface
+	cfg    agent.Config
+	clock  *testingclock.FakeClock
+	// again is a SIGHUP.
+	again chan struct{}
+	stop  func()
+}
+
+// newHost returns a host with an empty folder of manifests, which may host the
+// service accounts of namespace default. Its agent does not run yet.
+func newHost(t *testing.T, s *apitest.Server) *host {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := agent.DefaultConfig()
+	cfg.NodeName, cfg.DataDir, cfg.ManifestsDir = nodeName, filepath.Join(dir, "data"), filepath.Join(dir, "manifests")
+	cfg.Kubeconfig, cfg.Metrics.BindAddress = filepath.Join(dir, "kubeconfig"), "0"
+	cfg, err := cfg.Complete(os.Hostname)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(cfg.ManifestsDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{
+		t: t, server: s, cfg: cfg,
+		clock: testingclock.NewFakeClock(time.Now()), again: make(chan struct{}), stop: func() {},
+	}
+	h.login()
+	h.letHost("serviceaccounts")
+	return h
+}
+
+// login makes the host and the administrator know the server's present address.
+func (h *host) login() {
+	h.t.Helper()
+	h.admin = apitest.Client(h.t, h.server.Admin(h.t))
+	writeKubeconfig(h.t, h.cfg.Kubeconfig, h.server.Login(h.t, "system:node:"+nodeName, "system:nodes"))
+}
+
+func writeKubeconfig(t *testing.T, path string, config *rest.Config) {
+	t.Helper()
+	if err := rest.LoadTLSFiles(config); err != nil {
+		t.Fatal(err)
+	}
+	const name = "test"
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// letHost grants the verb host on resources of namespace default.
+func (h *host) letHost(resources ...string) {
+	h.t.Helper()
+	meta := metav1.ObjectMeta{Name: "host-" + strings.Join(resources, "-")}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"host"}, APIGroups: []string{""}, Resources: resources}}}
+	if _, err := h.admin.RbacV1().Roles("default").Create(h.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: "system:node:" + nodeName}}}
+	if _, err := h.admin.RbacV1().RoleBindings("default").Create(h.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// run runs the agent until the test or h.stop ends it.
+func (h *host) run() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx, h.cfg, h.clock, h.again) }()
+	stopped := false
+	h.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			h.t.Errorf("the agent ended: %v", err)
+		}
+	}
+	h.t.Cleanup(h.stop)
+}
+
+// manifest writes a file into the folder of manifests.
+func (h *host) manifest(name, content string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.cfg.ManifestsDir, name), []byte(content), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// web writes the manifest of a pod "web" with a volume "tls" of sources.
+func (h *host) web(sources ...string) {
+	h.t.Helper()
+	h.manifest("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {volumes: [{name: tls, projected: {sources: [{"+strings.Join(sources, "}, {")+"}]}}]}")
+}
+
+// path is that of a file in the volume "tls" of "web".
+func (h *host) path(name string) string {
+	return filepath.Join(h.cfg.VolumesDir, "default", "web", "tls", name)
+}
+
+// file returns the content of a file of that volume, "" if there is none.
+func (h *host) file(name string) string {
+	data, err := os.ReadFile(h.path(name))
+	if err != nil && !os.IsNotExist(err) {
+		h.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// eventually waits while a second of the agent's time goes by at each look.
+func (h *host) eventually(what string, holds func() bool) {
+	h.t.Helper()
+	h.passing(time.Second, what, holds)
+}
+
+// passing is eventually with another speed of time; 0 stops it.
+func (h *host) passing(step time.Duration, what string, holds func() bool) {
+	h.t.Helper()
+	apitest.Eventually(h.t, what, func() bool {
+		if holds() {
+			return true
+		}
+		h.clock.Step(step)
+		return false
+	})
+}
+
+// source is what the agent tells of a source of that volume.
+func (h *host) source(i int) status.Source {
+	told, err := status.Read(h.cfg.StatusFile())
+	if err != nil || len(told.Pods) == 0 || len(told.Pods[0].Volumes) == 0 {
+		return status.Source{}
+	}
+	return told.Pods[0].Volumes[0].Sources[i]
+}
+
+// requests are those of the server, without those that are to be left out.
+func (h *host) requests(besides ...string) []certificatesv1.PodCertificateRequest {
+	h.t.Helper()
+	list, err := h.admin.CertificatesV1().PodCertificateRequests("default").List(h.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var found []certificatesv1.PodCertificateRequest
+	for _, request := range list.Items {
+		if !contains(besides, request.Name) {
+			found = append(found, request)
+		}
+	}
+	return found
+}
+
+func contains(all []string, one string) bool {
+	for _, s := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}
+
+// request waits for one that is not among those known.
+func (h *host) request(besides ...string) *certificatesv1.PodCertificateRequest {
+	h.t.Helper()
+	var found *certificatesv1.PodCertificateRequest
+	h.eventually("a request is there", func() bool {
+		if all := h.requests(besides...); len(all) > 0 {
+			found = &all[0]
+		}
+		return found != nil
+	})
+	return found
+}
+
+// pod waits for the Pod of "web" in the API.
+func (h *host) pod() *corev1.Pod {
+	h.t.Helper()
+	var found *corev1.Pod
+	h.eventually("the pod is registered", func() bool {
+		pod, err := h.admin.CoreV1().Pods("default").Get(h.t.Context(), "web-"+nodeName, metav1.GetOptions{})
+		found = pod
+		return err == nil
+	})
+	return found
+}

@@ -1,0 +1,108 @@
+package hook
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var web = Volume{Namespace: "shop", Pod: "web", Volume: "tls", Dir: "/v/tls"}
+
+func TestFor(t *testing.T) {
+	for _, tt := range []struct {
+		action Action
+		want   bool
+	}{
+		{Action{Pod: "shop/web"}, true},
+		{Action{Pod: "shop/web", Volume: "tls"}, true},
+		{Action{Pod: "shop/web", Volume: "other"}, false},
+		{Action{Pod: "shop/we"}, false},
+		{Action{Pod: "default/web"}, false},
+	} {
+		if got := tt.action.For(web); got != tt.want {
+			t.Errorf("%+v is for the volume: %v", tt.action, got)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := Action{Pod: "a/b", Command: []string{"true"}}
+	tests := []struct {
+		reason, want string
+		edit         func(*Action)
+	}{
+		{"a command", "", func(*Action) {}},
+		{"a signal", "", func(a *Action) { *a = Action{Pod: "a/b", Signal: "HUP", PIDFile: "/p"} }},
+		{"no pod", "pod: ", func(a *Action) { a.Pod = "" }},
+		{"both", "command and signal", func(a *Action) { a.Signal, a.PIDFile = "HUP", "/p" }},
+		{"nothing to do", "command and signal", func(a *Action) { a.Command = nil }},
+		{"no program", "command: ", func(a *Action) { a.Command = []string{""} }},
+		{"a signal to nobody", "signal and pidFile", func(a *Action) { *a = Action{Pod: "a/b", Signal: "HUP"} }},
+		{"a signal that kills", "signal: unknown value", func(a *Action) { *a = Action{Pod: "a/b", Signal: "KILL", PIDFile: "/p"} }},
+		{"a negative time", "timeout: ", func(a *Action) { a.Timeout = metav1.Duration{Duration: -1} }},
+	}
+	for _, tt := range tests {
+		action := good
+		tt.edit(&action)
+		err := action.Validate()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.reason, err, tt.want)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	action := Action{Command: []string{"/bin/sh", "-c", `echo "$CERTPLANE_NAMESPACE $CERTPLANE_POD $CERTPLANE_VOLUME $CERTPLANE_DIR" >"$0"`, out}}
+	if err := action.Do(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(out); err != nil || string(data) != "shop web tls /v/tls\n" {
+		t.Errorf("the command knows %q, %v", data, err)
+	}
+	err := Action{Command: []string{"/bin/sh", "-c", "echo a secret; exit 7"}}.Do(t.Context(), web)
+	if err == nil || !strings.Contains(err.Error(), "exit status 7") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a command that fails: %v", err)
+	}
+	slow := Action{Command: []string{"sleep", "600"}, Timeout: metav1.Duration{Duration: 10 * time.Millisecond}}
+	if err := slow.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "killed after 10ms") {
+		t.Errorf("a command that takes too long: %v", err)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	victim := exec.Command("sleep", "600")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	action := Action{Signal: "TERM", PIDFile: file}
+	for _, content := range []string{"", "-1", "0", "1", "x"} {
+		write(content)
+		if err := action.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "no process number") {
+			t.Errorf("a file with %q: %v", content, err)
+		}
+	}
+	write(fmt.Sprintf("%d\n", victim.Process.Pid))
+	if err := action.Do(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("the process ended with %v", err)
+	}
+	if err := action.Do(t.Context(), web); err == nil {
+		t.Error("a signal to a process that is gone succeeds")
+	}
+}

@@ -1,0 +1,227 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/agent"
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/token"
+)
+
+// bootstrapped turns h into a host that has nothing but a bootstrap token.
+func (h *host) bootstrapped() {
+	h.t.Helper()
+	wish := token.Wish{TTL: time.Hour}
+	made, err := token.Create(h.t.Context(), h.admin.CoreV1().Secrets("kube-system"), wish, time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	content, err := token.Kubeconfig(made, wish, h.server.Admin(h.t), time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.cfg.Kubeconfig, h.cfg.BootstrapKubeconfig = "", filepath.Join(h.t.TempDir(), "bootstrap.kubeconfig")
+	if err := os.WriteFile(h.cfg.BootstrapKubeconfig, content, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// once runs "agent --once" with real time.
+func (h *host) once(timeout time.Duration) error {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(h.t.Context(), timeout, errors.New("too late"))
+	defer cancel()
+	return agent.Once(ctx, h.cfg, clock.RealClock{})
+}
+
+// A host with a bootstrap token gets its certificate, and needs the token no
+// more.
+func TestBootstrap(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.bootstrapped()
+	h.web("serviceAccountToken: {path: token}")
+	if err := h.once(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if h.file("token") == "" {
+		t.Error("the file is not there")
+	}
+	if err := os.Remove(h.cfg.BootstrapKubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.once(time.Minute); err != nil {
+		t.Errorf("without the token: %v", err)
+	}
+	own, err := clientcmd.BuildConfigFromFlags("", filepath.Join(h.cfg.DataDir, "identity", "server.kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := apitest.Client(t, own).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.Status.UserInfo.Username != "system:node:"+nodeName {
+		t.Errorf("the host is %v, %v", review, err)
+	}
+	if csrs, err := h.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil || len(csrs.Items) != 1 {
+		t.Errorf("%d requests for the host, %v; want one", len(csrs.Items), err)
+	}
+	err = filepath.WalkDir(h.cfg.DataDir, func(path string, entry os.DirEntry, err error) error {
+		if info, statErr := entry.Info(); err == nil && statErr == nil && info.Mode().IsRegular() {
+			if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), "PRIVATE KEY") && info.Mode().Perm() != 0o600 {
+				t.Errorf("%s has a key, and mode %o", path, info.Mode().Perm())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	h.cfg.NodeName = "edge-2"
+	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "is for system:node:"+nodeName) {
+		t.Errorf("under another name: %v", err)
+	}
+}
+
+func TestNoIdentity(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.cfg.Kubeconfig = ""
+	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "--bootstrap-kubeconfig") {
+		t.Errorf("without anything: %v", err)
+	}
+	h.bootstrapped()
+	for _, secret := range h.secrets() {
+		if err := h.admin.CoreV1().Secrets("kube-system").Delete(t.Context(), secret, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	apitest.Eventually(t, "the token is not known any more", func() bool {
+		err = h.once(2 * time.Second)
+		return err != nil && strings.Contains(err.Error(), "the server does not know the token")
+	})
+}
+
+func (h *host) secrets() (names []string) {
+	h.t.Helper()
+	list, err := h.admin.CoreV1().Secrets("kube-system").List(h.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, secret := range list.Items {
+		if strings.HasPrefix(secret.Name, "bootstrap-token-") {
+			names = append(names, secret.Name)
+		}
+	}
+	return names
+}
+
+// Scripts learn what is missing, and that two agents are one too many.
+func TestOnceFails(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web(certificate, "serviceAccountToken: {path: token}")
+	err := h.once(3 * time.Second)
+	if err == nil || !strings.Contains(err.Error(), "default/web: tls: podCertificate example.com/spiffe: not issued yet") || strings.Contains(err.Error(), "serviceAccountToken") {
+		t.Errorf("without a signer: %v", err)
+	}
+	h.manifest("bad.yaml", "{}")
+	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "bad.yaml: apiVersion") {
+		t.Errorf("with a bad manifest: %v", err)
+	}
+	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "bad.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.run()
+	h.eventually("the agent runs", func() bool { runs, err := agent.Runs(h.cfg); return err == nil && runs })
+	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "another agent works with") {
+		t.Errorf("beside another agent: %v", err)
+	}
+}
+
+// A command runs after a refresh, and again until it succeeds.
+func TestAfterRefresh(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	done, broken := filepath.Join(t.TempDir(), "done"), filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.cfg.AfterRefresh = []hook.Action{{Pod: "default/web", Command: []string{"/bin/sh", "-c", `test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done}}}
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	chain := ca.issue(h, first)
+	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
+	h.clock.Step(23*time.Hour + 36*time.Minute)
+	second := h.request(first.Name)
+	if _, err := os.Stat(done); err == nil {
+		t.Error("the command ran before there was a refresh")
+	}
+	chain = ca.issue(h, second)
+	h.eventually("the failure is told", func() bool {
+		data, err := os.ReadFile(h.cfg.StatusFile())
+		return err == nil && strings.Contains(string(data), "after the refresh: running /bin/sh: exit status 1")
+	})
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the command has run", func() bool {
+		data, err := os.ReadFile(done)
+		return err == nil && string(data) == chain
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	handler := httptest.NewServer(http.NotFoundHandler())
+	h.cfg.Metrics.BindAddress = handler.Listener.Addr().String()
+	handler.Close()
+	h.web(certificate, "serviceAccountToken: {path: token}")
+	h.run()
+	get := func(path string) (string, int) {
+		answer, err := http.Get("http://" + h.cfg.Metrics.BindAddress + path)
+		if err != nil {
+			return "", 0
+		}
+		defer answer.Body.Close()
+		var body strings.Builder
+		if err := answer.Write(&body); err != nil {
+			t.Fatal(err)
+		}
+		return body.String(), answer.StatusCode
+	}
+	request := h.request()
+	h.eventually("readyz says what is missing", func() bool {
+		body, code := get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "not issued yet")
+	})
+	chain := newSigner(t).issue(h, request)
+	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
+	h.eventually("readyz is fine", func() bool { _, code := get("/readyz"); return code == http.StatusOK })
+	body, _ := get("/metrics")
+	for _, want := range []string{
+		`certplane_agent_podcertificate_states{signer_name="example.com/spiffe",state="fresh"} 1`,
+		`certplane_agent_answers_total{result="Issued",signer_name="example.com/spiffe"} 1`,
+		`certplane_agent_requests_total{result="ok",signer_name="example.com/spiffe"} 1`,
+		`certplane_agent_expiration_timestamp_seconds{namespace="default",path="bundle.pem",pod="web",source="podCertificate",volume="tls"} `,
+		`certplane_agent_volume_writes_total{result="replaced"}`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if _, code := get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz answers %d", code)
+	}
+}

@@ -1,0 +1,151 @@
+package keep
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/agent/credential"
+	"github.com/certplane/certplane/internal/agent/projection"
+	"github.com/certplane/certplane/internal/agent/requests"
+)
+
+// certificate serves the credential that there is, whatever becomes of the
+// next one.
+func (v *visit) certificate(ctx context.Context, s *shelf, source *corev1.PodCertificateProjection) got {
+	key := certificateKey(source)
+	wake, err := time.Time{}, errUnregistered
+	if v.pod != nil {
+		wake, err = v.pursue(ctx, s, key, source)
+	}
+	record, now := s.Certificates[key], v.k.Clock.Now()
+	if err == nil {
+		err = failureOf(record)
+	}
+	g := of("podCertificate", source.SignerName, nil, err)
+	g.wake, g.told.State = wake, string(record.StateAt(now))
+	if c := record.Current; c != nil {
+		g.parts, g.missing, g.told.Ready = projection.Certificate(source, c.Key, c.Chain), false, true
+		g.told.NotAfter, g.told.RefreshAt = &c.NotAfter, &c.RefreshAt
+	} else {
+		g.missing, g.told.Ready = true, false
+		if err == nil {
+			g.told.Error = "not issued yet"
+		}
+	}
+	return g
+}
+
+// failureOf is why there is no newer credential.
+func failureOf(record credential.Record) error {
+	f := record.Failure
+	switch {
+	case f == nil:
+		return nil
+	case f.Kind == credential.Denied, f.Kind == credential.Failed:
+		return fmt.Errorf("%s: %s: %s", f.Kind, f.Reason, f.Message)
+	}
+	return errors.New(f.Message)
+}
+
+// pursue does what there is to do about a certificate, and returns when to do
+// more. What it decides is on disk before it is done.
+func (v *visit) pursue(ctx context.Context, s *shelf, key string, source *corev1.PodCertificateProjection) (time.Time, error) {
+	k, record := v.k, s.Certificates[key]
+	if v.retry {
+		record = record.Retry(k.Clock.Now())
+	}
+	seen, err := v.see(ctx, record)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("looking for request %s: %w", record.Pending.Name, err)
+	}
+	purpose := v.purpose(source)
+	decision := credential.Decide(record, purpose, seen, k.Clock.Now(), k.Jitter)
+	for _, event := range decision.Events {
+		k.Events.Event(v.pod, corev1.EventTypeWarning, event.Reason, event.Message)
+	}
+	k.Metrics.decided(source.SignerName, record, decision.Record)
+	record = decision.Record
+	if decision.Action == credential.Ask {
+		request, err := credential.NewRequest(source.KeyType, purpose)
+		if err != nil {
+			return time.Time{}, err
+		}
+		record = record.Asked(request)
+	}
+	if err := s.put(key, record); err != nil || decision.Action == credential.Wait {
+		return decision.Wake, err
+	}
+	record = v.send(ctx, record, source)
+	return sentWake(record), s.put(key, record)
+}
+
+func (s *shelf) put(key string, record credential.Record) error {
+	s.Certificates[key] = record
+	return s.save()
+}
+
+// sentWake is when to look at a request after an attempt to send it.
+func sentWake(record credential.Record) time.Time {
+	if record.Failure != nil && (record.Pending == nil || record.Pending.SentAt.IsZero()) {
+		return record.Failure.RetryAt
+	}
+	return record.Pending.AbandonAt
+}
+
+func (v *visit) see(ctx context.Context, record credential.Record) (credential.Seen, error) {
+	if record.Pending == nil {
+		return credential.Seen{}, nil
+	}
+	return v.k.requests.See(ctx, v.pod.Namespace, record.Pending)
+}
+
+// send sends the pending request of a record.
+func (v *visit) send(ctx context.Context, record credential.Record, source *corev1.PodCertificateProjection) credential.Record {
+	k := v.k
+	err := v.sendOnce(ctx, record.Pending, source)
+	k.Metrics.sent(source.SignerName, err)
+	if err == nil {
+		return record.Sent(k.Clock.Now(), k.Jitter)
+	}
+	// It can be that the Node or the Pod is another one than we think.
+	k.Node.Forget()
+	return record.Unsent(err, requests.Never(err), k.Clock.Now(), k.Jitter)
+}
+
+func (v *visit) sendOnce(ctx context.Context, pending *credential.Request, source *corev1.PodCertificateProjection) error {
+	k := v.k
+	account, err := k.Client.CoreV1().ServiceAccounts(v.pod.Namespace).Get(ctx, v.pod.Spec.ServiceAccountName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no service account %s/%s", v.pod.Namespace, v.pod.Spec.ServiceAccountName)
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the pod's service account: %w", err)
+	}
+	node, err := k.Node.Current(ctx)
+	if err != nil {
+		return err
+	}
+	return k.requests.Send(ctx, pending, source, requests.Subject{Pod: v.pod, Node: node, AccountUID: account.UID})
+}
+
+// purpose is what a certificate of the source is for: whose it is, and all
+// that a signer could put into it.
+func (v *visit) purpose(source *corev1.PodCertificateProjection) credential.Purpose {
+	content, err := json.Marshal([]any{
+		source.SignerName, source.KeyType, source.MaxExpirationSeconds, source.UserAnnotations, v.pod.Spec.ServiceAccountName,
+	})
+	if err != nil { // strings and numbers only
+		panic(err)
+	}
+	digest := sha256.Sum256(content)
+	return credential.Purpose{PodUID: v.pod.UID, Source: hex.EncodeToString(digest[:8])}
+}

@@ -1,0 +1,235 @@
+// Package keep keeps the volumes of a host's pods as their manifests say.
+package keep
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/agent/credential"
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/agent/node"
+	"github.com/certplane/certplane/internal/agent/pods"
+	"github.com/certplane/certplane/internal/agent/records"
+	"github.com/certplane/certplane/internal/agent/requests"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/agent/trustbundle"
+)
+
+const (
+	// resync is how often a volume is looked at without a cause: for changes
+	// behind our back, and of ConfigMaps.
+	resync = time.Minute
+	// removeAfter is how long a manifest has to be missing before its files go.
+	// Editors and copies take one away for a moment.
+	removeAfter = 10 * time.Second
+	// callTimeout bounds what one look at a pod may wait for the server.
+	callTimeout = 30 * time.Second
+	// workers look at pods at the same time. Keys are made by them: an RSA key
+	// of 4096 bits takes seconds.
+	workers = 4
+)
+
+// Config is what a keeper works with.
+type Config struct {
+	// Root is the folder with the volumes: NAMESPACE/POD/VOLUME.
+	Root    string
+	Records *records.Store
+	Board   *status.Board
+	Actions []hook.Action
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Jitter  credential.Jitter
+
+	Node      *node.Node
+	Client    kubernetes.Interface
+	Discovery discovery.DiscoveryInterface
+	Dynamic   dynamic.Interface
+	Events    record.EventRecorder
+}
+
+// Keeper looks after the volumes of all manifests that it is given.
+type Keeper struct {
+	Config
+	pods     *pods.Registry
+	requests *requests.Client
+	bundles  *trustbundle.Reader
+	queue    workqueue.TypedRateLimitingInterface[string]
+
+	mu      sync.Mutex
+	wanted  map[string]manifests.Pod // by namespace/name
+	leaving map[string]time.Time     // since when a manifest is missing
+	whole   bool                     // a complete set of manifests was given
+	retry   map[string]bool          // pods whose refusals are to be forgotten
+}
+
+// New returns a keeper that works when Run is called. What it follows ends
+// with ctx.
+func New(ctx context.Context, cfg Config) *Keeper {
+	k := &Keeper{
+		Config: cfg, wanted: map[string]manifests.Pod{}, leaving: map[string]time.Time{}, retry: map[string]bool{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: cfg.Clock}),
+	}
+	k.pods = pods.New(ctx, cfg.Node.Name, cfg.Client, cfg.Discovery, cfg.Dynamic, k.podChanged)
+	k.requests = requests.New(ctx, cfg.Node.Name, cfg.Discovery, cfg.Dynamic, k.podChanged)
+	k.bundles = trustbundle.NewReader(ctx, cfg.Discovery, cfg.Dynamic, k.wakeAll)
+	return k
+}
+
+// Set says which pods there are to be. Unless the set is whole, as when a file
+// could not be read, nothing is taken away.
+func (k *Keeper) Set(pods []manifests.Pod, whole bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.whole = k.whole || whole
+	listed := map[string]bool{}
+	for _, pod := range pods {
+		listed[pod.Key()] = true
+		delete(k.leaving, pod.Key())
+		if known, ok := k.wanted[pod.Key()]; !ok || known.Hash != pod.Hash || known.File != pod.File {
+			k.wanted[pod.Key()] = pod
+			k.queue.Add(pod.Key())
+		}
+	}
+	if !whole {
+		return
+	}
+	for key := range k.wanted {
+		if !listed[key] {
+			k.leave(key)
+		}
+	}
+}
+
+// leave begins to take a pod away. k.mu is held.
+func (k *Keeper) leave(key string) {
+	if _, known := k.leaving[key]; known {
+		return
+	}
+	k.leaving[key] = k.Clock.Now()
+	k.queue.AddAfter(key, removeAfter+time.Millisecond)
+}
+
+// Retry asks again, now, for all that was refused.
+func (k *Keeper) Retry() {
+	k.mu.Lock()
+	for key := range k.wanted {
+		k.retry[key] = true
+	}
+	k.mu.Unlock()
+	k.wakeAll()
+}
+
+// Run works until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	var group wait.Group
+	for range workers {
+		group.StartWithContext(ctx, k.work)
+	}
+	group.StartWithContext(ctx, func(ctx context.Context) {
+		wait.JitterUntilWithContext(ctx, k.sweep, resync, 0.2, true)
+	})
+	<-ctx.Done()
+	k.queue.ShutDown()
+	group.Wait()
+}
+
+func (k *Keeper) work(ctx context.Context) {
+	for {
+		key, done := k.queue.Get()
+		if done {
+			return
+		}
+		k.look(ctx, key)
+		k.queue.Done(key)
+	}
+}
+
+// look brings one pod up to date and says when to look again.
+func (k *Keeper) look(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	wake, err := k.sync(ctx, key)
+	if err != nil && ctx.Err() != context.Canceled {
+		klog.FromContext(ctx).V(2).Info("Pod is not up to date", "pod", key, "err", err)
+		k.queue.AddRateLimited(key)
+	} else {
+		k.queue.Forget(key)
+	}
+	if !wake.IsZero() {
+		k.queue.AddAfter(key, max(0, wake.Sub(k.Clock.Now())))
+	}
+}
+
+// sync returns when to look again at the latest; zero is when something
+// happens.
+func (k *Keeper) sync(ctx context.Context, key string) (time.Time, error) {
+	k.mu.Lock()
+	manifest, wanted := k.wanted[key]
+	since, leaving := k.leaving[key]
+	k.mu.Unlock()
+	now := k.Clock.Now()
+	switch {
+	case leaving && now.Sub(since) >= removeAfter:
+		return time.Time{}, k.remove(ctx, key)
+	case !wanted:
+		return time.Time{}, nil
+	}
+	return k.keep(ctx, manifest)
+}
+
+// podChanged takes the name of a Pod in the API.
+func (k *Keeper) podChanged(name types.NamespacedName) {
+	key := name.Namespace + "/" + k.manifestOf(name.Name)
+	k.mu.Lock()
+	_, known := k.wanted[key]
+	k.mu.Unlock()
+	if known {
+		k.queue.Add(key)
+	}
+}
+
+func (k *Keeper) manifestOf(pod string) string { return strings.TrimSuffix(pod, "-"+k.Node.Name) }
+
+func (k *Keeper) wakeAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.wanted {
+		k.queue.Add(key)
+	}
+}
+
+// takeRetry tells, once, whether a pod's refusals are to be forgotten.
+func (k *Keeper) takeRetry(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	retry := k.retry[key]
+	delete(k.retry, key)
+	return retry
+}
+
+// dir is the folder of a volume.
+func (k *Keeper) dir(id records.ID) string {
+	return filepath.Join(k.Root, id.Namespace, id.Pod, id.Volume)
+}
+
+// describe is for errors.
+func describe(id records.ID) string {
+	return fmt.Sprintf("%s/%s volume %s", id.Namespace, id.Pod, id.Volume)
+}

@@ -1,0 +1,110 @@
+package keep
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/agent/credential"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/agent/volume"
+)
+
+// Metrics are those of an agent.
+type Metrics struct {
+	writes, requests, answers, actions *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics. Those about states are read from the board.
+func NewMetrics(registry prometheus.Registerer, board *status.Board) (*Metrics, error) {
+	m := &Metrics{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "certplane_agent_volume_writes_total", Help: "Volumes that were written: replaced, repaired or failed.",
+		}, []string{"result"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "certplane_agent_requests_total", Help: "PodCertificateRequests that were sent, by what the server made of them.",
+		}, []string{"signer_name", "result"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "certplane_agent_answers_total", Help: "What became of PodCertificateRequests.",
+		}, []string{"signer_name", "result"}),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "certplane_agent_actions_total", Help: "Commands and signals after a refresh.",
+		}, []string{"result"}),
+	}
+	for _, collector := range []prometheus.Collector{m.writes, m.requests, m.answers, m.actions, states{board}} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func result(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}
+
+func (m *Metrics) wrote(change volume.Change, err error) {
+	switch {
+	case err != nil:
+		m.writes.WithLabelValues("failed").Inc()
+	case change == volume.Replaced:
+		m.writes.WithLabelValues("replaced").Inc()
+	case change == volume.Repaired:
+		m.writes.WithLabelValues("repaired").Inc()
+	}
+}
+
+func (m *Metrics) acted(err error) { m.actions.WithLabelValues(result(err)).Inc() }
+
+func (m *Metrics) sent(signer string, err error) {
+	m.requests.WithLabelValues(signer, result(err)).Inc()
+}
+
+// decided counts the requests that came to an end by a decision.
+func (m *Metrics) decided(signer string, before, after credential.Record) {
+	if before.Pending == nil || after.Pending != nil {
+		return
+	}
+	kind := "Issued"
+	if after.Failure != nil {
+		kind = string(after.Failure.Kind)
+	}
+	m.answers.WithLabelValues(signer, kind).Inc()
+}
+
+// states shows how the certificates are at the time of a scrape.
+type states struct{ board *status.Board }
+
+var (
+	statesDesc = prometheus.NewDesc("certplane_agent_podcertificate_states",
+		"Certificates by signer and state, as kubelet_podcertificate_states.", []string{"signer_name", "state"}, nil)
+	expiryDesc = prometheus.NewDesc("certplane_agent_expiration_timestamp_seconds",
+		"When a certificate or a token ends.", []string{"namespace", "pod", "volume", "path", "source"}, nil)
+)
+
+func (states) Describe(descs chan<- *prometheus.Desc) {
+	descs <- statesDesc
+	descs <- expiryDesc
+}
+
+func (s states) Collect(metrics chan<- prometheus.Metric) {
+	type key struct{ signer, state string }
+	counts := map[key]float64{}
+	for _, pod := range s.board.Host().Pods {
+		for _, v := range pod.Volumes {
+			for _, source := range v.Sources {
+				if source.State != "" {
+					counts[key{source.Name, source.State}]++
+				}
+				if source.NotAfter != nil {
+					metrics <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(source.NotAfter.Unix()),
+						pod.Namespace, pod.Name, v.Name, source.Path, source.Kind)
+				}
+			}
+		}
+	}
+	for k, count := range counts {
+		metrics <- prometheus.MustNewConstMetric(statesDesc, prometheus.GaugeValue, count, k.signer, k.state)
+	}
+}

@@ -1,0 +1,235 @@
+package keep
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/agent/projection"
+	"github.com/certplane/certplane/internal/agent/records"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/agent/volume"
+)
+
+// keep brings all volumes of a pod up to date. One that fails does not stop
+// the others.
+func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, error) {
+	told := status.Pod{Namespace: manifest.Namespace, Name: manifest.Name, File: manifest.File}
+	pod, err := k.register(ctx, manifest)
+	if err != nil {
+		told.Error = err.Error()
+	}
+	visit := &visit{k: k, manifest: manifest, pod: pod, retry: k.takeRetry(manifest.Key())}
+	visit.wakeBy(k.Clock.Now().Add(resync + k.Jitter(resync/5)))
+	errs := []error{err}
+	stay := map[string]bool{}
+	for i := range manifest.Spec.Volumes {
+		if v := &manifest.Spec.Volumes[i]; v.Projected != nil {
+			stay[v.Name] = true
+			seen, err := visit.volume(ctx, v)
+			told.Volumes = append(told.Volumes, seen)
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.report(ctx, pod, told), k.Board.Put(told))
+	return visit.wake, errors.Join(errs...)
+}
+
+func (k *Keeper) register(ctx context.Context, manifest manifests.Pod) (*corev1.Pod, error) {
+	node, err := k.Node.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := k.pods.Register(ctx, manifest, node)
+	if err != nil {
+		k.Node.Forget() // it may be another Node now
+	}
+	return pod, err
+}
+
+func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) error {
+	if pod == nil {
+		return nil
+	}
+	return k.pods.Report(ctx, pod, told.Ready(), told.Missing(), metav1.NewTime(k.Clock.Now()))
+}
+
+// visit is one look at a pod.
+type visit struct {
+	k        *Keeper
+	manifest manifests.Pod
+	// pod is nil if the server is away, or does not want it.
+	pod *corev1.Pod
+	// retry forgets how long to wait after refusals.
+	retry bool
+	wake  time.Time
+}
+
+func (v *visit) wakeBy(t time.Time) {
+	if !t.IsZero() && (v.wake.IsZero() || t.Before(v.wake)) {
+		v.wake = t
+	}
+}
+
+// shelf is the record of a volume during a visit.
+type shelf struct {
+	records.Volume
+	id    records.ID
+	store *records.Store
+	saved records.Volume
+}
+
+func (v *visit) open(name string) (*shelf, error) {
+	id := records.ID{Namespace: v.manifest.Namespace, Pod: v.manifest.Name, Volume: name}
+	loaded, err := v.k.Records.Load(id)
+	return &shelf{Volume: loaded, id: id, store: v.k.Records, saved: clone(loaded)}, err
+}
+
+// save writes down what has changed.
+func (s *shelf) save() error {
+	if reflect.DeepEqual(s.Volume, s.saved) {
+		return nil
+	}
+	if err := s.store.Save(s.id, s.Volume); err != nil {
+		return err
+	}
+	s.saved = clone(s.Volume)
+	return nil
+}
+
+func clone(v records.Volume) records.Volume {
+	v.Certificates, v.Tokens = maps.Clone(v.Certificates), maps.Clone(v.Tokens)
+	return v
+}
+
+// volume brings one volume up to date and tells how it is.
+func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
+	s, err := v.open(spec.Name)
+	if err != nil { // it begins anew: all in it can be asked for again
+		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
+	}
+	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s.id)}
+	var parts []projection.Part
+	var errs []error
+	failed := false
+	for i := range spec.Projected.Sources {
+		got := v.source(ctx, s, &spec.Projected.Sources[i])
+		v.wakeBy(got.wake)
+		parts = append(parts, got.parts...)
+		failed = failed || got.missing
+		if got.err != nil && got.wake.IsZero() && !errors.Is(got.err, errUnregistered) { // nobody said when to try again
+			errs = append(errs, got.err)
+		}
+		told.Sources = append(told.Sources, got.told)
+	}
+	files, err := v.files(spec.Projected, parts, told.Dir, failed)
+	if err == nil {
+		markReady(spec.Projected, told.Sources, files)
+		err = v.write(ctx, s, told.Dir, files)
+	}
+	if err = errors.Join(err, s.save()); err != nil {
+		told.Error = err.Error()
+	}
+	return told, errors.Join(append(errs, err)...)
+}
+
+// files are those of all parts. Where a source has failed, files that are there
+// already stay as they are: the last good ones.
+func (v *visit) files(spec *corev1.ProjectedVolumeSource, parts []projection.Part, dir string, failed bool) (volume.Files, error) {
+	files, err := projection.Files(v.manifest.Pod, spec, parts)
+	if err != nil || !failed {
+		return files, err
+	}
+	present, err := volume.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	for name, file := range present {
+		if _, replaced := files[name]; !replaced {
+			files[name] = file
+		}
+	}
+	return files, nil
+}
+
+// markReady tells of the sources that failed now, but whose files are there.
+func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files volume.Files) {
+	for i := range spec.Sources {
+		paths := pathsOf(&spec.Sources[i])
+		if told[i].Ready || len(paths) == 0 {
+			continue
+		}
+		told[i].Ready = !slices.ContainsFunc(paths, func(path string) bool { _, there := files[path]; return !there })
+	}
+}
+
+// write puts the files into the folder, and tells the program behind it.
+func (v *visit) write(ctx context.Context, s *shelf, dir string, files volume.Files) error {
+	if len(files) == 0 && s.Told == "" {
+		return nil // nothing has come yet
+	}
+	change, err := volume.Write(dir, files, v.k.Clock.Now())
+	v.k.Metrics.wrote(change, err)
+	if err != nil {
+		return err
+	}
+	if change == volume.Replaced {
+		klog.FromContext(ctx).Info("Wrote the files of a volume", "pod", v.manifest.Key(), "volume", s.id.Volume, "dir", dir)
+	}
+	return v.tell(ctx, s, dir, digest(files))
+}
+
+// tell runs the actions after a refresh. The first files are no refresh: no
+// program can have begun with older ones. Content whose action has failed, or
+// was cut short, is told again.
+func (v *visit) tell(ctx context.Context, s *shelf, dir, content string) error {
+	if s.Told == content {
+		return nil
+	}
+	if s.Told != "" {
+		target := hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}
+		if err := v.act(ctx, target); err != nil {
+			return err
+		}
+	}
+	s.Told = content
+	return nil
+}
+
+func (v *visit) act(ctx context.Context, target hook.Volume) error {
+	for _, action := range v.k.Actions {
+		if !action.For(target) {
+			continue
+		}
+		// A command has a time limit of its own.
+		err := action.Do(context.WithoutCancel(ctx), target)
+		v.k.Metrics.acted(err)
+		if err != nil {
+			return fmt.Errorf("after the refresh: %w", err)
+		}
+		klog.FromContext(ctx).Info("Told a program that its files are new", "pod", v.manifest.Key(), "volume", target.Volume)
+	}
+	return nil
+}
+
+// digest stands for the content of files.
+func digest(files volume.Files) string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(sum, "%q %d\n", name, len(files[name].Data))
+		sum.Write(files[name].Data)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}

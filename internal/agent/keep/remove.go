@@ -1,0 +1,114 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/agent/records"
+	"github.com/certplane/certplane/internal/agent/volume"
+)
+
+// sweep finds what is left of pods without a manifest: of earlier runs, and of
+// times when the server was away.
+func (k *Keeper) sweep(ctx context.Context) {
+	keys, err := k.leftovers(ctx)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).V(2).Info("Could not look for pods without a manifest", "err", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.whole { // not all manifests are known
+		return
+	}
+	for _, key := range keys {
+		if _, wanted := k.wanted[key]; !wanted {
+			k.leave(key)
+		}
+	}
+}
+
+// leftovers are all pods that there are traces of.
+func (k *Keeper) leftovers(ctx context.Context) ([]string, error) {
+	var keys []string
+	ids, errRecords := k.Records.List()
+	for _, id := range ids {
+		keys = append(keys, id.Namespace+"/"+id.Pod)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	registered, errAPI := k.pods.All(ctx)
+	for _, pod := range registered {
+		keys = append(keys, pod.Namespace+"/"+k.manifestOf(pod.Name))
+	}
+	return keys, errors.Join(errRecords, errAPI)
+}
+
+// remove takes away what there is of a pod: its files first, for whoever
+// removed the manifest may be waiting for that, and its Pod when the server
+// can be reached.
+func (k *Keeper) remove(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	if err := k.removeVolumes(namespace, name, nil); err != nil {
+		return err
+	}
+	if err := k.Board.Remove(namespace, name); err != nil {
+		return err
+	}
+	if err := k.unregister(ctx, namespace, name); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("A manifest is gone, and with it its files and its pod", "pod", key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.wanted, key)
+	delete(k.leaving, key)
+	return nil
+}
+
+func (k *Keeper) unregister(ctx context.Context, namespace, name string) error {
+	registered, err := k.pods.All(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range registered {
+		if pod.Namespace == namespace && pod.Name == k.pods.Name(name) {
+			return k.pods.Remove(ctx, pod)
+		}
+	}
+	return nil
+}
+
+// removeVolumes removes the volumes of a pod but those that stay. Which were
+// the agent's, its records say.
+func (k *Keeper) removeVolumes(namespace, name string, stay map[string]bool) error {
+	ids, err := k.Records.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id.Namespace != namespace || id.Pod != name || stay[id.Volume] {
+			continue
+		}
+		if err := k.removeVolume(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) removeVolume(id records.ID) error {
+	if err := volume.Remove(k.dir(id)); err != nil {
+		return fmt.Errorf("removing the files of pod %s: %w", describe(id), err)
+	}
+	// Folders that are empty now are nobody's any more; others stay.
+	pod := filepath.Dir(k.dir(id))
+	_ = os.Remove(pod)
+	_ = os.Remove(filepath.Dir(pod))
+	return k.Records.Remove(id)
+}

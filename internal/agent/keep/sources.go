@@ -1,0 +1,164 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/agent/projection"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/agent/token"
+)
+
+// got is what a source has brought.
+type got struct {
+	parts []projection.Part
+	// missing tells that there is nothing new in parts: what is on disk stays.
+	missing bool
+	err     error
+	// wake is when the source is due.
+	wake time.Time
+	told status.Source
+}
+
+// of makes a got of a source whose files are parts.
+func of(kind, name string, parts []projection.Part, err error) got {
+	g := got{parts: parts, missing: err != nil, err: err, told: status.Source{Kind: kind, Name: name, Ready: err == nil}}
+	if err != nil {
+		g.told.Error = err.Error()
+	}
+	return g
+}
+
+// errUnregistered is the error of sources that need the pod in the API.
+var errUnregistered = errors.New("the pod is not registered yet")
+
+func (v *visit) source(ctx context.Context, s *shelf, source *corev1.VolumeProjection) got {
+	var g got
+	switch {
+	case source.PodCertificate != nil:
+		g = v.certificate(ctx, s, source.PodCertificate)
+	case source.ClusterTrustBundle != nil:
+		g = v.trustBundle(ctx, source.ClusterTrustBundle)
+	case source.ServiceAccountToken != nil:
+		g = v.token(ctx, s, source.ServiceAccountToken)
+	case source.ConfigMap != nil:
+		g = v.configMap(ctx, source.ConfigMap)
+	case source.Secret != nil:
+		g = v.secret(ctx, source.Secret)
+	}
+	if paths := pathsOf(source); len(paths) > 0 {
+		g.told.Path = paths[0]
+	}
+	return g
+}
+
+// pathsOf are the paths that a manifest gives to a source's files; none if they
+// depend on an object.
+func pathsOf(source *corev1.VolumeProjection) []string {
+	var paths []string
+	items := func(items []corev1.KeyToPath) {
+		for _, item := range items {
+			paths = append(paths, item.Path)
+		}
+	}
+	switch {
+	case source.PodCertificate != nil:
+		s := source.PodCertificate
+		paths = slices.DeleteFunc([]string{s.CredentialBundlePath, s.KeyPath, s.CertificateChainPath}, func(p string) bool { return p == "" })
+	case source.ClusterTrustBundle != nil:
+		paths = []string{source.ClusterTrustBundle.Path}
+	case source.ServiceAccountToken != nil:
+		paths = []string{source.ServiceAccountToken.Path}
+	case source.ConfigMap != nil:
+		items(source.ConfigMap.Items)
+	case source.Secret != nil:
+		items(source.Secret.Items)
+	}
+	return paths
+}
+
+func (v *visit) trustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) got {
+	name := ""
+	switch {
+	case source.Name != nil:
+		name = *source.Name
+	case source.SignerName != nil:
+		name = *source.SignerName
+	}
+	anchors, err := v.k.bundles.Get(ctx, source)
+	if err != nil {
+		return of("clusterTrustBundle", name, nil, err)
+	}
+	return of("clusterTrustBundle", name, projection.TrustBundle(source, anchors), nil)
+}
+
+// token serves the last token also when it is over: whoever reads it has
+// nothing better.
+func (v *visit) token(ctx context.Context, s *shelf, source *corev1.ServiceAccountTokenProjection) got {
+	key, now := "token:"+source.Path, v.k.Clock.Now()
+	record := s.Tokens[key]
+	err := errUnregistered
+	if v.pod != nil {
+		err = nil
+		if purpose := token.For(v.pod, source); !record.Good(purpose, now) {
+			var next token.Record
+			if next, err = token.Request(ctx, v.k.Client.CoreV1().ServiceAccounts(v.pod.Namespace), v.pod, purpose, now); err == nil {
+				record = next
+				s.Tokens[key] = record
+				err = s.save()
+			}
+		}
+	}
+	g := of("serviceAccountToken", v.manifest.Spec.ServiceAccountName, nil, err)
+	if record.Token != "" {
+		g.parts, g.missing, g.told.Ready = projection.Token(source, []byte(record.Token)), false, true
+		expires, refresh := record.ExpiresAt, record.RefreshAt()
+		g.told.NotAfter, g.told.RefreshAt = &expires, &refresh
+	}
+	if err == nil {
+		g.wake = record.RefreshAt()
+	}
+	return g
+}
+
+func (v *visit) configMap(ctx context.Context, source *corev1.ConfigMapProjection) got {
+	if v.pod == nil {
+		return of("configMap", source.Name, nil, errUnregistered)
+	}
+	object, err := v.k.Client.CoreV1().ConfigMaps(v.pod.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		object, err = nil, nil
+	}
+	if err != nil {
+		return of("configMap", source.Name, nil, err)
+	}
+	parts, err := projection.ConfigMap(source, object)
+	return of("configMap", source.Name, parts, err)
+}
+
+func (v *visit) secret(ctx context.Context, source *corev1.SecretProjection) got {
+	if v.pod == nil {
+		return of("secret", source.Name, nil, errUnregistered)
+	}
+	object, err := v.k.Client.CoreV1().Secrets(v.pod.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		object, err = nil, nil
+	}
+	if err != nil {
+		return of("secret", source.Name, nil, err)
+	}
+	parts, err := projection.Secret(source, object)
+	return of("secret", source.Name, parts, err)
+}
+
+// certificateKey names a source in the record of its volume.
+func certificateKey(source *corev1.PodCertificateProjection) string {
+	return strings.Join([]string{"certificate", source.CredentialBundlePath, source.KeyPath, source.CertificateChainPath}, ":")
+}

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// lock takes a file for this process until unlock is called or the process
+// ends, however it ends.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the agent's folder: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another agent works with %s: stop that one, or choose another folder with --data-dir", path)
+		}
+		return nil, fmt.Errorf("locking the agent's folder: %w", err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// Runs tells whether an agent works with the folder of cfg. Who may not look
+// into it cannot tell.
+func Runs(cfg Config) (bool, error) {
+	file, err := os.Open(cfg.lockFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}

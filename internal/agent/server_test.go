@@ -1,0 +1,341 @@
+package agent_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/apitest"
+)
+
+const certificate = "podCertificate: {signerName: example.com/spiffe, keyType: ECDSAP256, credentialBundlePath: bundle.pem, keyPath: key.pem, certificateChainPath: chain.pem}"
+
+func TestFirstPass(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web("podCertificate: {signerName: example.com/spiffe, keyType: ED25519, credentialBundlePath: bundle.pem, maxExpirationSeconds: 7200, userAnnotations: {example.com/a: b}}")
+	h.run()
+	request, pod := h.request(), h.pod()
+	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := h.admin.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := x509.ParseCertificateRequest(request.Spec.StubPKCS10Request)
+	if err != nil || csr.Subject.String() != "" || csr.PublicKeyAlgorithm != x509.Ed25519 {
+		t.Errorf("the request in it: %v, %v", csr, err)
+	}
+	want := certificatesv1.PodCertificateRequestSpec{
+		SignerName: "example.com/spiffe",
+		PodName:    pod.Name, PodUID: pod.UID, ServiceAccountName: "default", ServiceAccountUID: account.UID,
+		NodeName: types.NodeName(nodeName), NodeUID: node.UID,
+		MaxExpirationSeconds: ptr.To[int32](7200), StubPKCS10Request: request.Spec.StubPKCS10Request,
+		UnverifiedUserAnnotations: map[string]string{"example.com/a": "b"},
+	}
+	if diff := cmp.Diff(want, request.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
+	if diff := cmp.Diff(owners, request.OwnerReferences); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	for range 120 { // two minutes
+		h.clock.Step(time.Second)
+	}
+	if all := h.requests(); len(all) != 1 {
+		t.Errorf("there are %d requests, want one", len(all))
+	}
+	if pod.Spec.NodeName != nodeName || len(pod.OwnerReferences) != 1 || pod.OwnerReferences[0].UID != node.UID {
+		t.Errorf("the pod is not the node's: %v, %v", pod.Spec.NodeName, pod.OwnerReferences)
+	}
+}
+
+func TestFullFlow(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	chain := ca.issue(h, first)
+	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
+	key := h.file("key.pem")
+	if h.file("bundle.pem") != key+chain {
+		t.Error("the bundle is not the key and the chain")
+	}
+	if _, err := tls.LoadX509KeyPair(h.path("bundle.pem"), h.path("bundle.pem")); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]os.FileMode{"bundle.pem": 0o600, "key.pem": 0o600, "chain.pem": 0o644} {
+		if info, err := os.Stat(h.path(name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("mode of %s: %v, %v; want %o", name, info.Mode(), err, want)
+		}
+	}
+	h.eventually("the pod is ready in the API", func() bool {
+		for _, c := range h.pod().Status.Conditions {
+			if c.Type == "Ready" && c.Status == "True" {
+				return true
+			}
+		}
+		return false
+	})
+	h.clock.Step(23*time.Hour + 36*time.Minute)
+	second := h.request(first.Name)
+	if h.file("chain.pem") != chain {
+		t.Error("the old certificate has gone before the new one came")
+	}
+	chain = ca.issue(h, second)
+	h.eventually("the new certificate is there", func() bool { return h.file("chain.pem") == chain })
+	if h.file("key.pem") == key {
+		t.Error("the new certificate is for the old key")
+	}
+}
+
+// A request that is deleted before anybody answers it is made again.
+func TestRequestDeleted(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	if err := h.admin.CertificatesV1().PodCertificateRequests("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	second := h.request(first.Name)
+	chain := newSigner(t).issue(h, second)
+	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
+}
+
+// A refusal on refresh takes nothing away, and does not keep the other files of
+// the volume from being refreshed.
+func TestRefusedRefresh(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate, "serviceAccountToken: {path: token, audience: vault}")
+	h.run()
+	first := h.request()
+	chain := ca.issue(h, first)
+	h.eventually("the files are there", func() bool { return h.file("chain.pem") == chain && h.file("token") != "" })
+	h.clock.Step(23*time.Hour + 36*time.Minute)
+	second := h.request(first.Name)
+	ca.refuse(h, second, certificatesv1.PodCertificateRequestConditionTypeDenied, "UnsupportedKeyType")
+	h.passing(0, "the refusal is told", func() bool { return strings.HasPrefix(h.source(0).Error, "Denied: UnsupportedKeyType") })
+	token := h.file("token")
+	h.clock.Step(2 * time.Hour)
+	h.eventually("the token is refreshed", func() bool { return h.file("token") != token })
+	if h.file("chain.pem") != chain {
+		t.Error("the last good certificate is not there any more")
+	}
+	third := h.request(first.Name, second.Name)
+	chain = ca.issue(h, third)
+	h.eventually("a later request is granted", func() bool { return h.file("chain.pem") == chain })
+	events, err := h.admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for _, event := range events.Items {
+		told = told || event.Reason == "Denied" && event.InvolvedObject.Name == "web-"+nodeName && strings.Contains(event.Message, second.Name+": UnsupportedKeyType: by a test")
+	}
+	if !told {
+		t.Errorf("no event tells of the refusal: %v", events.Items)
+	}
+}
+
+// Somebody who has changed the signer says so.
+func TestAskAgain(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	ca.refuse(h, first, certificatesv1.PodCertificateRequestConditionTypeFailed, "Broken")
+	h.passing(0, "the refusal is told", func() bool { return h.source(0).State == "failed" })
+	h.again <- struct{}{}
+	var second *certificatesv1.PodCertificateRequest
+	h.passing(0, "it asks again", func() bool {
+		if all := h.requests(first.Name); len(all) > 0 {
+			second = &all[0]
+		}
+		return second != nil
+	})
+	chain := ca.issue(h, second)
+	h.passing(0, "the certificate is there", func() bool { return h.file("chain.pem") == chain })
+}
+
+// A restart asks for nothing that is there, nor for what is on its way.
+func TestRestart(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	h.stop()
+	h.run()
+	for range 60 {
+		h.clock.Step(time.Second)
+	}
+	chain := ca.issue(h, first)
+	h.eventually("the request of before the restart is granted", func() bool { return h.file("chain.pem") == chain })
+	h.stop()
+	h.run()
+	h.eventually("the certificate is known", func() bool { return h.source(0).State == "fresh" })
+	if all := h.requests(); len(all) != 1 {
+		t.Errorf("there are %d requests, want the first alone", len(all))
+	}
+}
+
+// With the server away, what is there stays, is put right, and nothing is asked
+// for when it comes back.
+func TestServerAway(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate, "serviceAccountToken: {path: token}", "configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: server-ca.pem}]}")
+	h.run()
+	chain := ca.issue(h, h.request())
+	h.eventually("the files are there", func() bool {
+		return h.file("chain.pem") == chain && h.file("token") != "" && h.file("server-ca.pem") != ""
+	})
+	h.stop()
+	h.server.Restart(t) // at another address: for this host it is away
+	if err := os.RemoveAll(h.path("..data")); err != nil {
+		t.Fatal(err)
+	}
+	h.run()
+	h.eventually("the files are there again", func() bool { return h.file("chain.pem") == chain && h.file("token") != "" })
+	h.eventually("the trouble is told", func() bool { return strings.Contains(h.source(2).Error, "not registered") })
+	h.stop()
+	h.login()
+	h.run()
+	h.eventually("all is well", func() bool { return h.file("server-ca.pem") != "" && h.source(0).Error == "" })
+	if all := h.requests(); len(all) != 1 {
+		t.Errorf("there are %d requests, want the first alone", len(all))
+	}
+}
+
+func TestManifestGoes(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web("serviceAccountToken: {path: token}")
+	h.manifest("other.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: other}")
+	h.run()
+	h.eventually("the file is there", func() bool { return h.file("token") != "" })
+	pod := h.pod()
+	h.manifest("other.yaml", "a slip: {")
+	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the slip is told", func() bool {
+		data, err := os.ReadFile(h.cfg.StatusFile())
+		return err == nil && strings.Contains(string(data), "other.yaml")
+	})
+	h.clock.Step(time.Minute)
+	if h.file("token") == "" {
+		t.Error("files are removed although a manifest cannot be read")
+	}
+	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "other.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the files are gone", func() bool {
+		_, err := os.Stat(filepath.Join(h.cfg.VolumesDir, "default"))
+		return os.IsNotExist(err)
+	})
+	h.eventually("the pods are gone", func() bool {
+		list, err := h.admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(list.Items) == 0
+	})
+	h.web("serviceAccountToken: {path: token}")
+	h.eventually("the file is there again", func() bool { return h.file("token") != "" })
+	if h.pod().UID == pod.UID {
+		t.Error("the pod was never gone")
+	}
+}
+
+// A changed manifest is a new pod; its files stay until there are new ones.
+func TestManifestChanges(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	h.web(certificate)
+	h.run()
+	first := h.request()
+	old := ca.issue(h, first)
+	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == old })
+	uid := h.pod().UID
+	h.web(certificate, "serviceAccountToken: {path: token}")
+	second := h.request(first.Name)
+	if second.Spec.PodUID == uid {
+		t.Error("the request is for the pod that was")
+	}
+	h.eventually("the new file is there", func() bool { return h.file("token") != "" })
+	if h.file("chain.pem") != old {
+		t.Error("the old certificate is gone before there is a new one")
+	}
+	chain := ca.issue(h, second)
+	h.eventually("the new certificate is there", func() bool { return h.file("chain.pem") == chain })
+}
+
+// A Pod that somebody deletes comes back as long as its manifest is there.
+func TestPodDeleted(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web("serviceAccountToken: {path: token}")
+	h.run()
+	h.eventually("the file is there", func() bool { return h.file("token") != "" })
+	token, uid := h.file("token"), h.pod().UID
+	if err := h.admin.CoreV1().Pods("default").Delete(t.Context(), "web-"+nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the pod is there again, and has a token of its own", func() bool {
+		return h.pod().UID != uid && h.file("token") != token
+	})
+}
+
+func TestTrustBundles(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	bundles := h.admin.CertificatesV1().ClusterTrustBundles()
+	a, b := newSigner(t).root, newSigner(t).root
+	put := func(name, signer, content string) {
+		t.Helper()
+		bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: content}}
+		if _, err := bundles.Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.web("clusterTrustBundle: {name: plain, path: plain.pem}",
+		"clusterTrustBundle: {signerName: example.com/spiffe, labelSelector: {}, path: signer.pem, optional: true}",
+		"clusterTrustBundle: {name: nosuch, path: none.pem, optional: true}")
+	h.run()
+	h.eventually("the optional files are there", func() bool { return h.source(1).Ready && h.source(2).Ready })
+	if h.file("none.pem") != "" || h.source(0).Ready || !strings.Contains(h.source(0).Error, `no ClusterTrustBundle "plain"`) {
+		t.Errorf("before there is any bundle: %+v", h.source(0))
+	}
+	info, err := os.Stat(h.path("none.pem"))
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the empty file: %v, %v", info, err)
+	}
+	put("plain", "", encode(a))
+	h.eventually("the bundle is there", func() bool { return h.file("plain.pem") == encode(a) })
+	put("example.com:spiffe:a", "example.com/spiffe", encode(a))
+	put("example.com:spiffe:b", "example.com/spiffe", encode(b, a))
+	h.eventually("both anchors are there, each once", func() bool {
+		got := h.file("signer.pem")
+		return got == encode(a, b) || got == encode(b, a)
+	})
+	stored, err := bundles.Get(t.Context(), "plain", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec.TrustBundle = encode(b)
+	if _, err := bundles.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.passing(0, "a change is there at once", func() bool { return h.file("plain.pem") == encode(b) })
+}

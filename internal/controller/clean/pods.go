@@ -1,0 +1,110 @@
+package clean
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/served"
+)
+
+// PodConfig is what the cleaner of PodCertificateRequests needs to run.
+type PodConfig struct {
+	// API is how the cleaner watches the API as its own identity. It needs
+	// list, watch and delete on podcertificaterequests.
+	API *rest.Config
+	// Client deletes with the same identity.
+	Client client.Client
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// Settings are the user's.
+	Settings Settings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of requests that end without an outcome.
+	Events events.EventRecorder
+	// Metrics, if there is one, gets the cleaner's metrics.
+	Metrics prometheus.Registerer
+}
+
+// AddPods adds the cleaner of PodCertificateRequests to mgr. It works while the
+// API has such.
+func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
+	if err := cfg.Settings.Validate(); err != nil {
+		return err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	metrics, err := newPodMetrics(cfg.Metrics)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of the cleaner of PodCertificateRequests: %w", err)
+	}
+	if err := mgr.Add(&podCleaner{PodConfig: cfg, metrics: metrics}); err != nil {
+		return fmt.Errorf("adding the cleaner of PodCertificateRequests: %w", err)
+	}
+	return nil
+}
+
+// podCleaner cleans while there is something to clean.
+type podCleaner struct {
+	PodConfig
+	metrics *metrics
+}
+
+// Start implements manager.Runnable.
+func (p *podCleaner) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("podcertificaterequestcleaner"))
+	requests := served.Resource{
+		Group: certificatesv1.GroupName, Versions: []string{"v1", "v1beta1"}, Name: "podcertificaterequests", Lookup: p.Versions,
+	}
+	requests.Follow(ctx, "Cleaning PodCertificateRequests", p.clean)
+	return nil
+}
+
+// clean works with the requests of one version until ctx ends.
+func (p *podCleaner) clean(ctx context.Context, version string) error {
+	requests, err := cache.New(p.API, cache.Options{
+		Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper(), DefaultTransform: onlyWhatCounts,
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of PodCertificateRequests: %w", err)
+	}
+	kind := podKinds[version]
+	if err := requests.IndexField(ctx, kind.object(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
+		return fmt.Errorf("indexing PodCertificateRequests: %w", err)
+	}
+	worker, err := p.newPodWorker(ctx, kind, requests)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return requests.Start(ctx) })
+	group.Go(func() error { return worker.Start(ctx) })
+	return group.Wait()
+}
+
+// newPodWorker returns what deletes requests and what nodes have too many of.
+func (p *podCleaner) newPodWorker(ctx context.Context, kind podKind, requests cache.Cache) (controller.Controller, error) {
+	sweeper := &podSweeper{podCleaner: p, kind: kind, requests: requests, told: map[string]time.Time{}}
+	opts := options(concurrency)
+	opts.Reconciler, opts.Logger = sweeper, log.FromContext(ctx)
+	worker, err := controller.NewUnmanaged("podcertificaterequestcleaner", opts)
+	if err != nil {
+		return nil, fmt.Errorf("making the worker for PodCertificateRequests: %w", err)
+	}
+	return worker, worker.Watch(source.Kind(requests, kind.object(), sweeper.schedule()))
+}

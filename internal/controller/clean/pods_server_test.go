@@ -1,0 +1,214 @@
+package clean_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/controller/clean"
+	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// quiet leaves the requests of pods to the test.
+func quiet(c *server.Config) {
+	c.Cleaning.PodRequests = clean.PodSettings{}
+	c.Admission.DisabledPlugins = []string{"PodCertificateIdentity"}
+}
+
+// cleanPodsAt runs the cleaner of PodCertificateRequests, as its account, with
+// a clock that stands still. It returns what stops it.
+func (w world) cleanPodsAt(t *testing.T, now time.Time, versions served.Lookup, edit func(*clean.Settings)) (stop func()) {
+	t.Helper()
+	account := w.account(t, "podcertificaterequestcleaner")
+	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleaner, err := client.New(account, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := clean.DefaultSettings()
+	if edit != nil {
+		edit(&settings)
+	}
+	cfg := clean.PodConfig{API: account, Client: cleaner, Versions: versions, Settings: settings, Clock: clocktesting.NewFakePassiveClock(now)}
+	if err := clean.AddPods(mgr, cfg); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the cleaner ended: %v", err)
+		}
+	}
+}
+
+func (w world) versions(t *testing.T) served.Lookup {
+	t.Helper()
+	kinds, err := discovery.NewDiscoveryClientForConfig(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds.ServerResourcesForGroupVersionWithContext
+}
+
+// askForPod makes a request for a pod of a node.
+func (w world) askForPod(t *testing.T, name, node string) *certificatesv1beta1.PodCertificateRequest {
+	t.Helper()
+	bound := apitest.NewBoundPod(t, w.admin, "default", "p-"+node, node, apitest.PodSource(signerName))
+	request := bound.Request(t, 0, apitest.NewKey(t))
+	request.Name, request.GenerateName = name, ""
+	request, err := w.admin.CertificatesV1beta1().PodCertificateRequests("default").Create(t.Context(), request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
+func (w world) denyPod(t *testing.T, request *certificatesv1beta1.PodCertificateRequest) {
+	t.Helper()
+	request.Status.Conditions = []metav1.Condition{{Type: "Denied", Status: "True", Reason: "Test", LastTransitionTime: metav1.Now()}}
+	if _, err := w.admin.CertificatesV1beta1().PodCertificateRequests("default").UpdateStatus(t.Context(), request, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// podRequests are the names of what is there.
+func (w world) podRequests(t *testing.T) map[string]bool {
+	t.Helper()
+	list, err := w.admin.CertificatesV1beta1().PodCertificateRequests("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, request := range list.Items {
+		names[request.Name] = true
+	}
+	return names
+}
+
+// Old requests go, with and without an outcome; young ones stay.
+func TestServerPodRequestsGo(t *testing.T) {
+	w := start(t, quiet)
+	w.askForPod(t, "pending", "n")
+	w.denyPod(t, w.askForPod(t, "denied", "n"))
+	young := w.askForPod(t, "young", "n")
+	for _, name := range []string{"pending", "denied"} {
+		w.age(t, name, young.CreationTimestamp.Add(-time.Hour))
+	}
+	defer w.cleanPodsAt(t, young.CreationTimestamp.Add(time.Minute), w.versions(t), nil)()
+	apitest.Eventually(t, "the old ones are gone", func() bool {
+		there := w.podRequests(t)
+		return !there["pending"] && !there["denied"]
+	})
+	if !w.podRequests(t)["young"] {
+		t.Error("the young one is gone too")
+	}
+}
+
+// At 15 minutes to the second, and not before.
+func TestServerPodRequestsGoInTime(t *testing.T) {
+	for age, goes := range map[time.Duration]bool{15 * time.Minute: true, 15*time.Minute - time.Second: false} {
+		t.Run(age.String(), func(t *testing.T) {
+			w := start(t, quiet)
+			first := w.askForPod(t, "first", "n")
+			mark := w.askForPod(t, "mark", "n")
+			w.age(t, "mark", mark.CreationTimestamp.Add(-time.Hour))
+			defer w.cleanPodsAt(t, first.CreationTimestamp.Add(age), w.versions(t), nil)()
+			apitest.Eventually(t, "the cleaner is at work", func() bool { return !w.podRequests(t)["mark"] })
+			if !goes && !w.podRequests(t)["first"] {
+				t.Error("it went too early")
+			}
+			if goes {
+				apitest.Eventually(t, "it is gone", func() bool { return !w.podRequests(t)["first"] })
+			}
+		})
+	}
+}
+
+// A node that asks in a loop loses its oldest requests, others lose nothing.
+func TestServerPodRequestsOfOneNode(t *testing.T) {
+	w := start(t, quiet)
+	var last *certificatesv1beta1.PodCertificateRequest
+	for i := range 5 {
+		last = w.askForPod(t, fmt.Sprintf("looping-%d", i), "loop")
+		w.askForPod(t, fmt.Sprintf("quiet-%d", i), fmt.Sprintf("quiet-%d", i))
+	}
+	defer w.cleanPodsAt(t, last.CreationTimestamp.Add(10*time.Minute), w.versions(t), func(s *clean.Settings) {
+		s.PodRequests.MaxPerNode = 2
+	})()
+	apitest.Eventually(t, "the node has two", func() bool { return len(w.podRequests(t)) == 7 })
+	for i := range 5 {
+		if !w.podRequests(t)[fmt.Sprintf("quiet-%d", i)] {
+			t.Errorf("quiet-%d is gone", i)
+		}
+	}
+}
+
+// An API without such requests is none's fault: the cleaner waits.
+func TestServerWithoutPodRequests(t *testing.T) {
+	w := start(t, quiet)
+	request := w.askForPod(t, "old", "n")
+	var served atomic.Bool
+	asked := make(chan struct{}, 100)
+	known := w.versions(t)
+	lookup := func(ctx context.Context, version string) (*metav1.APIResourceList, error) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		// As in Kubernetes 1.35: there are requests in v1beta1 alone, or none.
+		if !served.Load() || version != "certificates.k8s.io/v1beta1" {
+			return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
+		}
+		return known(ctx, version)
+	}
+	defer w.cleanPodsAt(t, request.CreationTimestamp.Add(time.Hour), lookup, nil)()
+	for range 4 { // two looks at two versions
+		<-asked
+	}
+	if !w.podRequests(t)["old"] {
+		t.Error("it is gone already")
+	}
+	served.Store(true)
+	apitest.Eventually(t, "it is gone", func() bool { return !w.podRequests(t)["old"] })
+}
+
+// age has a request in the store made at another time, which nobody can say
+// through the API.
+func (w world) age(t *testing.T, name string, created time.Time) {
+	t.Helper()
+	key := "/registry/podcertificaterequests/default/" + name
+	request := &certificatesv1beta1.PodCertificateRequest{}
+	stored := []byte(w.Stored(t, key))
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(stored, nil, request); err != nil {
+		t.Fatal(err)
+	}
+	request.CreationTimestamp = metav1.NewTime(created)
+	request.APIVersion, request.Kind = "certificates.k8s.io/v1beta1", "PodCertificateRequest"
+	aged, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Store(t, key, string(aged))
+}

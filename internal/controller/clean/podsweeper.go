@@ -1,0 +1,167 @@
+package clean
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/retention"
+)
+
+// podSweeper deletes requests of one version. In its queue are requests that
+// are due and, without a namespace, nodes whose requests are to be counted.
+type podSweeper struct {
+	*podCleaner
+	kind     podKind
+	requests client.Reader
+
+	mu   sync.Mutex // guards told
+	told map[string]time.Time
+}
+
+// schedule has requests deleted when they are due, and nodes counted a while
+// after they have made one.
+func (s *podSweeper) schedule() handler.EventHandler {
+	schedule := func(o client.Object, q workqueue) {
+		r := viewOf(o)
+		if verdict := s.decide(r); verdict.Delete() || !verdict.Again.IsZero() {
+			q.AddAfter(keyOf(o), max(verdict.Again.Sub(s.Clock.Now()), time.Nanosecond))
+		}
+		if s.Settings.PodRequests.MaxPerNode > 0 {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: r.Node}}, pause)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { schedule(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
+			// After a gap in the watch, it can be another one of the same name.
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				schedule(e.ObjectNew, q)
+			}
+		},
+		// The queue shall not remember what is gone.
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue) { q.Add(keyOf(e.Object)) },
+	}
+}
+
+func (s *podSweeper) decide(r retention.PodRequest) retention.Verdict {
+	return retention.DecidePod(r, s.Clock.Now(), s.Settings.PodRequests.Age.Duration)
+}
+
+// Reconcile deletes one request that is due, or what one node has too many of.
+func (s *podSweeper) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	if key.Namespace == "" {
+		return s.count(ctx, key.Name)
+	}
+	object := s.kind.object()
+	if err := s.requests.Get(ctx, key.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r := viewOf(object)
+	verdict := s.decide(r)
+	if !verdict.Delete() {
+		if verdict.Again.IsZero() {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{RequeueAfter: max(verdict.Again.Sub(s.Clock.Now()), time.Nanosecond)}, nil
+	}
+	return reconcile.Result{}, s.sweep(ctx, r, verdict)
+}
+
+// count deletes what a node has too many of.
+func (s *podSweeper) count(ctx context.Context, node string) (reconcile.Result, error) {
+	list := s.kind.list()
+	if err := s.requests.List(ctx, list, client.MatchingFields{byNode: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("counting the requests of node %s: %w", node, err)
+	}
+	var of []retention.PodRequest
+	s.kind.each(list, func(o client.Object) { of = append(of, viewOf(o)) })
+	now, limit := s.Clock.Now(), s.Settings.podCap()
+	surplus, again := retention.PodSurplus(of, now, limit)
+	if len(surplus) == 0 && again.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	rest := surplus[min(batch, len(surplus)):]
+	if err := s.sweepSurplus(ctx, surplus[:len(surplus)-len(rest)], len(of)); err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(rest) > 0 {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(again.Sub(now), pause)}, nil
+}
+
+func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRequest, count int) error {
+	if len(surplus) == 0 {
+		return nil
+	}
+	most := s.Settings.PodRequests.MaxPerNode
+	log.FromContext(ctx).Info("Deleting requests of a node that has too many", "node", surplus[0].Node, "requests", count, "deleting", len(surplus), "max", most)
+	s.tellTooMany(surplus[0], count)
+	verdict := retention.Verdict{Reason: retention.Excess, Message: fmt.Sprintf("its node has %d requests, more than %d", count, most)}
+	var group errgroup.Group
+	group.SetLimit(deleters)
+	for _, r := range surplus {
+		group.Go(func() error { return s.sweep(ctx, r, verdict) })
+	}
+	return group.Wait()
+}
+
+// sweep deletes a request, whatever has become of it meanwhile, but no other
+// one of its name.
+func (s *podSweeper) sweep(ctx context.Context, r retention.PodRequest, verdict retention.Verdict) error {
+	object := s.reference(r)
+	if err := s.Client.Delete(ctx, object, client.Preconditions{UID: &r.UID}); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return fmt.Errorf("deleting the request %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	log.FromContext(ctx).V(2).Info("Deleted request", "request", r.Namespace+"/"+r.Name, "uid", r.UID, "signer", r.SignerName,
+		"node", r.Node, "reason", verdict.Reason, "message", verdict.Message)
+	s.metrics.deleted.WithLabelValues(string(verdict.Reason)).Inc()
+	if verdict.Reason == retention.Pending {
+		s.event(object, corev1.EventTypeNormal, "Deleted", "Deleted without an outcome: it was %s, and no signer %s has answered", verdict.Message, r.SignerName)
+	}
+	return nil
+}
+
+// reference is a request by its identity alone.
+func (s *podSweeper) reference(r retention.PodRequest) client.Object {
+	object := s.kind.object()
+	object.SetNamespace(r.Namespace)
+	object.SetName(r.Name)
+	object.SetUID(r.UID)
+	return object
+}
+
+// tellTooMany says now and then that a node has too many requests.
+func (s *podSweeper) tellTooMany(first retention.PodRequest, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	if now.Sub(s.told[first.Node]) < tellEvery {
+		return
+	}
+	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	s.told[first.Node] = now
+	s.event(s.reference(first), corev1.EventTypeWarning, "TooManyRequests",
+		"node %s has %d requests, more than %d: the oldest are deleted, with or without an outcome", first.Node, count, s.Settings.PodRequests.MaxPerNode)
+}
+
+func (s *podSweeper) event(object client.Object, kind, reason, note string, args ...any) {
+	if s.Events != nil {
+		s.Events.Eventf(object, nil, kind, reason, action, note, args...)
+	}
+}

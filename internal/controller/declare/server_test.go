@@ -1,0 +1,104 @@
+package declare_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/server"
+)
+
+func signersOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(s.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
+}
+
+// await returns the Signer of a name once it is as wanted.
+func await(t *testing.T, signers dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	t.Helper()
+	var found *unstructured.Unstructured
+	apitest.Eventually(t, "the Signer "+name+" is as wanted", func() bool {
+		var err error
+		found, err = signers.Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil && wanted(found)
+	})
+	return found
+}
+
+func there(*unstructured.Unstructured) bool { return true }
+
+func uris(signer *unstructured.Unstructured) string {
+	text, _, _ := unstructured.NestedString(signer.Object, "spec", "profile", "names", "uris")
+	return text
+}
+
+func TestSignersAreInstalledAndKept(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) {
+		c.PodSigners.Install = []string{"spiffe", "service-dns", "kube-apiserver-client-pod"}
+		c.PodSigners.TrustDomain = "example.org"
+	})
+	signers := signersOf(t, s)
+	spiffe := await(t, signers, "spiffe", there)
+	if !strings.Contains(uris(spiffe), `"spiffe://example.org/ns/"`) {
+		t.Errorf("it gives %s", uris(spiffe))
+	}
+	await(t, signers, "service-dns", there)
+	await(t, signers, "kube-apiserver-client-pod", there)
+
+	if err := signers.Delete(t.Context(), "spiffe", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	again := await(t, signers, "spiffe", func(u *unstructured.Unstructured) bool { return u.GetUID() != spiffe.GetUID() })
+
+	// What others add stays, and what certplane brings is updated all the same.
+	own := []byte(`{"spec": {"profile": {"keyTypes": ["ECDSAP256"]}}, "metadata": {"labels": {"team": "a"}}}`)
+	if _, err := signers.Patch(t.Context(), "spiffe", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Config.PodSigners.TrustDomain = "example.com"
+	s.Restart(t)
+	updated := await(t, signersOf(t, s), "spiffe", func(u *unstructured.Unstructured) bool { return strings.Contains(uris(u), "example.com") })
+	keys, _, _ := unstructured.NestedStringSlice(updated.Object, "spec", "profile", "keyTypes")
+	if len(keys) != 1 || updated.GetLabels()["team"] != "a" || updated.GetUID() != again.GetUID() {
+		t.Errorf("others' fields are gone: %v", updated.Object)
+	}
+}
+
+func TestChangesByHandStay(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) {
+		c.PodSigners.Install, c.PodSigners.TrustDomain = []string{"spiffe"}, "example.org"
+	})
+	signers := signersOf(t, s)
+	await(t, signers, "spiffe", there)
+	own := []byte(`{"spec": {"profile": {"lifetime": {"maximum": "12h"}}}}`)
+	if _, err := signers.Patch(t.Context(), "spiffe", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client := apitest.Client(t, s.Admin(t))
+	apitest.Eventually(t, "an event tells that the Signer stays", func() bool {
+		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range list.Items {
+			if event.Reason == "ChangedByHand" && strings.Contains(event.Note, "spec.profile.lifetime.maximum") && event.Regarding.Name == "spiffe" {
+				return true
+			}
+		}
+		return false
+	})
+	kept := await(t, signers, "spiffe", there)
+	if maximum, _, _ := unstructured.NestedString(kept.Object, "spec", "profile", "lifetime", "maximum"); maximum != "12h" {
+		t.Errorf("the change by hand is gone: %s", maximum)
+	}
+}

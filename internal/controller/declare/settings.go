@@ -1,0 +1,77 @@
+package declare
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
+)
+
+// Settings is the stanza "podSigners".
+type Settings struct {
+	// install names the ready-made Signers that are installed and kept up to
+	// date:
+	//
+	//   - spiffe signs for certplane.dev/spiffe: X.509-SVIDs that name a pod
+	//     spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+	//   - service-dns signs for certplane.dev/service-dns: server certificates
+	//     with the DNS names of the Services that select the pod and that its
+	//     service account may claim (the verb claim on the Service).
+	//   - kube-apiserver-client-pod signs for
+	//     kubernetes.io/kube-apiserver-client-pod: client certificates with which
+	//     pods are their service accounts to API servers.
+	//
+	// What somebody changes about one of them stays as it is, and the Signer is
+	// not updated any more; deleted, it comes back as new. A name that is taken
+	// off the list leaves its Signer: delete that by hand. Default: none.
+	Install []string `json:"install,omitempty"`
+	// trustDomain is the trust domain of spiffe: lower-case letters, digits,
+	// dots, hyphens and underscores. Who trusts the roots of one installation
+	// believes whatever it says about its trust domain, so each one needs its
+	// own. No default: spiffe needs one.
+	TrustDomain string `json:"trustDomain,omitempty"`
+	// clusterDomain is the domain of the cluster's DNS, for service-dns.
+	// Default: cluster.local.
+	ClusterDomain string `json:"clusterDomain"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings {
+	return Settings{ClusterDomain: "cluster.local"}
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	_, err := s.signers()
+	return err
+}
+
+// signers are those that are to be there.
+func (s Settings) signers() ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for i, name := range s.Install {
+		if slices.Contains(s.Install[:i], name) {
+			return nil, fmt.Errorf("podSigners.install[%d]: %s is there twice", i, name)
+		}
+		signer, err := readymade.Make(name, readymade.Parameters{TrustDomain: s.TrustDomain, ClusterDomain: s.ClusterDomain})
+		if err != nil {
+			return nil, fmt.Errorf("podSigners.%s: %w", s.culprit(name, i), err)
+		}
+		all = append(all, signer)
+	}
+	return all, nil
+}
+
+// culprit is the field that is wrong if the Signer of a name cannot be made.
+func (s Settings) culprit(name string, i int) string {
+	switch name {
+	case readymade.SPIFFE:
+		return "trustDomain"
+	case readymade.ServiceDNS:
+		return "clusterDomain"
+	default:
+		return fmt.Sprintf("install[%d]", i)
+	}
+}

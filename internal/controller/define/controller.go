@@ -1,0 +1,52 @@
+package define
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+var kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Config is what the controller is made of.
+type Config struct {
+	Installer
+	// Stored is where changes of definitions are seen.
+	Stored cache.Cache
+}
+
+// Add registers the controller with mgr.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	stored := &metav1.PartialObjectMetadata{}
+	stored.SetGroupVersionKind(kind)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("define").
+		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(&reconciler{cfg})
+	if err != nil {
+		return fmt.Errorf("building the definition controller: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct{ Config }
+
+// Reconcile makes a definition what it is to be.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	for _, definition := range r.Definitions {
+		if definition.GetName() == request.Name {
+			return reconcile.Result{}, r.install(ctx, definition)
+		}
+	}
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,215 @@
+package podsign_test
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"testing"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const (
+	namespace  = "shop"
+	account    = "web"
+	nodeName   = "node-1"
+	signerName = "example.com/workload"
+)
+
+// world is a server with a node, on which pods can be.
+type world struct {
+	*apitest.Server
+	core    kubernetes.Interface
+	api     client.Client
+	node    *corev1.Node
+	account *corev1.ServiceAccount
+}
+
+func newWorld(t testing.TB, server *apitest.Server) *world {
+	t.Helper()
+	w := &world{Server: server}
+	w.connect(t)
+	apitest.NewNamespace(t, w.core, namespace)
+	var err error
+	w.account, err = w.core.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node, err = w.core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// connect makes the clients, which are for one run of the server.
+func (w *world) connect(t testing.TB) {
+	t.Helper()
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	w.core = apitest.Client(t, w.Admin(t))
+	if w.api, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newSigner is a Signer with a CA of its own for pods.
+func newSigner(name string) *v1alpha1.Signer {
+	return &v1alpha1.Signer{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SignerSpec{
+			SignerName: signerName,
+			Requests:   []v1alpha1.RequestKind{v1alpha1.PodCertificateRequests},
+			CA:         v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},
+			Profile: v1alpha1.SignerProfile{
+				Names:  v1alpha1.NamesProfile{URIs: `["spiffe://example.org/ns/" + request.namespace + "/sa/" + serviceAccount.metadata.name]`},
+				Usages: []string{"digital signature", "client auth", "server auth"},
+			},
+		},
+	}
+}
+
+func (w *world) create(t testing.TB, o client.Object) {
+	t.Helper()
+	if err := w.api.Create(t.Context(), o); err != nil {
+		t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// declare makes a Signer and waits until it signs.
+func (w *world) declare(t testing.TB, s *v1alpha1.Signer) *v1alpha1.Signer {
+	t.Helper()
+	w.create(t, s)
+	return w.signer(t, s.Name, "signs", func(s *v1alpha1.Signer) bool { return meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Ready) })
+}
+
+// signer waits for a Signer that is as it should be.
+func (w *world) signer(t testing.TB, name, what string, holds func(*v1alpha1.Signer) bool) *v1alpha1.Signer {
+	t.Helper()
+	s := &v1alpha1.Signer{}
+	defer func() {
+		if t.Failed() {
+			t.Logf("status: %+v", s.Status)
+		}
+	}()
+	apitest.Eventually(t, "Signer "+name+" "+what, func() bool {
+		latest := &v1alpha1.Signer{}
+		if err := w.api.Get(t.Context(), client.ObjectKey{Name: name}, latest); err != nil {
+			t.Fatal(err)
+		}
+		s = latest
+		return holds(s)
+	})
+	return s
+}
+
+func (w *world) pod(t testing.TB, name string, labels map[string]string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeName: nodeName, ServiceAccountName: account,
+			Containers: []corev1.Container{{Name: "c", Image: "image"}},
+			Volumes:    []corev1.Volume{{Name: "certificates", VolumeSource: corev1.VolumeSource{Projected: projected()}}},
+		},
+	}
+	w.create(t, pod)
+	return pod
+}
+
+// projected declares all that tests ask for.
+func projected() *corev1.ProjectedVolumeSource {
+	volume := &corev1.ProjectedVolumeSource{}
+	for _, signer := range []string{signerName, "kubernetes.io/kube-apiserver-client-pod"} {
+		for _, keyType := range []string{"ED25519", "ECDSAP256"} {
+			volume.Sources = append(volume.Sources, corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{
+				SignerName: signer, KeyType: keyType, CredentialBundlePath: fmt.Sprintf("%d.pem", len(volume.Sources)),
+			}})
+		}
+	}
+	return volume
+}
+
+// requestOf is a request for a pod; it is not sent yet.
+func (w *world) requestOf(t testing.TB, pod *corev1.Pod, name string, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
+	t.Helper()
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: certificatesv1beta1.PodCertificateRequestSpec{
+			SignerName: signerName, PodName: pod.Name, PodUID: pod.UID,
+			ServiceAccountName: account, ServiceAccountUID: w.account.UID,
+			NodeName: nodeName, NodeUID: w.node.UID,
+			MaxExpirationSeconds: ptr.To[int32](7200), StubPKCS10Request: stub,
+		},
+	}
+}
+
+// answered waits for the answer to a request.
+func (w *world) answered(t testing.TB, name string) *certificatesv1beta1.PodCertificateRequest {
+	t.Helper()
+	answered := &certificatesv1beta1.PodCertificateRequest{}
+	apitest.Eventually(t, "request "+name+" is answered", func() bool {
+		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, answered); err != nil {
+			t.Fatal(err)
+		}
+		return len(answered.Status.Conditions) > 0
+	})
+	return answered
+}
+
+// condition is a condition in a few words.
+func condition(r *certificatesv1beta1.PodCertificateRequest) string {
+	if len(r.Status.Conditions) != 1 {
+		return fmt.Sprint(r.Status.Conditions)
+	}
+	return r.Status.Conditions[0].Type + " " + r.Status.Conditions[0].Reason
+}
+
+// leafOf is the certificate of a request that must have one.
+func leafOf(t testing.TB, r *certificatesv1beta1.PodCertificateRequest) *x509.Certificate {
+	t.Helper()
+	if got := condition(r); got != "Issued Issued" {
+		t.Fatalf("%s is %s: %s", r.Name, got, r.Status.Conditions[0].Message)
+	}
+	chain, err := pki.ParseCertificates([]byte(r.Status.CertificateChain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain[0]
+}
+
+// caOf is the CA that is in a Secret.
+func (w *world) caOf(t testing.TB, secret string) *x509.Certificate {
+	t.Helper()
+	found, err := w.core.CoreV1().Secrets("kube-system").Get(t.Context(), secret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := pki.ParseCertificates(found.Data[corev1.TLSCertKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain[0]
+}

@@ -1,0 +1,277 @@
+package signers
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+// issuer is who signs for a Signer: a CA or an endpoint.
+type issuer struct {
+	// of is the declaration, and id what the issuer was made of besides:
+	// issuers of which both are the same are the same.
+	of, id   string
+	ca       func() (*pki.Authority, error) // nil: endpoint signs
+	endpoint *webhook.Endpoint
+	// further are roots besides that of the CA.
+	further []*x509.Certificate
+	closer  io.Closer // can be nil
+}
+
+// certificate is the CA's, or nil.
+func (s *issuer) certificate() *x509.Certificate {
+	if s == nil || s.ca == nil {
+		return nil
+	}
+	authority, err := s.ca()
+	if err != nil {
+		return nil
+	}
+	return authority.Certificate()
+}
+
+// roots verify what the issuer signs, now and soon.
+func (s *issuer) roots() []*x509.Certificate {
+	if s.ca == nil {
+		return s.further
+	}
+	authority, err := s.ca()
+	if err != nil {
+		return nil
+	}
+	return append([]*x509.Certificate{authority.Anchor()}, s.further...)
+}
+
+// usable tells why the issuer can sign nothing now, or nil.
+func (s *issuer) usable(now time.Time) *problem {
+	if s.ca == nil {
+		return nil
+	}
+	cert := s.certificate()
+	switch {
+	case cert == nil:
+		return newProblem(reasonUnavailable, "the CA cannot be used at present")
+	case !now.Before(cert.NotAfter):
+		return newProblem(reasonCAExpired, "the CA %s ended on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+	case now.Before(cert.NotBefore):
+		return newProblem(reasonCAExpired, "the CA %s begins on %s only", cert.Subject, cert.NotBefore.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// end is when the CA ends; zero if there is none.
+func (s *issuer) end() time.Time {
+	if cert := s.certificate(); cert != nil {
+		return cert.NotAfter
+	}
+	return time.Time{}
+}
+
+// close ends the use of a key that is elsewhere.
+func (s *issuer) close() {
+	if s == nil || s.closer == nil {
+		return
+	}
+	if err := s.closer.Close(); err != nil {
+		klog.ErrorS(err, "Cannot close the key of a declared signer")
+	}
+}
+
+// declarationOf is the part of a Signer that says who signs.
+func declarationOf(s *v1alpha1.Signer) string {
+	text, err := json.Marshal(s.Spec.CA)
+	if err != nil { // it has come as JSON
+		return err.Error()
+	}
+	return string(text)
+}
+
+// issuer opens who signs for a Signer. again is when there is more to do.
+// Its errors are *problem, or those of the API.
+func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Time) (opened *issuer, again time.Time, err error) {
+	switch ca := s.Spec.CA; {
+	case ca.Generated != nil:
+		return r.generated(ctx, s, now)
+	case ca.Secret != nil:
+		opened, err = r.fromSecret(ctx, s, ca.Secret.Name)
+	case ca.Key != nil:
+		opened, err = r.fromKey(ctx, s, ca.Key)
+	case ca.BuiltIn != nil:
+		opened, err = r.builtIn(s)
+		again = now.Add(lookEvery) // it changes without a word
+	case ca.Webhook != nil:
+		opened, err = r.fromWebhook(ctx, s, ca.Webhook)
+	default:
+		err = newProblem(reasonInvalid, "spec.ca: nobody is named who signs")
+	}
+	return opened, again, err
+}
+
+// once returns the issuer in use if it was made of the same parts, or what
+// make makes.
+func (r *reconciler) once(s *v1alpha1.Signer, make func() (*issuer, error), parts ...[]byte) (*issuer, error) {
+	of, id := declarationOf(s), digest(parts...)
+	if before := r.memory.issuer(s); before != nil && before.of == of && before.id == id {
+		return before, nil
+	}
+	made, err := make()
+	if err != nil {
+		return nil, err
+	}
+	made.of, made.id = of, id
+	return made, nil
+}
+
+func digest(parts ...[]byte) string {
+	whole := sha256.New()
+	for _, part := range parts {
+		sum := sha256.Sum256(part)
+		whole.Write(sum[:])
+	}
+	return hex.EncodeToString(whole.Sum(nil))
+}
+
+// secretOf is the Secret that a Signer uses, or nothing.
+func secretOf(s *v1alpha1.Signer) string {
+	switch ca := s.Spec.CA; {
+	case ca.Generated != nil:
+		return generatedName(s)
+	case ca.Secret != nil:
+		return ca.Secret.Name
+	case ca.Webhook != nil && ca.Webhook.Credentials != nil:
+		return ca.Webhook.Credentials.Name
+	}
+	return ""
+}
+
+func (r *reconciler) secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := r.secrets.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, newProblem(reasonCANotFound, "there is no Secret %s/%s: make it with kubectl --namespace %s create secret tls %s --cert FILE --key FILE",
+			r.Namespace, name, r.Namespace, name)
+	}
+	return secret, err
+}
+
+// rootsKey is where Secrets have further roots: those of the issuer, by the
+// habit of others, or those of a CA to come.
+const rootsKey = "ca.crt"
+
+func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name string) (*issuer, error) {
+	secret, err := r.secret(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if secret.Type != corev1.SecretTypeTLS {
+		return nil, newProblem(reasonCAInvalid, "the Secret %s/%s is of the type %s: it must be %s", r.Namespace, name, secret.Type, corev1.SecretTypeTLS)
+	}
+	cert, key, more := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[rootsKey]
+	return r.once(s, func() (*issuer, error) {
+		authority, err := parseCA(cert, key)
+		if err != nil {
+			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, name, err)
+		}
+		further, err := parseRoots(more)
+		if err != nil {
+			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %s: %v", r.Namespace, name, rootsKey, err)
+		}
+		return &issuer{ca: always(authority), further: further}, nil
+	}, cert, key, more)
+}
+
+// always is for a CA that does not change.
+func always(authority *pki.Authority) func() (*pki.Authority, error) {
+	return func() (*pki.Authority, error) { return authority, nil }
+}
+
+// parseCA shows nothing of the key, not in errors either.
+func parseCA(cert, key []byte) (*pki.Authority, error) {
+	chain, err := pki.ParseWholeBundle(cert)
+	if err != nil {
+		return nil, errors.New("tls.crt: " + err.Error())
+	}
+	signing, err := pki.ParsePrivateKey(key)
+	if err != nil {
+		return nil, errors.New("tls.key: " + err.Error())
+	}
+	return pki.NewAuthority(chain, signing)
+}
+
+func parseRoots(data []byte) ([]*x509.Certificate, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return pki.ParseWholeBundle(data)
+}
+
+// openTimeout is how long a CA's key may take to be found.
+const openTimeout = 30 * time.Second
+
+func (r *reconciler) fromKey(ctx context.Context, s *v1alpha1.Signer, ca *v1alpha1.KeyCA) (*issuer, error) {
+	return r.once(s, func() (*issuer, error) {
+		ctx, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		key, err := keystore.OpenKey(ctx, ca.URI, []byte(ca.Certificate))
+		if err != nil {
+			return nil, newProblem(reasonUnavailable, "opening the CA's key: %v", err)
+		}
+		return &issuer{ca: always(key.Authority), closer: key}, nil
+	})
+}
+
+func (r *reconciler) builtIn(s *v1alpha1.Signer) (*issuer, error) {
+	if r.BuiltIn == nil {
+		return nil, newProblem(reasonCANotFound, "no CA is configured for the built-in signers: set signing.ca in the configuration of certplane")
+	}
+	authority, err := r.BuiltIn.Current()
+	if err != nil {
+		return nil, newProblem(reasonUnavailable, "the CA of the built-in signers cannot be used: %v", err)
+	}
+	// The CA is asked for anew with each certificate; an issuer of another one
+	// says so to those who have waited.
+	return r.once(s, func() (*issuer, error) { return &issuer{ca: r.BuiltIn.Current}, nil }, authority.Certificate().Raw)
+}
+
+func (r *reconciler) fromWebhook(ctx context.Context, s *v1alpha1.Signer, ca *v1alpha1.WebhookCA) (*issuer, error) {
+	credentials := webhook.Credentials{CA: []byte(ca.CABundle)}
+	if ca.Credentials != nil {
+		secret, err := r.secret(ctx, ca.Credentials.Name)
+		if err != nil {
+			return nil, err
+		}
+		credentials.Certificate = secret.Data[corev1.TLSCertKey]
+		credentials.Key = secret.Data[corev1.TLSPrivateKeyKey]
+		credentials.Token = secret.Data["token"]
+	}
+	return r.once(s, func() (*issuer, error) {
+		settings := webhook.Settings{SignerName: s.Spec.SignerName, URL: ca.URL}
+		if ca.Timeout != nil {
+			settings.Timeout = *ca.Timeout
+		}
+		roots, err := parseRoots([]byte(ca.Roots))
+		if err != nil {
+			return nil, newProblem(reasonInvalid, "spec.ca.webhook.roots: %v", err)
+		}
+		endpoint, err := webhook.NewEndpoint(webhook.Config{Settings: settings, Credentials: &credentials, Metrics: r.Metrics})
+		if err != nil {
+			return nil, newProblem(reasonCAInvalid, "spec.ca.webhook: %v", err)
+		}
+		return &issuer{endpoint: endpoint, further: roots}, nil
+	}, credentials.CA, credentials.Certificate, credentials.Key, credentials.Token)
+}

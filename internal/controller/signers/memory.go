@@ -1,0 +1,104 @@
+package signers
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/signer/declared"
+)
+
+// memory is what a process knows of Signers from the last time it looked at
+// them. Safe for concurrent use; each Signer is looked at by one at a time.
+type memory struct {
+	mu      sync.Mutex // guards signers
+	signers map[string]*remembered
+}
+
+type remembered struct {
+	uid types.UID
+	// profile and problem are what the spec of this generation compiles to.
+	generation int64
+	profile    *profile.Profile
+	problem    *problem
+	// issuer is the one in use, or nil.
+	issuer *issuer
+	// shown is the signer that the process has now, in a few words.
+	shown string
+	// reason is that of the last problem that was told of.
+	reason string
+	// warned is when it was last told that the CA ends, and of which CA.
+	warned   time.Time
+	warnedOf string
+}
+
+func newMemory() *memory { return &memory{signers: map[string]*remembered{}} }
+
+// of returns what is known of a Signer: nothing if it is another one by the
+// same name.
+func (m *memory) of(s *v1alpha1.Signer) *remembered {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.signers[s.Name]
+	if known == nil || known.uid != s.UID {
+		if known != nil {
+			known.issuer.close()
+		}
+		known = &remembered{uid: s.UID}
+		m.signers[s.Name] = known
+	}
+	return known
+}
+
+func (m *memory) forget(object string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.signers[object]; known != nil {
+		known.issuer.close()
+		delete(m.signers, object)
+	}
+}
+
+// compile compiles the profile of a Signer once for each generation.
+func (m *memory) compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
+	known := m.of(s)
+	if known.profile == nil && known.problem == nil || known.generation != s.Generation {
+		known.generation = s.Generation
+		known.profile, known.problem = compile(s)
+	}
+	return known.profile, known.problem
+}
+
+// issuer returns the issuer of a Signer that is in use, or nil.
+func (m *memory) issuer(s *v1alpha1.Signer) *issuer { return m.of(s).issuer }
+
+// use has an issuer used from now on.
+func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
+	known := m.of(s)
+	if next != known.issuer {
+		known.issuer.close()
+		known.issuer = next
+	}
+}
+
+// news tells whether the process has to be shown a signer: whether it is
+// another than the one that it knows.
+func (m *memory) news(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0)
+	for _, root := range signer.Roots {
+		fmt.Fprint(text, pki.Fingerprint(root), " ")
+	}
+	known := m.of(s)
+	if known.shown == text.String() {
+		return false
+	}
+	known.shown = text.String()
+	return true
+}

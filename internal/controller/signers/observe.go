@@ -1,0 +1,92 @@
+package signers
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/pki"
+	signing "github.com/certplane/certplane/internal/signer/metrics"
+)
+
+type metrics struct {
+	*signing.Metrics
+	ready *prometheus.GaugeVec
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	all, err := signing.New(registry)
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{Metrics: all, ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "certplane",
+		Subsystem: "signer",
+		Name:      "ready",
+		Help:      "Whether a declared signer can sign, by signer: 1 if so, 0 if not.",
+	}, []string{"signer"})}
+	return m, errors.Join(collector.Share(registry, &m.ready))
+}
+
+// forget removes what there is of a signer that is no more.
+func (m *metrics) forget(signerName string) {
+	m.Forget(signerName)
+	m.ready.DeleteLabelValues(signerName)
+}
+
+// observe tells operators how a signer stands when that is news.
+func (r *reconciler) observe(s *v1alpha1.Signer, st state, now time.Time) {
+	known := r.memory.of(s)
+	reason := ""
+	if st.problem != nil {
+		reason = st.problem.reason
+	}
+	if reason != known.reason {
+		switch {
+		case st.problem != nil:
+			r.warn(s, reason, "Open", "%s", st.problem.message)
+		default:
+			r.event(s, corev1.EventTypeNormal, reasonReady, "Open", "The signer can sign again")
+		}
+	}
+	known.reason = reason
+	if reason == reasonDuplicate || reason == reasonTaken {
+		return // the metrics are those of the other one
+	}
+	r.measure(s, st, now)
+	r.warnOfEnd(s, st, known, now)
+}
+
+func (r *reconciler) measure(s *v1alpha1.Signer, st state, now time.Time) {
+	r.metrics.Begin(s.Spec.SignerName)
+	ready := 0.0
+	if st.signs(now) {
+		ready = 1
+	}
+	r.metrics.ready.WithLabelValues(s.Spec.SignerName).Set(ready)
+	if end := st.issuer.end(); !end.IsZero() {
+		r.metrics.NotAfter.WithLabelValues(s.Spec.SignerName).Set(float64(end.Unix()))
+	}
+}
+
+// warnEvery is how often a Signer says that its CA ends soon.
+const warnEvery = 24 * time.Hour
+
+// warnOfEnd tells operators in time that a CA ends which they have to replace.
+func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *remembered, now time.Time) {
+	cert := st.issuer.certificate()
+	if cert == nil || s.Spec.CA.Generated != nil {
+		return
+	}
+	before := min(r.Settings.WarnBefore.Duration, cert.NotAfter.Sub(cert.NotBefore)/5)
+	fingerprint := pki.Fingerprint(cert)
+	if now.Before(cert.NotAfter.Add(-before)) || known.warnedOf == fingerprint && now.Sub(known.warned) < warnEvery {
+		return
+	}
+	known.warned, known.warnedOf = now, fingerprint
+	r.warn(s, "CAEndsSoon", "Look", "The CA of signer %s ends on %s: replace it before", s.Spec.SignerName, cert.NotAfter.Format(time.RFC3339))
+}

@@ -1,0 +1,267 @@
+package signers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/signer/declared"
+)
+
+type reconciler struct {
+	*controller
+	objects cache.Cache // Signers
+	secrets cache.Cache
+}
+
+// conflictPause is when to look again at what somebody else has changed: the
+// cache has it by then.
+const conflictPause = 500 * time.Millisecond
+
+// Reconcile makes the signer of one object what the object says.
+func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	s := &v1alpha1.Signer{}
+	err := r.objects.Get(ctx, key.NamespacedName, s)
+	if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
+		r.close(key.Name)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Clock.Now()
+	state, err := r.open(ctx, s, now)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{RequeueAfter: conflictPause}, nil // somebody else is at it
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.put(s, state)
+	r.observe(s, state, now)
+	err = r.writeStatus(ctx, s, statusOf(s, state, now), r.Signers.Counts(s.UID))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of Signer %s: %w", s.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: state.lookAgain(now)}, nil
+}
+
+// state is how a signer stands.
+type state struct {
+	// profile is nil if the spec is wrong or the name is somebody else's.
+	profile *profile.Profile
+	// issuer is who signs; nil: nobody.
+	issuer *issuer
+	// problem says what is wrong, also if there is an issuer: then it is that of
+	// before.
+	problem *problem
+	// again is when to look again at the latest; zero: when something changes.
+	again time.Time
+}
+
+// signs tells whether the signer can sign. If not there is a problem.
+func (s state) signs(now time.Time) bool {
+	return s.profile != nil && s.issuer != nil && s.issuer.usable(now) == nil
+}
+
+// problem is why a signer does not sign as it should.
+type problem struct{ reason, message string }
+
+func (p *problem) Error() string { return p.message }
+
+func newProblem(reason, format string, args ...any) *problem {
+	return &problem{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// The reasons of Signers that are not ready, or not as they should be.
+const (
+	reasonDuplicate   = "DuplicateSignerName"
+	reasonTaken       = "SignerNameTaken"
+	reasonInvalid     = "InvalidSpec"
+	reasonCANotFound  = "CANotFound"
+	reasonCAInvalid   = "CAInvalid"
+	reasonCAExpired   = "CAExpired"
+	reasonUnavailable = "CAUnavailable"
+)
+
+const (
+	// lookEvery is how often a signer looks at what it is not told of: the
+	// built-in CA, and what has failed.
+	lookEvery = 30 * time.Second
+	// soon is for what has to be looked at as soon as possible.
+	soon = time.Second
+)
+
+// lookAgain returns after how long; 0 is never.
+func (s state) lookAgain(now time.Time) time.Duration {
+	if s.again.IsZero() {
+		return 0
+	}
+	return max(s.again.Sub(now), soon)
+}
+
+// open opens a signer, or tells why that cannot be. Its errors are those of
+// the API and go away.
+func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
+	if rival, err := r.rival(ctx, s); err != nil || rival != "" {
+		return state{problem: newProblem(reasonDuplicate,
+			"the Signer %s is older and has the same spec.signerName: delete one of the two", rival)}, err
+	}
+	if r.Taken != nil {
+		if who := r.Taken(s.Spec.SignerName); who != "" {
+			return state{problem: newProblem(reasonTaken, "%s signs for %s already: remove one of the two", who, s.Spec.SignerName)}, nil
+		}
+	}
+	compiled, problem := r.memory.compile(s)
+	if problem != nil {
+		return state{problem: problem}, nil
+	}
+	opened, err := r.openCA(ctx, s, now)
+	opened.profile = compiled
+	return opened, err
+}
+
+// rival returns the name of the Signer that signs for the signer name of s
+// instead: the oldest one.
+func (r *reconciler) rival(ctx context.Context, s *v1alpha1.Signer) (string, error) {
+	all, err := r.all(ctx)
+	if err != nil {
+		return "", err
+	}
+	first := s
+	for i := range all {
+		other := &all[i]
+		if other.Spec.SignerName == s.Spec.SignerName && other.DeletionTimestamp == nil && older(other, first) {
+			first = other
+		}
+	}
+	if first.Name == s.Name {
+		return "", nil
+	}
+	return first.Name, nil
+}
+
+func older(a, b *v1alpha1.Signer) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+func compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
+	compiled, errs := profile.Compile(s.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		return nil, newProblem(reasonInvalid, "%v", errs.ToAggregate())
+	}
+	return compiled, nil
+}
+
+// openCA opens the CA of a signer, or goes on with the one before while the
+// one in its place cannot be used.
+func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
+	opened, again, err := r.issuer(ctx, s, now)
+	var p *problem
+	switch {
+	case errors.As(err, &p):
+		before := r.memory.issuer(s)
+		if p.reason == reasonCAInvalid && before != nil && before.of == declarationOf(s) && before.usable(now) == nil {
+			return state{issuer: before, problem: p, again: now.Add(lookEvery)}, nil
+		}
+		r.memory.use(s, nil)
+		return state{problem: p, again: now.Add(lookEvery)}, nil
+	case err != nil:
+		return state{}, err
+	}
+	r.memory.use(s, opened)
+	if p := opened.usable(now); p != nil {
+		return state{issuer: opened, problem: p, again: now.Add(lookEvery)}, nil
+	}
+	return state{issuer: opened, again: earlier(again, opened.end())}, nil
+}
+
+// earlier is the earlier of two times, either of which may be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// put shows the signer to those who sign.
+func (r *reconciler) put(s *v1alpha1.Signer, st state) {
+	if st.problem != nil && (st.problem.reason == reasonDuplicate || st.problem.reason == reasonTaken) {
+		r.Signers.Remove(s.Name)
+		r.memory.use(s, nil)
+		r.memory.of(s).shown = ""
+		return
+	}
+	signer := &declared.Signer{
+		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
+		Profile: st.profile, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
+		Counts: r.Signers.Counts(s.UID),
+	}
+	if st.issuer != nil {
+		signer.Roots = st.issuer.roots()
+	}
+	if st.profile != nil {
+		signer.Overlap = overlap(s, st.profile, r.Clock.Now())
+	}
+	if st.signs(r.Clock.Now()) {
+		signer.CA, signer.Endpoint = st.issuer.ca, st.issuer.endpoint
+	} else {
+		signer.Unready = st.problem
+	}
+	if r.memory.news(s, signer, st) {
+		r.Signers.Put(signer)
+	}
+}
+
+// overlapMargin is for other processes that do not know of a new CA at once.
+const overlapMargin = 5 * time.Minute
+
+// overlap is how long roots that have been replaced are published: until the
+// last certificate under them has ended. Certificates from before the longest
+// life was made shorter count too.
+func overlap(s *v1alpha1.Signer, p *profile.Profile, now time.Time) time.Duration {
+	longest := p.Longest() + overlapMargin
+	for _, former := range s.Status.FormerCAs {
+		if former.TrustedUntil != nil {
+			longest = max(longest, former.TrustedUntil.Sub(now))
+		}
+	}
+	return longest.Round(time.Second)
+}
+
+// close ends a signer.
+func (c *controller) close(object string) {
+	for _, signer := range c.Signers.All() {
+		if signer.Object == object {
+			c.metrics.forget(signer.Name)
+		}
+	}
+	c.Signers.Remove(object)
+	c.memory.forget(object)
+}
+
+// event tells of what has happened to a signer.
+func (r *reconciler) event(s *v1alpha1.Signer, kind, reason, action, format string, args ...any) {
+	if r.Events != nil {
+		r.Events.Eventf(s, nil, kind, reason, action, format, args...)
+	}
+}
+
+func (r *reconciler) warn(s *v1alpha1.Signer, reason, action, format string, args ...any) {
+	r.event(s, corev1.EventTypeWarning, reason, action, format, args...)
+}

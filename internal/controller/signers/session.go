@@ -1,0 +1,193 @@
+package signers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+const (
+	// concurrency is how many Signers are looked at at the same time: a token
+	// or a cloud can take its time to find a key.
+	concurrency = 4
+	// writeCountsEvery is how often the counts in a Signer's status are brought
+	// up to date.
+	writeCountsEvery = 10 * time.Second
+	// lastWords is how long it may take to write the counts in the end.
+	lastWords = 5 * time.Second
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// work follows Signers until ctx ends.
+func (c *controller) work(ctx context.Context) error {
+	defer c.closeAll()
+	objects, err := cache.New(c.Cache, cache.Options{
+		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of Signers: %w", err)
+	}
+	secrets, err := cache.New(c.API, cache.Options{
+		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of CAs: %w", err)
+	}
+	r := &reconciler{controller: c, objects: objects, secrets: secrets}
+	worker, err := r.newWorker(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return objects.Start(ctx) })
+	group.Go(func() error { return secrets.Start(ctx) })
+	group.Go(func() error { return worker.Start(ctx) })
+	err = group.Wait()
+	r.writeLastCounts(ctx)
+	return err
+}
+
+func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
+	worker, err := ctrl.NewUnmanaged("signers", ctrl.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),
+		ReconciliationTimeout:   time.Minute,
+		SkipNameValidation:      ptr.To(true),
+		Logger:                  log.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the worker for Signers: %w", err)
+	}
+	err = errors.Join(
+		worker.Watch(source.Kind(r.objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges())),
+		worker.Watch(source.Kind(r.secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf))),
+		worker.Watch(source.Func(r.watchCounts)),
+	)
+	return worker, err
+}
+
+// specChanges leaves out what the controller itself writes.
+func specChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
+			!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
+			!maps.Equal(was.GetAnnotations(), is.GetAnnotations())
+	}}
+}
+
+// withRivals has a Signer looked at, and those of the same signer name: one of
+// them signs.
+func (r *reconciler) withRivals() handler.TypedEventHandler[client.Object, reconcile.Request] {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		requests := []reconcile.Request{requestFor(o.GetName())}
+		changed, ok := o.(*v1alpha1.Signer)
+		if !ok {
+			return requests
+		}
+		return append(requests, r.requestsFor(ctx, func(s *v1alpha1.Signer) bool {
+			return s.Name != changed.Name && s.Spec.SignerName == changed.Spec.SignerName
+		})...)
+	})
+}
+
+// signersOf are those that use a Secret.
+func (r *reconciler) signersOf(ctx context.Context, secret client.Object) []reconcile.Request {
+	return r.requestsFor(ctx, func(s *v1alpha1.Signer) bool { return secretOf(s) == secret.GetName() })
+}
+
+func (r *reconciler) requestsFor(ctx context.Context, wanted func(*v1alpha1.Signer) bool) []reconcile.Request {
+	all, err := r.all(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list Signers")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all {
+		if wanted(&all[i]) {
+			requests = append(requests, requestFor(all[i].Name))
+		}
+	}
+	return requests
+}
+
+// all returns all Signers, which must not be modified.
+func (r *reconciler) all(ctx context.Context) ([]v1alpha1.Signer, error) {
+	list := &v1alpha1.SignerList{}
+	err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy)
+	return list.Items, err
+}
+
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
+}
+
+// watchCounts has Signers looked at from time to time that have issued
+// something.
+func (r *reconciler) watchCounts(ctx context.Context, q queue) error {
+	go func() {
+		ticker := time.NewTicker(writeCountsEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			for _, signer := range r.Signers.All() {
+				if !signer.Counts.Get().IsZero() {
+					q.Add(requestFor(signer.Object))
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+// writeLastCounts writes what was issued since the counts were last written:
+// without it, a process that is stopped would lose it.
+func (r *reconciler) writeLastCounts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	for _, signer := range r.Signers.All() {
+		if signer.Counts.Get().IsZero() {
+			continue
+		}
+		latest := &v1alpha1.Signer{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: signer.Object}, latest)
+		if err == nil && latest.UID == signer.UID {
+			err = r.writeStatus(ctx, latest, *latest.Status.DeepCopy(), signer.Counts)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			log.FromContext(ctx).Error(err, "Cannot write how many certificates were issued", "signer", signer.Name)
+		}
+	}
+}
+
+// closeAll ends the use of all CAs.
+func (c *controller) closeAll() {
+	for _, signer := range c.Signers.All() {
+		c.close(signer.Object)
+	}
+}

@@ -1,0 +1,41 @@
+package signers
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Settings is the stanza "declaredSigners".
+type Settings struct {
+	// propagation is how long the root of a CA that certplane makes is
+	// published before the CA signs, so that all who verify certificates know
+	// it by then. It is shorter for CAs with short lives: at most a tenth.
+	// Kubelets need some minutes. A duration such as 10m. Default: 10m.
+	Propagation metav1.Duration `json:"propagation"`
+	// warnBefore is how long before the end of a CA that somebody else has to
+	// replace its Signer begins to warn, once a day, with an Event. It is
+	// shorter for CAs with short lives: at most a fifth. Default: 720h, thirty
+	// days.
+	WarnBefore metav1.Duration `json:"warnBefore"`
+}
+
+// DefaultSettings returns what applies when nothing is said.
+func DefaultSettings() Settings {
+	return Settings{
+		Propagation: metav1.Duration{Duration: 10 * time.Minute},
+		WarnBefore:  metav1.Duration{Duration: 30 * 24 * time.Hour},
+	}
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (s Settings) Validate() error {
+	if d := s.Propagation.Duration; d < 0 {
+		return fmt.Errorf("declaredSigners.propagation: %s is negative: 0s has new CAs sign at once", d)
+	}
+	if d := s.WarnBefore.Duration; d < 0 {
+		return fmt.Errorf("declaredSigners.warnBefore: %s is negative: 0s is no warning", d)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package signers
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/signer/declared"
+)
+
+// reasonReady is that of signers with which all is well.
+const reasonReady = "Signing"
+
+// statusOf returns what a Signer is to say of itself, but for the counts. It
+// depends on nothing else, so that it stays the same while nothing changes.
+func statusOf(s *v1alpha1.Signer, st state, now time.Time) v1alpha1.SignerStatus {
+	status := *s.Status.DeepCopy()
+	status.ObservedGeneration = s.Generation
+	meta.SetStatusCondition(&status.Conditions, readyOf(s, st, now))
+	status.FormerCAs = formerOf(status, st, now)
+	if cert := st.issuer.certificate(); cert != nil {
+		status.CA = caStatus(cert)
+	} else if st.issuer != nil { // an endpoint's is not known
+		status.CA = nil
+	}
+	return status
+}
+
+func readyOf(s *v1alpha1.Signer, st state, now time.Time) metav1.Condition {
+	ready := metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, ObservedGeneration: s.Generation}
+	switch {
+	case st.problem != nil && st.signs(now):
+		ready.Reason, ready.Message = st.problem.reason, st.problem.message+"; the CA before signs on"
+	case st.problem != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, st.problem.reason, st.problem.message
+	case st.issuer.ca == nil:
+		ready.Message = "Certificates are signed at " + s.Spec.CA.Webhook.URL
+	default:
+		cert := st.issuer.certificate()
+		ready.Message = fmt.Sprintf("Certificates are signed by %s, which ends on %s", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+	}
+	return ready
+}
+
+func caStatus(cert *x509.Certificate) *v1alpha1.CAStatus {
+	return &v1alpha1.CAStatus{
+		Fingerprint: pki.Fingerprint(cert), Subject: cert.Subject.String(),
+		NotBefore: metav1.NewTime(cert.NotBefore), NotAfter: metav1.NewTime(cert.NotAfter),
+	}
+}
+
+// formerOf are the CAs before the one of now while certificates of theirs can
+// be valid.
+func formerOf(status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.CAStatus {
+	former := status.FormerCAs
+	cert := st.issuer.certificate()
+	if was := status.CA; was != nil && cert != nil && was.Fingerprint != pki.Fingerprint(cert) && st.profile != nil {
+		left := *was
+		until := rotation.TrustUntil(was.NotAfter.Time, st.profile.Longest()+overlapMargin, now)
+		left.TrustedUntil = &metav1.Time{Time: until}
+		former = append([]v1alpha1.CAStatus{left}, former...)
+	}
+	former = slices.DeleteFunc(slices.Clone(former), func(ca v1alpha1.CAStatus) bool {
+		return ca.TrustedUntil == nil || !now.Before(ca.TrustedUntil.Time) || cert != nil && ca.Fingerprint == pki.Fingerprint(cert)
+	})
+	if len(former) == 0 {
+		return nil
+	}
+	return former
+}
+
+// writeStatus writes a status, with what has been counted, if it is another
+// than s has. It holds only if nobody has written since.
+func (c *controller) writeStatus(ctx context.Context, s *v1alpha1.Signer, status v1alpha1.SignerStatus, counts *declared.Counts) error {
+	tally := counts.Get()
+	status.Issued += tally.Issued
+	status.Refused += tally.Refused
+	if tally.Issued > 0 {
+		last := metav1.NewTime(tally.Last.Truncate(time.Second))
+		status.LastIssuedTime = &last
+	}
+	if equality.Semantic.DeepEqual(s.Status, status) {
+		return nil
+	}
+	changed := s.DeepCopy()
+	changed.Status = status
+	if err := c.Client.Status().Update(ctx, changed); err != nil {
+		return err
+	}
+	counts.Written(tally)
+	return nil
+}

@@ -1,0 +1,70 @@
+// Package readymade has the Signers that certplane brings along.
+package readymade
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/pki/spiffe"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// The names of the Signers.
+const (
+	SPIFFE                 = "spiffe"
+	ServiceDNS             = "service-dns"
+	KubeAPIServerClientPod = "kube-apiserver-client-pod"
+)
+
+// Names returns the names of all.
+func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod} }
+
+// Parameters are what differs between installations.
+type Parameters struct {
+	// TrustDomain is that of the SPIFFE IDs. Only SPIFFE needs it.
+	TrustDomain string
+	// ClusterDomain is the domain of the cluster's DNS. Only ServiceDNS needs
+	// it.
+	ClusterDomain string
+}
+
+// Make returns a Signer by its name.
+func Make(name string, p Parameters) (*unstructured.Unstructured, error) {
+	if !slices.Contains(Names(), name) {
+		return nil, fmt.Errorf("unknown Signer %q: there are %s", name, strings.Join(Names(), ", "))
+	}
+	if err := p.check(name); err != nil {
+		return nil, err
+	}
+	text, err := files.ReadFile(name + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	// Both have been checked: nothing in them means anything in YAML or CEL.
+	filled := strings.NewReplacer("${TRUST_DOMAIN}", p.TrustDomain, "${CLUSTER_DOMAIN}", p.ClusterDomain).Replace(string(text))
+	signer := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(filled), &signer.Object); err != nil {
+		return nil, fmt.Errorf("reading the Signer %s: %w", name, err)
+	}
+	return signer, nil
+}
+
+func (p Parameters) check(name string) error {
+	switch name {
+	case SPIFFE:
+		return spiffe.CheckTrustDomain(p.TrustDomain)
+	case ServiceDNS:
+		if problems := validation.IsDNS1123Subdomain(p.ClusterDomain); len(problems) > 0 {
+			return fmt.Errorf("the cluster domain %q is none: %s", p.ClusterDomain, strings.Join(problems, ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package readymade_test
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
+)
+
+var parameters = readymade.Parameters{TrustDomain: "example.org", ClusterDomain: "cluster.local"}
+
+// compile reads a Signer strictly: what its kind has no field for is a mistake.
+func compile(t *testing.T, name string) *profile.Profile {
+	t.Helper()
+	object, err := readymade.Make(name, parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var signer v1alpha1.Signer
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &signer, true); err != nil {
+		t.Fatal(err)
+	}
+	p, errs := profile.Compile(signer.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	if signer.Name != name {
+		t.Errorf("the Signer %s has the name %s", name, signer.Name)
+	}
+	return p
+}
+
+func facts(t *testing.T) profile.Facts {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := 24 * time.Hour
+	return profile.Facts{
+		Kind: v1alpha1.PodCertificateRequests, Name: "req", Namespace: "shop", UID: "u", Key: key.Public(), Duration: &day,
+		Pod:             &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop"}},
+		ServiceAccount:  &metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+		Node:            &metav1.ObjectMeta{Name: "n1"},
+		NamespaceObject: &metav1.ObjectMeta{Name: "shop"},
+		Services:        []profile.ServiceName{{Name: "web", Namespace: "shop"}, {Name: "api", Namespace: "shop"}},
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	tests := []struct {
+		name    string
+		subject string
+		dns     []string
+		uris    []string
+		usages  []x509.ExtKeyUsage
+	}{
+		{name: readymade.SPIFFE, uris: []string{"spiffe://example.org/ns/shop/sa/web"}, usages: both},
+		{name: readymade.ServiceDNS, usages: both[:1],
+			dns: []string{"web.shop.svc", "api.shop.svc", "web.shop.svc.cluster.local", "api.shop.svc.cluster.local"}},
+		{name: readymade.KubeAPIServerClientPod, usages: both[1:],
+			subject: "CN=system:serviceaccount:shop:web,O=system:serviceaccounts+O=system:serviceaccounts:shop"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			cert, err := compile(t, tc.name).Decide(facts(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var uris []string
+			for _, uri := range cert.URIs {
+				uris = append(uris, uri.String())
+			}
+			got := []any{cert.Subject.String(), cert.DNSNames, uris, len(cert.IPAddresses), len(cert.EmailAddresses), cert.Usages.Extended, cert.Usages.Key, cert.Duration}
+			want := []any{tc.subject, tc.dns, tc.uris, 0, 0, tc.usages, x509.KeyUsageDigitalSignature, 24 * time.Hour}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("certificate (-want +got):\n%s", diff)
+			}
+			checkLint(t, cert)
+		})
+	}
+	if len(tests) != len(readymade.Names()) {
+		t.Errorf("there are %v", readymade.Names())
+	}
+}
+
+func checkLint(t *testing.T, cert *profile.Certificate) {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	ca, err := pki.NewRoot("ca", key, 1000*time.Hour, now.Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, err := pki.NewSerial(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ca.Lint(cert.Template(cert.Validity(now), serial), pki.Policy{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoService(t *testing.T) {
+	f := facts(t)
+	f.Services = nil
+	_, err := compile(t, readymade.ServiceDNS).Decide(f)
+	if err == nil || !strings.Contains(err.Error(), "the account system:serviceaccount:shop:web needs the verb claim on the Service") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestMakeRefuses(t *testing.T) {
+	tests := []struct {
+		reason, name string
+		parameters   readymade.Parameters
+		want         string
+	}{
+		{"an unknown name", "vault", parameters, `unknown Signer "vault": there are spiffe, service-dns, kube-apiserver-client-pod`},
+		{"no trust domain", readymade.SPIFFE, readymade.Parameters{}, "must not be empty"},
+		{"a trust domain that would end the expression", readymade.SPIFFE, readymade.Parameters{TrustDomain: `x"] + ["y`}, "other characters"},
+		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is none"},
+		{"no cluster domain", readymade.ServiceDNS, readymade.Parameters{}, "is none"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			if _, err := readymade.Make(tc.name, tc.parameters); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %s", err, tc.want)
+			}
+		})
+	}
+	if _, err := readymade.Make(readymade.KubeAPIServerClientPod, readymade.Parameters{}); err != nil {
+		t.Errorf("it needs no parameters: %v", err)
+	}
+}

@@ -1,0 +1,104 @@
+// Package host has programs on a host use what an agent keeps there, while
+// everything around them changes.
+package host
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/server"
+)
+
+const (
+	// dirEnv and addressEnv make the test binary a server on the data directory
+	// and the address that they name.
+	dirEnv     = "CERTPLANE_HOST_TEST_SERVE"
+	addressEnv = "CERTPLANE_HOST_TEST_ADDRESS"
+	// patience bounds each wait for a server.
+	patience = time.Minute
+	// propagation is how long a new root is known before its CA signs.
+	propagation = 5 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(dirEnv); dir != "" {
+		os.Exit(serve(dir, os.Getenv(addressEnv)))
+	}
+	os.Exit(m.Run())
+}
+
+func serve(dir, address string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	cfg := server.DefaultConfig()
+	cfg.DataDir, cfg.Serving.Listen = dir, address
+	cfg.DeclaredSigners.Propagation = metav1.Duration{Duration: propagation}
+	if err := server.Run(ctx, cfg, func(server.Ready) { fmt.Println("ready") }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// controlPlane is a server in a process of its own, always at one address.
+type controlPlane struct {
+	t            *testing.T
+	dir, address string
+	process      *exec.Cmd
+}
+
+func newControlPlane(t *testing.T) *controlPlane {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	p := &controlPlane{t: t, dir: t.TempDir(), address: free.Addr().String()}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// start returns when the server is ready.
+func (p *controlPlane) start() {
+	p.t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.process = exec.Command(executable)
+	p.process.Env = append(os.Environ(), dirEnv+"="+p.dir, addressEnv+"="+p.address)
+	stdout, err := p.process.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.process.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	timer := time.AfterFunc(patience, func() { _ = p.process.Process.Kill() })
+	defer timer.Stop()
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		p.t.Fatalf("the server did not get ready: %v", errors.Join(err, p.process.Wait()))
+	}
+}
+
+// kill is kill -9. It returns when the process is gone.
+func (p *controlPlane) kill() {
+	if p.process != nil && p.process.ProcessState == nil {
+		_ = p.process.Process.Kill()
+		_ = p.process.Wait()
+	}
+}
+
+func (p *controlPlane) kubeconfig() string { return filepath.Join(p.dir, "admin.kubeconfig") }
