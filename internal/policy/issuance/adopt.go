@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // absences are the reasons to issue that end when a Secret comes back.
@@ -17,23 +18,30 @@ var absences = []string{ReasonDoesNotExist, ReasonMissingData, ReasonInvalidKeyP
 // Adopt tells whether an issuance under way has lost its reason: it was started
 // because there was no usable Secret, and now there is one with a certificate
 // that is all that the Certificate asks for and not due for renewal. That is so
-// when a restore brings back Certificates before Secrets. A certificate that has
-// been issued already is not thrown away. The finding, if there is one, is for
+// when a restore brings back Certificates before Secrets. What this very issuance
+// has brought is no such Secret: it is over when its end is written down. The
+// finding, if there is one, is for
 // an Event; who acts on it calls SetAdopted.
 func Adopt(s Situation, now time.Time) Finding {
 	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
 	if issuing == nil || !isIssuing(s.Certificate) || isDeleted(s.Certificate) || !slices.Contains(absences, issuing.Reason) {
 		return Finding{}
 	}
-	if next := first(s.next()); next != nil && certmanager.ReadyReason(next) == cmv1.CertificateRequestReasonIssued {
-		return Finding{}
-	}
 	i := inspect(s, now)
 	checks := append([]check{(*inspection).checkRival}, common...)
-	if wrong := i.find(append(checks, (*inspection).checkRenewal, (*inspection).checkExpiry)...); !wrong.None() {
+	if wrong := i.find(append(checks, (*inspection).checkRenewal, (*inspection).checkExpiry)...); !wrong.None() || i.isOfNext() {
 		return Finding{}
 	}
 	return Finding{Reason: ReasonAdopted, Message: fmt.Sprintf("Secret %q holds a valid certificate again: no new one is issued", s.Certificate.Spec.SecretName)}
+}
+
+// isOfNext tells whether the key in the Secret is that of the certificate to
+// come, or that certificate has been issued already: the Secret may be its.
+func (i *inspection) isOfNext() bool {
+	return slices.ContainsFunc(i.next(), func(cr *cmv1.CertificateRequest) bool {
+		csr, err := certmanager.ParseRequest(cr.Spec.Request)
+		return certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued || err == nil && pki.SameKey(csr.PublicKey, i.key.Public())
+	})
 }
 
 // SetAdopted ends an issuance in the status of crt without a new certificate.

@@ -91,6 +91,7 @@ func TestIssue(t *testing.T) {
 		{reason: "no request", changes: []change{func(w *world, _ *cmv1.CertificateRequest) { w.requests = nil }}, why: "does not exist yet"},
 		{reason: "no key", changes: []change{func(w *world, _ *cmv1.CertificateRequest) { w.crt.Status.NextPrivateKeySecretName = nil }}, why: "the private key for the next certificate"},
 		{reason: "being deleted", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { deleted(w) }}, why: "no certificate is being issued"},
+		{reason: "the Secret belongs to somebody else", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { w.owner = newCertificate("api") }}, why: `belongs to Certificate "api"`},
 		{reason: "over", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { issuance.SetIssued(w.crt) }}, why: "no certificate is being issued"},
 
 		{reason: "temporary, but there is a certificate", changes: []change{temporary, pending}, why: "has not been answered"},
@@ -167,6 +168,9 @@ func TestPlanRequest(t *testing.T) {
 		},
 		{reason: "being deleted", change: func(w *world, _ crypto.Signer, _ *cmv1.CertificateRequest) { deleted(w); w.requests = nil }},
 		{reason: "over", change: func(w *world, _ crypto.Signer, _ *cmv1.CertificateRequest) { issuance.SetIssued(w.crt) }},
+		{reason: "somebody else's Secret", change: func(w *world, _ crypto.Signer, _ *cmv1.CertificateRequest) {
+			w.owner, w.requests = newCertificate("api"), nil
+		}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -438,6 +442,16 @@ func TestAdopt(t *testing.T) {
 		{reason: "the Secret is back from long ago", started: "DoesNotExist", at: 61 * hour},
 		{reason: "the Secret is back, without requests", started: "DoesNotExist", change: func(w *world) { w.requests = nil }, want: true},
 		{reason: "the new one is there already", started: "DoesNotExist", change: func(w *world) { _, cr := w.next(now); w.answer(cr, now) }},
+		{reason: "the new one is there already, but nobody has seen the answer", started: "DoesNotExist", change: func(w *world) {
+			key, cr := w.next(now)
+			answer := cr.DeepCopy()
+			w.answer(answer, now)
+			w.secret = w.newSecret(key, answer)
+			w.requests = w.requests[1:]
+			w.crt.Status.Revision = nil
+			revision(cr, 1)
+		}},
+		{reason: "a request waits, with another key", started: "DoesNotExist", change: func(w *world) { w.next(now) }, want: true},
 		{reason: "the Secret is somebody else's", started: "DoesNotExist", change: func(w *world) { w.owner = newCertificate("api") }},
 		{reason: "being deleted", started: "DoesNotExist", change: deleted},
 	}

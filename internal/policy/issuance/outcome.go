@@ -50,12 +50,15 @@ func wait(format string, args ...any) Outcome {
 
 // Issue decides what to do about an issuance under way, given the key of the
 // next certificate (NextKey); nil: there is none yet. It does nothing, by
-// waiting, for a Certificate that is not being issued or is being deleted.
+// waiting, for a Certificate that is not being issued, is being deleted, or whose
+// Secret belongs to another one.
 func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
 	next := s.next()
 	switch {
 	case !isIssuing(s.Certificate) || isDeleted(s.Certificate):
 		return wait("no certificate is being issued")
+	case s.rival() != nil:
+		return wait("Secret %q belongs to Certificate %q", s.Certificate.Spec.SecretName, s.rival().Name)
 	case s.Certificate.Status.NextPrivateKeySecretName == nil || key == nil:
 		return wait("the private key for the next certificate does not exist yet")
 	case len(next) == 0:

@@ -44,9 +44,10 @@ type Doomed struct {
 
 // PlanRequest decides which requests a Certificate keeps while it is issued
 // with the key that waits for the next certificate. It does nothing for one
-// that is not being issued or is being deleted.
+// that is not being issued, is being deleted, or whose Secret belongs to another
+// one: somebody may want such a certificate renewed by hand all the same.
 func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
-	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) {
+	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.rival() != nil {
 		return RequestPlan{}
 	}
 	var plan RequestPlan
@@ -155,7 +156,8 @@ func verdict(cr *cmv1.CertificateRequest) *cmv1.CertificateRequestCondition {
 // NewRequest makes the request for the next certificate, signed with the key in
 // the Secret that status.nextPrivateKeySecretName names. copied says which
 // annotations of the Certificate go along. It fails for a spec that cannot be
-// put into a request: trying again does not help.
+// put into a request: trying again does not help, so the caller ends the issuance
+// with SetFailed and EventRequestFailed, and a changed spec is tried at once.
 func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotations) (*cmv1.CertificateRequest, error) {
 	csr, err := wanted.Request(&crt.Spec, key)
 	if err != nil {

@@ -88,9 +88,14 @@ func (b Backoff) wait(attempts *int) time.Duration {
 }
 
 // differsFromNext tells whether the request that has failed asks for something
-// else than the Certificate does now.
+// else than the Certificate does now. If there was none, or it is gone, any
+// change of the spec since the failure counts.
 func (s Situation) differsFromNext() bool {
-	for _, cr := range s.next() {
+	next := s.next()
+	if issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing); len(next) == 0 && issuing != nil {
+		return issuing.ObservedGeneration < s.Certificate.Generation
+	}
+	for _, cr := range next {
 		if differences, err := wanted.RequestDifferences(&s.Certificate.Spec, &cr.Spec); err != nil || len(differences) > 0 {
 			return true
 		}

@@ -162,6 +162,9 @@ func TestStartHeld(t *testing.T) {
 		{reason: "failed for ever", change: []func(*world){noSecret, failures(1<<40, at)}, held: "failed", again: at + 32*hour},
 		{reason: "failed with the same spec", change: []func(*world){noSecret, failures(1, at), failedRequest}, held: "failed", again: at + hour},
 		{reason: "failed, and then corrected", change: []func(*world){noSecret, failures(1, at), failedRequest, rename}},
+		{reason: "failed without a request", change: []func(*world){noSecret, failedWithout}, held: "failed", again: at + hour},
+		{reason: "failed without a request, and then changed", change: []func(*world){noSecret, failedWithout, func(w *world) { w.crt.Generation++ }}},
+		{reason: "failed, and something else changed", change: []func(*world){noSecret, failedWithout, failedRequest, func(w *world) { w.crt.Generation++ }}, held: "failed", again: at + hour},
 		{reason: "already being issued", change: []func(*world){noSecret, issuing}},
 		{reason: "being deleted", change: []func(*world){noSecret, deleted}},
 		{reason: "another one's Secret", change: []func(*world){noSecret, func(w *world) { w.owner = newCertificate("api") }}, held: `belongs to Certificate "api"`, again: at + 3*time.Minute},
@@ -185,6 +188,10 @@ func TestStartHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+func failedWithout(w *world) {
+	issuance.SetFailed(w.crt, issuance.Finding{Reason: "RequestFailed"}, now.Add(10*hour))
 }
 
 func issuing(w *world) { issuance.SetIssuing(w.crt, issuance.Finding{Reason: "Test"}, now) }
