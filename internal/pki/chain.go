@@ -116,12 +116,12 @@ func (b *chainBuilder) sort() ([]*x509.Certificate, error) {
 		}
 	}
 	sorted := make([]*x509.Certificate, 0, len(b.certs))
-	// In a loop of issuers there is no first one, and nothing gets sorted.
+	// In a loop of issuers there is no first one, or no last.
 	for cert := b.first(issues); cert != nil && len(sorted) < len(b.certs); cert = issuers[cert] {
 		sorted = append(sorted, cert)
 	}
-	if len(sorted) < len(b.certs) {
-		return nil, fmt.Errorf("%d certificates do not form a chain: only %d of them are issued by one another", len(b.certs), len(sorted))
+	if len(sorted) < len(b.certs) || issuers[sorted[len(sorted)-1]] != nil {
+		return nil, fmt.Errorf("%d certificates do not form a chain: %d of them are issued by one another", len(b.certs), len(sorted))
 	}
 	return sorted, nil
 }

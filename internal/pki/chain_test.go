@@ -84,6 +84,10 @@ func TestBuildChainLoop(t *testing.T) {
 	if _, err := pki.BuildChain(certs); !strings.Contains(text(err), "do not form a chain") {
 		t.Errorf("error %q", text(err))
 	}
+	leaf := certificate(t, caTemplate("leaf"), a, newKey(t, pki.ECDSAP256).Public(), keys[0])
+	if _, err := pki.BuildChain(append(certs, leaf)); !strings.Contains(text(err), "do not form a chain") {
+		t.Errorf("with a leaf below them: error %q", text(err))
+	}
 }
 
 // Many CAs of one name would cost a signature for each pair.
@@ -99,4 +103,39 @@ func TestBuildChainBoundsWork(t *testing.T) {
 	if _, err := pki.BuildChain(certs); !strings.Contains(text(err), "too many of them have the same names") {
 		t.Errorf("error %q", text(err))
 	}
+}
+
+// FuzzBuildChain takes certificates of two hierarchies in any number and order,
+// and a root whose name and key come twice.
+func FuzzBuildChain(f *testing.F) {
+	h, other := newHierarchy(f, nil), newHierarchy(f, nil)
+	pool := append(append([]*x509.Certificate{}, h.certs[:]...), other.certs[:]...)
+	pool = append(pool, selfSigned(f, caTemplate("root"), h.keys[2]))
+	for _, seed := range []string{"\x00\x01\x02", "\x02\x01\x00\x00", "\x00\x02", "\x00\x01\x02\x06", "\x03\x04"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, picks []byte) {
+		var certs []*x509.Certificate
+		distinct := make(map[*x509.Certificate]bool)
+		for _, pick := range picks[:min(len(picks), 20)] {
+			cert := pool[int(pick)%len(pool)]
+			certs, distinct[cert] = append(certs, cert), true
+		}
+		chain, err := pki.BuildChain(certs)
+		if err != nil {
+			return
+		}
+		all := append([]*x509.Certificate{}, chain.Certificates...)
+		if chain.CA != nil && chain.CA != all[len(all)-1] {
+			all = append(all, chain.CA)
+		}
+		if len(all) != len(distinct) {
+			t.Fatalf("%d certificates make a chain of %d", len(distinct), len(all))
+		}
+		for i, cert := range all[1:] {
+			if err := all[i].CheckSignatureFrom(cert); err != nil {
+				t.Errorf("certificate %d is not issued by the next one: %v", i+1, err)
+			}
+		}
+	})
 }

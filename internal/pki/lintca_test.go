@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"strings"
 	"testing"
 
@@ -46,6 +47,22 @@ func TestLintCA(t *testing.T) {
 			reason: "the root's path length is used up",
 			parent: func(c [3]*x509.Certificate) { c[2].MaxPathLen = 2 },
 			want:   "path length, or that of a CA above it, allows no further one",
+		},
+		{
+			reason: "the root's path length is used up, whatever the issuer's own",
+			parent: func(c [3]*x509.Certificate) { c[0].MaxPathLen, c[2].MaxPathLen = 5, 2 },
+			want:   "path length, or that of a CA above it, allows no further one",
+		},
+		{
+			reason: "the issuer's usages do not have one that nobody knows",
+			parent: func(c [3]*x509.Certificate) { c[0].ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
+			change: func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+			want:   "not allowed to issue for one of the extended usages",
+		},
+		{
+			reason: "the issuer's usages have one that nobody knows",
+			parent: func(c [3]*x509.Certificate) { c[0].UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+			change: func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
 		},
 		{reason: "the root's path length has room", parent: func(c [3]*x509.Certificate) { c[2].MaxPathLen = 3 }},
 		{

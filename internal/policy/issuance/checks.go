@@ -125,7 +125,7 @@ func (i *inspection) checkIssuer() Finding {
 	former := cmmeta.IssuerReference{
 		Name: says[cmv1.IssuerNameAnnotationKey], Kind: says[cmv1.IssuerKindAnnotationKey], Group: says[cmv1.IssuerGroupAnnotationKey],
 	}
-	if former == (cmmeta.IssuerReference{}) && !hasAny(says, cmv1.IssuerNameAnnotationKey, cmv1.IssuerKindAnnotationKey, cmv1.IssuerGroupAnnotationKey) {
+	if !hasAny(says, cmv1.IssuerNameAnnotationKey, cmv1.IssuerKindAnnotationKey, cmv1.IssuerGroupAnnotationKey) {
 		former.Name = i.spec().IssuerRef.Name
 	}
 	if certmanager.SameIssuer(former, i.spec().IssuerRef) {

@@ -89,6 +89,7 @@ func TestIssue(t *testing.T) {
 		{reason: "the Certificate has changed", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { rename(w) }}, why: "[spec.dnsNames]", deletes: true},
 		{reason: "nobody can read it", changes: []change{func(_ *world, cr *cmv1.CertificateRequest) { cr.Spec.Request = []byte("?") }}, why: "reading spec.request", deletes: true},
 		{reason: "no request", changes: []change{func(w *world, _ *cmv1.CertificateRequest) { w.requests = nil }}, why: "does not exist yet"},
+		{reason: "two requests", changes: []change{answered(later), func(w *world, cr *cmv1.CertificateRequest) { w.requests = append(w.requests, named(cr, "web-9")) }}, why: "2 CertificateRequests exist"},
 		{reason: "no key", changes: []change{func(w *world, _ *cmv1.CertificateRequest) { w.crt.Status.NextPrivateKeySecretName = nil }}, why: "the private key for the next certificate"},
 		{reason: "being deleted", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { deleted(w) }}, why: "no certificate is being issued"},
 		{reason: "the Secret belongs to somebody else", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { w.owner = newCertificate("api") }}, why: `belongs to Certificate "api"`},
@@ -155,9 +156,9 @@ func TestPlanRequest(t *testing.T) {
 			},
 		},
 		{
-			reason: "two, of which the other one is answered", keep: "web-0", delete: []string{"web-2"},
+			reason: "two, of which the other one is answered", keep: "web-9", delete: []string{"web-2"},
 			change: func(w *world, _ crypto.Signer, cr *cmv1.CertificateRequest) {
-				other := named(cr, "web-0")
+				other := named(cr, "web-9")
 				w.answer(other, begin)
 				w.requests = append(w.requests, other)
 			},

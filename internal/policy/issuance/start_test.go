@@ -45,6 +45,7 @@ func TestChecks(t *testing.T) {
 			annotate(cmv1.IssuerKindAnnotationKey, "Issuer")(w)
 			annotate(cmv1.IssuerGroupAnnotationKey, "cert-manager.io")(w)
 		}},
+		{reason: "annotations that are empty", change: annotate(cmv1.IssuerNameAnnotationKey, ""), start: "IncorrectIssuer", ready: "IncorrectIssuer"},
 		{reason: "no annotations at all", change: func(w *world) { w.secret.Annotations = nil }},
 		{
 			reason: "no annotations at all, but a ClusterIssuer",
@@ -147,13 +148,14 @@ func TestStartHeld(t *testing.T) {
 	tests := []struct {
 		reason string
 		change []func(*world)
+		starts bool
 		held   string
 		again  time.Duration // after the certificate was issued; 0: not by itself
 	}{
 		{reason: "nothing to do until renewal", again: 60 * hour},
-		{reason: "never failed", change: []func(*world){noSecret}},
+		{reason: "never failed", change: []func(*world){noSecret}, starts: true},
 		{reason: "failed once", change: []func(*world){noSecret, failures(1, at)}, held: "the last issuance failed", again: at + hour},
-		{reason: "failed once, an hour ago", change: []func(*world){noSecret, failures(1, at-hour)}},
+		{reason: "failed once, an hour ago", change: []func(*world){noSecret, failures(1, at-hour)}, starts: true},
 		{reason: "failed, and nobody counted", change: []func(*world){noSecret, failures(-1, at)}, held: "failed", again: at + hour},
 		{reason: "failed, and counted wrong", change: []func(*world){noSecret, failures(0, at)}, held: "failed", again: at + hour},
 		{reason: "failed twice", change: []func(*world){noSecret, failures(2, at)}, held: "failed", again: at + 2*hour},
@@ -161,14 +163,14 @@ func TestStartHeld(t *testing.T) {
 		{reason: "failed six times", change: []func(*world){noSecret, failures(6, at)}, held: "failed", again: at + 32*hour},
 		{reason: "failed for ever", change: []func(*world){noSecret, failures(1<<40, at)}, held: "failed", again: at + 32*hour},
 		{reason: "failed with the same spec", change: []func(*world){noSecret, failures(1, at), failedRequest}, held: "failed", again: at + hour},
-		{reason: "failed, and then corrected", change: []func(*world){noSecret, failures(1, at), failedRequest, rename}},
+		{reason: "failed, and then corrected", change: []func(*world){noSecret, failures(1, at), failedRequest, rename}, starts: true},
 		{reason: "failed without a request", change: []func(*world){noSecret, failedWithout}, held: "failed", again: at + hour},
-		{reason: "failed without a request, and then changed", change: []func(*world){noSecret, failedWithout, func(w *world) { w.crt.Generation++ }}},
+		{reason: "failed without a request, and then changed", change: []func(*world){noSecret, failedWithout, func(w *world) { w.crt.Generation++ }}, starts: true},
 		{reason: "failed, and something else changed", change: []func(*world){noSecret, failedWithout, failedRequest, func(w *world) { w.crt.Generation++ }}, held: "failed", again: at + hour},
 		{reason: "already being issued", change: []func(*world){noSecret, issuing}},
 		{reason: "being deleted", change: []func(*world){noSecret, deleted}},
 		{reason: "another one's Secret", change: []func(*world){noSecret, func(w *world) { w.owner = newCertificate("api") }}, held: `belongs to Certificate "api"`, again: at + 3*time.Minute},
-		{reason: "its own Secret", change: []func(*world){noSecret, func(w *world) { w.owner = w.crt }}},
+		{reason: "its own Secret", change: []func(*world){noSecret, func(w *world) { w.owner = w.crt }}, starts: true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -180,8 +182,8 @@ func TestStartHeld(t *testing.T) {
 			if (tc.held == "") != (start.Held == "") || !strings.Contains(start.Held, tc.held) {
 				t.Errorf("held %q, want %q", start.Held, tc.held)
 			}
-			if start.Held != "" && !start.Why.None() {
-				t.Error("is held and starts")
+			if starts := !start.Why.None(); starts != tc.starts {
+				t.Errorf("starts: %v, want %v", starts, tc.starts)
 			}
 			if tc.again == 0 != start.Again.IsZero() || tc.again != 0 && !start.Again.Equal(now.Add(tc.again)) {
 				t.Errorf("again %v, want after %v", start.Again, tc.again)

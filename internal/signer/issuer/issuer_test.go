@@ -2,6 +2,8 @@ package issuer_test
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
@@ -119,6 +121,7 @@ func TestOpenCA(t *testing.T) {
 		{reason: "another root", secret: tlsSecret(t, c.lowKey, other.root.Certificate(), low), want: "do not form a chain"},
 		{reason: "a broken root", secret: withCA(tlsSecret(t, c.lowKey, root, low), "broken"), want: "ca.crt: must contain at least one"},
 		{reason: "the root first", secret: tlsSecret(t, c.rootKey, nil, root, low), want: "the first certificate is not the lowest one"},
+		{reason: "a key that is too weak", secret: weak(t), want: "elliptic curve P-224 is not supported for signing"},
 		{reason: "no CA", secret: endEntity(t, c), want: "is not a CA certificate"},
 	}
 	for _, tc := range tests {
@@ -129,6 +132,19 @@ func TestOpenCA(t *testing.T) {
 			}
 		})
 	}
+}
+
+func weak(t testing.TB) *corev1.Secret {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.NewRoot("weak", key, day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tlsSecret(t, key, nil, ca.Certificate())
 }
 
 func withCA(s *corev1.Secret, data string) *corev1.Secret {

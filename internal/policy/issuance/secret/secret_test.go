@@ -327,6 +327,8 @@ func TestDrift(t *testing.T) {
 		{reason: "an owner is not wanted any more", wasOwned: true, want: secret.OwnerMismatch},
 		{reason: "somebody else made it the owner", tamper: func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{UID: "uid"}} }},
 		{reason: "managed fields that nobody can read", tamper: func(s *corev1.Secret) { s.ManagedFields[0].FieldsV1.Raw = []byte("?") }, want: secret.ManagedFieldsError},
+		{reason: "what somebody else has applied", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Manager = "other" }},
+		{reason: "what was updated", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Operation = metav1.ManagedFieldsOperationUpdate }},
 		{reason: "no managed fields", tamper: func(s *corev1.Secret) { s.ManagedFields = nil }},
 	}
 	for _, tc := range tests {
@@ -394,6 +396,10 @@ func TestExistingKeepsIssuer(t *testing.T) {
 	s.Annotations = nil
 	if content, _ = secret.Existing(f.crt, s); content.Issuer != f.crt.Spec.IssuerRef {
 		t.Errorf("issuer %+v of a Secret that names none", content.Issuer)
+	}
+	s.Annotations = map[string]string{secret.TemporaryAnnotation: "true"}
+	if content, _ = secret.Existing(f.crt, s); !content.Temporary {
+		t.Error("a temporary certificate passes for the issuer's")
 	}
 	if _, ok := secret.Existing(f.crt, &corev1.Secret{}); ok {
 		t.Error("an empty Secret has content")

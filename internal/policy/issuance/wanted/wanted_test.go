@@ -235,6 +235,7 @@ func TestCertificateDifferences(t *testing.T) {
 		spec       cmv1.CertificateSpec
 		want       []string
 	}{
+		{"the common name that is no DNS name of the certificate", "web", cmv1.CertificateSpec{CommonName: "web", DNSNames: base.DNSNames}, nil},
 		{"the same", "a.example", cmv1.CertificateSpec{CommonName: "a.example", DNSNames: []string{"a.example", "b.example"}}, nil},
 		{"the common name as a DNS name too", "a.example", cmv1.CertificateSpec{CommonName: "a.example", DNSNames: []string{"b.example"}}, nil},
 		{"the common name left out by the issuer", "", cmv1.CertificateSpec{CommonName: "a.example", DNSNames: []string{"b.example"}}, nil},
