@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/volume"
 	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/logging"
 )
@@ -169,11 +169,12 @@ func (c Config) recordsDir() string { return filepath.Join(c.VolumesDir, ".agent
 
 func (c Config) lockFile() string { return filepath.Join(c.DataDir, "lock") }
 
-// prepare makes the folders. Others may look into the data folder, for the
-// status: what is secret in it has folders of its own.
+// prepare makes the folders. Others may enter them, for the status and for
+// their files, whatever the umask: what is secret has a folder or a mode of its
+// own.
 func (c Config) prepare() error {
 	for _, dir := range []string{c.DataDir, c.VolumesDir} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := volume.MakeDir(dir); err != nil {
 			return fmt.Errorf("making the agent's folders: %w", err)
 		}
 	}

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -338,4 +339,63 @@ func TestTrustBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.passing(0, "a change is there at once", func() bool { return h.file("plain.pem") == encode(b) })
+}
+
+// The host is a node that shows that it is alive, and that no scheduler sends
+// pods to. If somebody deletes it, it comes back with its pods.
+func TestNode(t *testing.T) {
+	h := newHost(t, apitest.Start(t))
+	h.web("serviceAccountToken: {path: token}")
+	h.run()
+	h.eventually("the file is there", func() bool { return h.file("token") != "" })
+	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "certplane.dev/agent" || node.Spec.Taints[0].Effect != "NoExecute" {
+		t.Errorf("taints: %v", node.Spec.Taints)
+	}
+	h.passing(0, "it has a lease", func() bool {
+		lease, err := h.admin.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), nodeName, metav1.GetOptions{})
+		return err == nil && *lease.Spec.HolderIdentity == nodeName && len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == node.UID
+	})
+	if err := h.admin.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("node and pod are there again", func() bool {
+		again, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+		if err != nil || again.UID == node.UID {
+			return false
+		}
+		pod, err := h.admin.CoreV1().Pods("default").Get(t.Context(), "web-"+nodeName, metav1.GetOptions{})
+		return err == nil && pod.OwnerReferences[0].UID == again.UID
+	})
+}
+
+// Many bundles, each in a file of its own and all in one.
+func TestManyTrustBundles(t *testing.T) {
+	const many = 150
+	h := newHost(t, apitest.Start(t))
+	ca := newSigner(t)
+	var sources []string
+	for i := range many {
+		name := fmt.Sprintf("example.com:spiffe:b%d", i)
+		root := ca.authority(name, nil, ca.key, ca.key)
+		bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/spiffe", TrustBundle: encode(root)}}
+		if _, err := h.admin.CertificatesV1().ClusterTrustBundles().Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, fmt.Sprintf("clusterTrustBundle: {name: %q, path: one/%d.pem}", name, i))
+	}
+	h.web(append(sources, "clusterTrustBundle: {signerName: example.com/spiffe, labelSelector: {}, path: all.pem}")...)
+	h.run()
+	h.eventually("all files are there", func() bool { return h.file("one/149.pem") != "" && h.file("all.pem") != "" })
+	if n := strings.Count(h.file("all.pem"), "BEGIN CERTIFICATE"); n != many {
+		t.Errorf("%d roots in one file, want %d", n, many)
+	}
+	for i := range many {
+		if !strings.Contains(h.file("all.pem"), h.file(fmt.Sprintf("one/%d.pem", i))) {
+			t.Errorf("file %d is not among all", i)
+		}
+	}
 }

@@ -19,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const signerName = "example.com/spiffe"
-
 // signer answers requests as a well-behaved one does: a root, an intermediate
 // that signs, and both times to spare.
 type signer struct {

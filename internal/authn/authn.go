@@ -76,11 +76,15 @@ var anonymousPaths = []apiserver.AnonymousAuthCondition{
 // anonymous.
 func New(cfg Config) (*Authentication, error) {
 	a := &Authentication{Audiences: cfg.Settings.ServiceAccounts.audiences()}
-	certificates, err := a.certificates(cfg)
+	accounts, err := a.serviceAccounts(cfg)
 	if err != nil {
 		return nil, err
 	}
-	anyone, tokens, err := a.tokens(cfg)
+	certificates, err := a.certificates(cfg, accounts)
+	if err != nil {
+		return nil, err
+	}
+	anyone, tokens, err := a.tokens(cfg, accounts)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +103,7 @@ func (a *Authentication) Start(ctx context.Context) {
 
 // tokens returns who honours bearer tokens, those that need no network first,
 // and who lets requests without credentials in.
-func (a *Authentication) tokens(cfg Config) (anyone authenticator.Request, tokens authenticator.Token, err error) {
-	accounts, err := a.serviceAccounts(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
+func (a *Authentication) tokens(cfg Config, accounts authenticator.Token) (anyone authenticator.Request, tokens authenticator.Token, err error) {
 	all := []authenticator.Token{a.agnostic(tokenfile.New(cfg.Tokens)), accounts}
 	if cfg.Settings.Bootstrap.Tokens {
 		bootstrap, err := a.bootstrapTokens(cfg)
@@ -136,19 +136,19 @@ func (a *Authentication) agnostic(tokens authenticator.Token) authenticator.Toke
 	return authenticator.WrapAudienceAgnosticToken(a.Audiences, tokens)
 }
 
-func (a *Authentication) serviceAccounts(cfg Config) (authenticator.Token, error) {
+func (a *Authentication) serviceAccounts(cfg Config) (serviceaccount.Authenticator, error) {
 	settings := cfg.Settings.ServiceAccounts
 	former, err := settings.formerKeys()
 	if err != nil {
-		return nil, err
+		return serviceaccount.Authenticator{}, err
 	}
 	keys, err := serviceaccount.NewKeys(cfg.ServiceAccountKey, former...)
 	if err != nil {
-		return nil, err
+		return serviceaccount.Authenticator{}, err
 	}
 	objects, err := serviceaccount.NewObjects(cfg.Loopback)
 	if err != nil {
-		return nil, err
+		return serviceaccount.Authenticator{}, err
 	}
 	a.starts = append(a.starts, objects.Start)
 	a.Issuer = serviceaccount.Issuer{Name: settings.Issuer, Keys: keys}

@@ -7,11 +7,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
 // certificates returns who honours client certificates. A proxy's comes
 // first: it speaks for others.
-func (a *Authentication) certificates(cfg Config) ([]authenticator.Request, error) {
+func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authenticator) ([]authenticator.Request, error) {
 	var all []authenticator.Request
 	cas := []dynamiccertificates.CAContentProvider{cfg.ClientCA}
 	if file := cfg.Settings.ClientCAFile; file != "" {
@@ -22,7 +24,7 @@ func (a *Authentication) certificates(cfg Config) ([]authenticator.Request, erro
 		cas = append(cas, extra)
 	}
 	for _, ca := range cas {
-		all = append(all, newRememberedCertificates(ca.VerifyOptions))
+		all = append(all, podCertificates{newRememberedCertificates(ca.VerifyOptions), accounts})
 	}
 	if cfg.Settings.RequestHeader.CAFile != "" {
 		proxy, err := cfg.Settings.RequestHeader.open()

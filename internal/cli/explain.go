@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/explain"
@@ -26,47 +26,99 @@ Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.
 const explainCSRExample = `  certplane explain csr node-csr-x7Lw
   certplane explain csr alice -o json`
 
+const explainSignerLong = `Tells what a declared signer is: what KEP-1513 asks every signer to state, its CA,
+what it has issued and refused, and which requests wait for it.
+
+It works with any Kubernetes API server that has the kind Signer, and changes
+nothing. It takes get on signers.certplane.dev; requests that you may not list
+are shown as unknown.
+
+Exit codes: 0 explained, 1 error, 2 wrong usage.`
+
+const explainSignerExample = `  certplane explain signer spiffe
+  certplane explain signer spiffe -o json`
+
+const explainPodLong = `Tells what becomes of a pod's certificate request and why: whether a signer is
+declared for it and ready, whether what it says of its pod is true, what the
+signer's profile gives or refuses, who may sign, and what was answered.
+
+It works with any Kubernetes API server and changes nothing. Whoever may read
+the request gets an answer; what you may not ask is shown as unknown.
+
+Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
+
+const explainPodExample = `  certplane explain podcertificaterequest -n shop req-x7lw2
+  certplane explain pcr -n shop req-x7lw2 -o json`
+
 // NewExplain returns the explain verb and what is below it.
 func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Tell what becomes of a request, and why",
 	}
-	cmd.AddCommand(newExplainCSR(streams))
+	cmd.AddCommand(
+		newExplain(streams, explained{
+			kind: "certificate signing request", run: explain.Run,
+			cmd: cobra.Command{
+				Use: "csr NAME", Short: "Tell what becomes of a certificate signing request, and why",
+				Long: explainCSRLong, Example: explainCSRExample,
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "Signer", run: explain.Signer,
+			cmd: cobra.Command{
+				Use: "signer NAME", Short: "Tell what a declared signer is and does",
+				Long: explainSignerLong, Example: explainSignerExample,
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true,
+			cmd: cobra.Command{
+				Use: "podcertificaterequest NAME", Aliases: []string{"pcr"}, Short: "Tell what becomes of a pod's certificate request, and why",
+				Long: explainPodLong, Example: explainPodExample,
+			},
+		}),
+	)
 	return cmd
 }
 
-func newExplainCSR(streams genericiooptions.IOStreams) *cobra.Command {
+// explained is a kind of which one object is explained.
+type explained struct {
+	kind       string
+	namespaced bool
+	run        func(context.Context, explain.Config) error
+	cmd        cobra.Command
+}
+
+func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Command {
 	var connection connection
-	var output string
-	cmd := &cobra.Command{
-		Use:               "csr NAME",
-		Short:             "Tell what becomes of a certificate signing request, and why",
-		Long:              explainCSRLong,
-		Example:           explainCSRExample,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkExplainCSR(args, output); err != nil {
-				return exit.UsageError(cmd.CommandPath(), err)
-			}
-			return explain.Run(cmd.Context(), explain.Config{
-				Name: args[0], Output: output,
-				Connect: func() (kubernetes.Interface, error) { return connection.client(streams.ErrOut) },
-				Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...),
-				Now:     time.Now, Stdout: streams.Out,
-			})
-		},
+	var output, namespace string
+	cmd := what.cmd
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkExplain(what.kind, args, output); err != nil {
+			return exit.UsageError(cmd.CommandPath(), err)
+		}
+		return what.run(cmd.Context(), explain.Config{
+			Name: args[0], Namespace: namespace, Output: output,
+			Connect: func() (*explain.Clients, error) { return connection.clients(streams.ErrOut) },
+			Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...),
+			Now:     time.Now, Stdout: streams.Out,
+		})
 	}
 	cmd.Flags().SortFlags = false
+	if what.namespaced {
+		cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Namespace of the request.")
+	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "One of json, yaml. Text for people if not given.")
 	connection.addTo(cmd.Flags())
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
-	return cmd
+	return &cmd
 }
 
-func checkExplainCSR(args []string, output string) error {
+func checkExplain(kind string, args []string, output string) error {
 	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf("name one certificate signing request")
+		return fmt.Errorf("name one %s", kind)
 	}
 	if !slices.Contains([]string{"", "json", "yaml"}, output) {
 		return fmt.Errorf("--output is %q, want json or yaml", output)

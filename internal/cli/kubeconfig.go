@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/request"
 )
 
@@ -56,6 +58,24 @@ func (c *connection) client(warnings io.Writer) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
 	return client, nil
+}
+
+// clients connects to the server for what it may serve or not, too.
+func (c *connection) clients(warnings io.Writer) (*explain.Clients, error) {
+	typed, err := c.client(warnings)
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.clientConfig(warnings)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	loose, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return &explain.Clients{Kubernetes: typed, Dynamic: loose}, nil
 }
 
 // given are the flags that lead to the same server once more.

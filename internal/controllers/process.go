@@ -43,6 +43,9 @@ func (p Process) Client(account string) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg = rest.CopyConfig(cfg)
+	// Which version of a kind is used is decided, and is no news each time.
+	cfg.WarningHandler = rest.NoWarnings{}
 	c, err := client.New(cfg, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", account, err)

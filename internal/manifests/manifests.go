@@ -5,12 +5,14 @@ package manifests
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/generated/crds"
 )
 
@@ -42,14 +44,11 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects := []runtime.Object{namespace(settings.Namespace)}
-	definitions, err := crds.All()
+	kinds, err := definitions(settings)
 	if err != nil {
 		return nil, err
 	}
-	for _, definition := range definitions {
-		objects = append(objects, definition)
-	}
+	objects := append([]runtime.Object{namespace(settings.Namespace)}, kinds...)
 	objects = append(objects, rights(settings)...)
 	return append(objects,
 		configMap(settings.Namespace, text),
@@ -57,6 +56,20 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		disruptionBudget(settings.Namespace),
 		service(settings),
 	), nil
+}
+
+// definitions are the kinds that the chosen controllers work with and clusters
+// do not have.
+func definitions(cfg cluster.Config) ([]runtime.Object, error) {
+	if !slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
+		return nil, nil
+	}
+	all, err := crds.All()
+	var kinds []runtime.Object
+	for _, definition := range all {
+		kinds = append(kinds, definition)
+	}
+	return kinds, err
 }
 
 // Write writes the objects as YAML, always the same for the same cfg.

@@ -172,7 +172,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests", "- secrets"}},
+		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
 	}

@@ -166,10 +166,14 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.api.Run(ctx) })
+	// The controllers end first: they have last things to write.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	group.Go(func() error { return p.api.Run(serving) })
 	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
+		defer stopServing()
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
 			return err
 		}

@@ -122,11 +122,6 @@ const (
 	FailedState  State = "failed"
 )
 
-// States are all of them.
-func States() []State {
-	return []State{NotYetIssued, Fresh, Overdue, Expired, DeniedState, FailedState}
-}
-
 // overdueAfter is how late a refresh may be before somebody should know.
 const overdueAfter = 10 * time.Minute
 

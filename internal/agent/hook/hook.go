@@ -35,7 +35,8 @@ type Action struct {
 	// signal is sent to the process whose number is in pidFile: HUP, INT, TERM,
 	// QUIT, USR1 or USR2.
 	Signal string `json:"signal,omitempty"`
-	// pidFile belongs to signal.
+	// pidFile belongs to signal. It must not be writable for a group or for all:
+	// they could have any process get the signal.
 	PIDFile string `json:"pidFile,omitempty"`
 	// timeout is how long command may take before it is killed. Default: 30s.
 	Timeout metav1.Duration `json:"timeout,omitempty"`
@@ -111,6 +112,13 @@ func end(said string) string {
 }
 
 func (a Action) signal() error {
+	info, err := os.Stat(a.PIDFile)
+	if err != nil {
+		return fmt.Errorf("sending %s: %w", a.Signal, err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("sending %s: others than its owner can write to %s, and could have any process get the signal", a.Signal, a.PIDFile)
+	}
 	data, err := os.ReadFile(a.PIDFile)
 	if err != nil {
 		return fmt.Errorf("sending %s: %w", a.Signal, err)

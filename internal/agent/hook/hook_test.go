@@ -96,6 +96,17 @@ func TestSignal(t *testing.T) {
 		}
 	}
 	write(fmt.Sprintf("%d\n", victim.Process.Pid))
+	for _, mode := range []os.FileMode{0o620, 0o602} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := action.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "others than its owner") {
+			t.Errorf("a file with mode %o: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := action.Do(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}

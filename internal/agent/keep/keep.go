@@ -68,7 +68,8 @@ type Keeper struct {
 	pods     *pods.Registry
 	requests *requests.Client
 	bundles  *trustbundle.Reader
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    workqueue.TypedDelayingInterface[string]
+	backoff  workqueue.TypedRateLimiter[string]
 
 	mu      sync.Mutex
 	wanted  map[string]manifests.Pod // by namespace/name
@@ -82,9 +83,8 @@ type Keeper struct {
 func New(ctx context.Context, cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, wanted: map[string]manifests.Pod{}, leaving: map[string]time.Time{}, retry: map[string]bool{},
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
-			workqueue.TypedRateLimitingQueueConfig[string]{Clock: cfg.Clock}),
+		queue:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: cfg.Clock}),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 	}
 	k.pods = pods.New(ctx, cfg.Node.Name, cfg.Client, cfg.Discovery, cfg.Dynamic, k.podChanged)
 	k.requests = requests.New(ctx, cfg.Node.Name, cfg.Discovery, cfg.Dynamic, k.podChanged)
@@ -168,9 +168,11 @@ func (k *Keeper) look(ctx context.Context, key string) {
 	wake, err := k.sync(ctx, key)
 	if err != nil && ctx.Err() != context.Canceled {
 		klog.FromContext(ctx).V(2).Info("Pod is not up to date", "pod", key, "err", err)
-		k.queue.AddRateLimited(key)
+		// A server that comes back is not met by all hosts at once.
+		wait := k.backoff.When(key)
+		k.queue.AddAfter(key, wait+k.Jitter(wait/2))
 	} else {
-		k.queue.Forget(key)
+		k.backoff.Forget(key)
 	}
 	if !wake.IsZero() {
 		k.queue.AddAfter(key, max(0, wake.Sub(k.Clock.Now())))

@@ -66,6 +66,10 @@ func (k *Keeper) remove(ctx context.Context, key string) error {
 	klog.FromContext(ctx).Info("A manifest is gone, and with it its files and its pod", "pod", key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if _, leaving := k.leaving[key]; !leaving { // it has come back meanwhile
+		k.queue.Add(key)
+		return nil
+	}
 	delete(k.wanted, key)
 	delete(k.leaving, key)
 	return nil

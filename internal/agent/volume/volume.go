@@ -66,7 +66,7 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := checkPaths(files); err != nil {
 		return None, err
 	}
-	if err := makeDir(dir); err != nil {
+	if err := MakeDir(dir); err != nil {
 		return None, err
 	}
 	// Whoever has just followed the link shall find what is behind it: the
@@ -182,7 +182,7 @@ func fill(dir string, files Files) error {
 	}
 	for name, file := range files {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		if err := makeDir(filepath.Dir(full)); err != nil {
+		if err := MakeDir(filepath.Dir(full)); err != nil {
 			return err
 		}
 		if err := create(full, file); err != nil {
@@ -203,13 +203,13 @@ func create(path string, file File) error {
 	return errors.Join(err, own(f, file), f.Chmod(file.Mode.Perm()), f.Sync(), f.Close())
 }
 
-// makeDir makes a folder and its parents, which others may enter whatever the
+// MakeDir makes a folder and its parents, which others may enter whatever the
 // umask: what is secret is so by the mode of its file.
-func makeDir(dir string) error {
+func MakeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := makeDir(filepath.Dir(dir)); err != nil {
+	if err := MakeDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

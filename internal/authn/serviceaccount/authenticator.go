@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 )
 
@@ -50,10 +51,8 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 	if err != nil {
 		return nil, false, err
 	}
-	for _, required := range claims.Kubernetes.requirements() {
-		if err := a.check(ctx, required, now); err != nil {
-			return nil, false, err
-		}
+	if err := a.checkAll(ctx, claims.Kubernetes, now); err != nil {
+		return nil, false, err
 	}
 	if claims.Kubernetes.isStale(now) {
 		late := now.Unix() - claims.Kubernetes.WarnAfter.Unix()
@@ -110,6 +109,24 @@ func (a Authenticator) matchAudiences(ctx context.Context, claims Claims) (authe
 		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", claims.Audience, wanted)
 	}
 	return both, nil
+}
+
+// Bound returns whom a credential that is no token stands for: its issuer is
+// proven, and what it is bound to is not.
+func (a Authenticator) Bound(ctx context.Context, binding Binding, credentialID string) (user.Info, error) {
+	if err := a.checkAll(ctx, binding, a.Now()); err != nil {
+		return nil, err
+	}
+	return binding.user(credentialID), nil
+}
+
+func (a Authenticator) checkAll(ctx context.Context, binding Binding, now time.Time) error {
+	for _, required := range binding.requirements() {
+		if err := a.check(ctx, required, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a Authenticator) check(ctx context.Context, required requirement, now time.Time) error {

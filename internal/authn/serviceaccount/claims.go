@@ -88,17 +88,22 @@ func (b Binding) isStale(now time.Time) bool {
 
 // user is who a valid token stands for.
 func (c Claims) user() user.Info {
+	return c.Kubernetes.user(tokenjwt.CredentialIDForJTI(c.ID))
+}
+
+// user is who a valid credential stands for.
+func (b Binding) user(credentialID string) user.Info {
 	info := serviceaccount.ServiceAccountInfo{
-		Namespace:    c.Kubernetes.Namespace,
-		Name:         c.Kubernetes.Account.Name,
-		UID:          string(c.Kubernetes.Account.UID),
-		CredentialID: tokenjwt.CredentialIDForJTI(c.ID),
+		Namespace:    b.Namespace,
+		Name:         b.Account.Name,
+		UID:          string(b.Account.UID),
+		CredentialID: credentialID,
 	}
-	if pod := c.Kubernetes.Pod; pod != nil {
-		info.PodName, info.PodUID = pod.Name, string(pod.UID)
+	if b.Pod != nil {
+		info.PodName, info.PodUID = b.Pod.Name, string(b.Pod.UID)
 	}
-	if node := c.Kubernetes.Node; node != nil {
-		info.NodeName, info.NodeUID = node.Name, string(node.UID)
+	if b.Node != nil {
+		info.NodeName, info.NodeUID = b.Node.Name, string(b.Node.UID)
 	}
 	return info.UserInfo()
 }

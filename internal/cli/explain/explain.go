@@ -1,8 +1,8 @@
-// Package explain tells what becomes of a certificate signing request, and
-// why.
+// Package explain tells what becomes of certificate requests, and why.
 //
 // What depends on the request alone it decides with the code that decides for
-// real: the approver's policy and the signer's profile. What depends on
+// real: the approver's policy and the profile of the signer, built in or
+// declared. What depends on
 // permissions it asks the API, as any client can.
 package explain
 
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -19,12 +20,12 @@ type csr = certificatesv1.CertificateSigningRequest
 
 // Config is what to explain, and to whom.
 type Config struct {
-	// Name is the request's.
-	Name string
+	// Name is what is explained, Namespace where it is, if it is in one.
+	Name, Namespace string
 	// Output is json, yaml, or empty for people.
 	Output string
 	// Connect connects to the server.
-	Connect func() (kubernetes.Interface, error)
+	Connect func() (*Clients, error)
 	// Kubectl is how to call kubectl for the same server.
 	Kubectl []string
 	// Now is the time.
@@ -33,17 +34,25 @@ type Config struct {
 	Stdout io.Writer
 }
 
+// Clients reach one server.
+type Clients struct {
+	Kubernetes kubernetes.Interface
+	// Dynamic reaches what may be served or not.
+	Dynamic dynamic.Interface
+}
+
 // Run explains one request. Its errors are those of not knowing: a request
 // that is denied is explained as well as one that is issued.
 func Run(ctx context.Context, cfg Config) error {
-	client, err := cfg.Connect()
+	clients, err := cfg.Connect()
 	if err != nil {
 		return err
 	}
-	f, err := gather(ctx, client, cfg.Name, cfg.Now())
+	f, err := gather(ctx, clients.Kubernetes, cfg.Name, cfg.Now())
 	if err != nil {
 		return err
 	}
 	f.kubectl = cfg.Kubectl
-	return f.explain().write(cfg.Stdout, cfg.Output, cfg.Now())
+	e := f.explain()
+	return writeAs(e, func() string { return e.text(cfg.Now()) }, cfg.Stdout, cfg.Output)
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/cli/advice"
@@ -149,8 +150,12 @@ func (f *facts) maySign(ctx context.Context, client kubernetes.Interface, accoun
 }
 
 func (f *facts) listEvents(ctx context.Context, client kubernetes.Interface) error {
-	list, err := client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("regarding.uid", string(f.csr.UID)).String(),
+	return f.listEventsOf(ctx, client, metav1.NamespaceDefault, f.csr.UID)
+}
+
+func (f *facts) listEventsOf(ctx context.Context, client kubernetes.Interface, namespace string, uid types.UID) error {
+	list, err := client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("regarding.uid", string(uid)).String(),
 	})
 	if apierrors.IsForbidden(err) {
 		f.eventsUnknown = true

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -51,7 +50,7 @@ func run(t *testing.T, who *rest.Config, name string) ([]byte, error) {
 	var out bytes.Buffer
 	err := explain.Run(t.Context(), explain.Config{
 		Name: name, Output: "json", Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
-		Connect: func() (kubernetes.Interface, error) { return apitest.Client(t, who), nil },
+		Connect: func() (*explain.Clients, error) { return &explain.Clients{Kubernetes: apitest.Client(t, who)}, nil },
 	})
 	return out.Bytes(), err
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/cli/shell"
 )
 
-func (e Explanation) write(out io.Writer, output string, now time.Time) error {
+// writeAs writes an explanation in the form that was asked for.
+func writeAs(e any, text func() string, out io.Writer, output string) error {
 	var data []byte
 	var err error
 	switch output {
@@ -26,7 +27,7 @@ func (e Explanation) write(out io.Writer, output string, now time.Time) error {
 	case "yaml":
 		data, err = yaml.Marshal(e)
 	default:
-		data = []byte(e.text(now))
+		data = []byte(text())
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the explanation: %w", err)
@@ -40,15 +41,21 @@ func (e Explanation) text(now time.Time) string {
 	p := &page{}
 	p.line(e.Verdict)
 	p.section("Request", e.Request.rows(now))
-	p.section("Checks", rowsOf(e.Checks, func(c Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} }))
+	p.section("Checks", checkRows(e.Checks))
 	if e.Certificate != nil {
 		p.section("Certificate", e.Certificate.rows())
 	}
-	p.section("Events", rowsOf(e.Events, func(ev Event) []string {
-		return []string{ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
-	}))
+	p.section("Events", eventRows(e.Events, now))
 	p.steps(e.Next)
 	return p.String()
+}
+
+func checkRows(checks []Check) [][]string {
+	return rowsOf(checks, func(c Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} })
+}
+
+func eventRows(events []Event, now time.Time) [][]string {
+	return rowsOf(events, func(ev Event) []string { return []string{ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note} })
 }
 
 func rowsOf[T any](list []T, row func(T) []string) [][]string {

@@ -2,10 +2,7 @@ package podsign
 
 import (
 	"context"
-	"crypto"
-	"crypto/x509"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,19 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
-)
-
-// The reasons of requests that are denied before any profile sees them.
-const (
-	// reasonIdentity: what the request says of its pod is not so. API servers
-	// see to that only for requests of nodes.
-	reasonIdentity = "IdentityMismatch"
-	// reasonEnded: nobody can use the certificate any more.
-	reasonEnded = "PodEnded"
 )
 
 // noFacts are for signers that do not look at any.
@@ -33,10 +20,10 @@ var noFacts profile.Facts
 
 // facts are all that a profile may look at. What the request says of its pod
 // is compared with the pod.
-func (r *reconciler) facts(ctx context.Context, req *request, signer *declared.Signer) (profile.Facts, error) {
-	facts, err := factsIn(req)
+func (r *reconciler) facts(ctx context.Context, req *request, by *declared.Signer) (profile.Facts, error) {
+	facts, err := profile.FactsOf(req)
 	if err != nil {
-		return facts, err
+		return facts, signer.Permanent(signer.ReasonInvalidRequest, err)
 	}
 	facts.Pod, err = r.pod(ctx, req)
 	if err != nil {
@@ -60,84 +47,17 @@ func (r *reconciler) facts(ctx context.Context, req *request, signer *declared.S
 			return facts, err
 		}
 	}
-	facts.Requester = requesterOf(req)
-	if signer.Profile.NeedsServices() {
+	if by.Profile.NeedsServices() {
 		facts.Services, err = r.services(ctx, facts)
 	}
 	return facts, err
-}
-
-// factsIn are those in the request itself.
-func factsIn(req *request) (profile.Facts, error) {
-	facts := profile.Facts{
-		Kind: v1alpha1.PodCertificateRequests, Name: req.Name, Namespace: req.Namespace, UID: string(req.UID),
-		Annotations: req.Spec.UnverifiedUserAnnotations,
-	}
-	if seconds := req.Spec.MaxExpirationSeconds; seconds != nil {
-		duration := time.Duration(*seconds) * time.Second
-		facts.Duration = &duration
-	}
-	var err error
-	facts.Request, facts.Key, err = keyOf(req)
-	if err != nil {
-		return facts, signer.Permanent(signer.ReasonInvalidRequest, err)
-	}
-	return facts, nil
-}
-
-// keyOf returns the key of a request and what proves its possession. Of the
-// form that has the bare key the API server has seen the proof.
-func keyOf(req *request) (*x509.CertificateRequest, crypto.PublicKey, error) {
-	if len(req.Spec.StubPKCS10Request) == 0 {
-		key, err := x509.ParsePKIXPublicKey(req.Spec.PKIXPublicKey)
-		if err != nil {
-			return nil, nil, fmt.Errorf("parsing spec.pkixPublicKey: %w", err)
-		}
-		return nil, key, nil
-	}
-	stub, err := x509.ParseCertificateRequest(req.Spec.StubPKCS10Request)
-	if err != nil {
-		return nil, nil, fmt.Errorf("parsing spec.stubPKCS10Request: %w", err)
-	}
-	return stub, stub.PublicKey, nil
-}
-
-// requesterOf is the pod's service account, as API servers know it.
-func requesterOf(req *request) profile.Requester {
-	return profile.Requester{
-		Username: "system:serviceaccount:" + req.Namespace + ":" + req.Spec.ServiceAccountName,
-		UID:      string(req.Spec.ServiceAccountUID),
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + req.Namespace, "system:authenticated"},
-	}
 }
 
 // pod returns the pod that a request is about.
 func (r *reconciler) pod(ctx context.Context, req *request) (*corev1.Pod, error) {
 	key := client.ObjectKey{Namespace: req.Namespace, Name: req.Spec.PodName}
 	return find(ctx, r, key, func() *corev1.Pod { return &corev1.Pod{} },
-		func(pod *corev1.Pod) *profile.Refusal { return checkPod(pod, req) })
-}
-
-// checkPod compares a request with its pod.
-func checkPod(pod *corev1.Pod, req *request) *profile.Refusal {
-	switch spec := req.Spec; {
-	case pod.UID != spec.PodUID:
-		return mismatch("podUID", "the pod %s has the UID %s", pod.Name, pod.UID)
-	case pod.Spec.NodeName != string(spec.NodeName):
-		return mismatch("nodeName", "the pod %s runs on the node %q", pod.Name, pod.Spec.NodeName)
-	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
-		return mismatch("serviceAccountName", "the pod %s runs as the service account %q", pod.Name, pod.Spec.ServiceAccountName)
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return &profile.Refusal{Reason: reasonEnded, Field: "spec.podName", Message: fmt.Sprintf("the pod %s has ended", pod.Name)}
-	}
-	return nil
-}
-
-func mismatch(field, format string, args ...any) *profile.Refusal {
-	return &profile.Refusal{
-		Reason: reasonIdentity, Field: "spec." + field,
-		Message: fmt.Sprintf("spec.%s is not true: ", field) + fmt.Sprintf(format, args...),
-	}
+		func(pod *corev1.Pod) *profile.Refusal { return profile.CheckPod(&req.Spec, pod) })
 }
 
 // metadata returns that of an object that a request is about.
@@ -148,10 +68,7 @@ func (r *reconciler) metadata(ctx context.Context, kind string, key client.Objec
 		return object
 	}
 	object, err := find(ctx, r, key, empty, func(object *metav1.PartialObjectMetadata) *profile.Refusal {
-		if uid != "" && object.UID != uid {
-			return &profile.Refusal{Reason: reasonIdentity, Message: fmt.Sprintf("the %s %s has the UID %s, not %s", kind, key.Name, object.UID, uid)}
-		}
-		return nil
+		return profile.CheckUID(kind, &object.ObjectMeta, uid)
 	})
 	return &object.ObjectMeta, err
 }
@@ -168,7 +85,7 @@ func find[T client.Object](ctx context.Context, r *reconciler, key client.Object
 	err := r.Client.Get(ctx, key, latest)
 	switch {
 	case apierrors.IsNotFound(err):
-		return latest, &profile.Refusal{Reason: reasonIdentity, Message: err.Error()}
+		return latest, &profile.Refusal{Reason: profile.ReasonIdentity, Message: err.Error()}
 	case err != nil:
 		return latest, fmt.Errorf("looking at what the request is about: %w", err)
 	}

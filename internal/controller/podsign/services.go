@@ -9,7 +9,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +26,7 @@ func (r *reconciler) services(ctx context.Context, facts profile.Facts) ([]profi
 	var claimed []profile.ServiceName
 	for i := range list.Items {
 		service := &list.Items[i]
-		if !selects(service, facts.Pod) {
+		if !profile.Selects(service, facts.Pod) {
 			continue
 		}
 		allowed, err := r.claims.allowed(ctx, facts.Requester, service)
@@ -40,13 +39,6 @@ func (r *reconciler) services(ctx context.Context, facts profile.Facts) ([]profi
 	}
 	slices.SortFunc(claimed, func(a, b profile.ServiceName) int { return cmp.Compare(a.Name, b.Name) })
 	return claimed, nil
-}
-
-// selects tells whether a service sends its traffic to a pod. One without a
-// selector says nothing about pods.
-func selects(service *corev1.Service, pod *corev1.Pod) bool {
-	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName &&
-		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
 // For how long it is remembered what a service account may claim. A right that
@@ -76,12 +68,7 @@ func (c *claims) allowed(ctx context.Context, who profile.Requester, service *co
 	if answer, ok := c.remembered.Get(question); ok {
 		return answer.(bool), nil
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: who.Username, UID: who.UID, Groups: who.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "claim", Version: "v1", Resource: "services", Namespace: service.Namespace, Name: service.Name,
-		},
-	}}
+	review := &authorizationv1.SubjectAccessReview{Spec: profile.Claim(who, service)}
 	if err := c.client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking whether %s may claim the service %s: %w", who.Username, service.Name, err)
 	}

@@ -32,7 +32,7 @@ const (
 	// up to date.
 	writeCountsEvery = 10 * time.Second
 	// lastWords is how long it may take to write the counts in the end.
-	lastWords = 5 * time.Second
+	lastWords = 2 * time.Second
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -64,7 +64,7 @@ func (p *Profile) checkWhole(f Facts) *Refusal {
 }
 
 func (p *Profile) checkKey(f Facts) *Refusal {
-	kind := keyTypeOf(f.Key)
+	kind := KeyType(f.Key)
 	if !slices.Contains(p.keyTypes, v1alpha1.KeyType(kind)) {
 		return refuse(ReasonUnsupportedKeyType, p.at("keyTypes"), "the signer does not support keys of the type %s: use one of %s", kind, join(p.keyTypes))
 	}
@@ -109,7 +109,7 @@ func (p *Profile) checkAnnotations(f Facts) *Refusal {
 func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
 	if f.Kind == v1alpha1.PodCertificateRequests {
 		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
-		if !strings.HasPrefix(keyTypeOf(f.Key), "RSA") {
+		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
 			cert.Usages.Key &^= encipherment
 		}
 		return nil

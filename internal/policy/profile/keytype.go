@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// keyTypeOf names the type of a key as pods do. Types that a Signer cannot
+// KeyType names the type of a key as pods do. Types that a Signer cannot
 // name get a name all the same, for messages.
-func keyTypeOf(key crypto.PublicKey) string {
+func KeyType(key crypto.PublicKey) string {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		if key.N == nil {

@@ -55,7 +55,7 @@ func (f Facts) request() map[string]any {
 		"uris":           uriTexts(asked.URIs),
 		"emailAddresses": list(asked.EmailAddresses),
 		"usages":         list(f.Usages),
-		"keyType":        keyTypeOf(f.Key),
+		"keyType":        KeyType(f.Key),
 		"annotations":    mapOf(f.Annotations),
 	}
 	if f.Duration != nil {

@@ -137,6 +137,14 @@ func TestCertificateRoles(t *testing.T) {
 			"patch,update podcertificaterequests/status.certificates.k8s.io",
 			"sign signers.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/declared-signer"}},
+		{"system:controller:signer-installer", []string{
+			"create,get,patch signers.certplane.dev kube-apiserver-client-pod service-dns spiffe",
+			"create,patch,update events.events.k8s.io",
+			"list,watch signers.certplane.dev",
+		}, []string{"ServiceAccount kube-system/signer-installer"}},
+		{"system:controller:definition-installer", []string{
+			"create,get,list,patch,watch customresourcedefinitions.apiextensions.k8s.io signers.certplane.dev",
+		}, []string{"ServiceAccount kube-system/definition-installer"}},
 		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},
 		{"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", []string{
 			"attest" + signers + "kube-apiserver-serving",

@@ -1,0 +1,241 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/profile"
+)
+
+// podGatherer asks the API about a pod's request, and decides with the code of
+// the controller.
+type podGatherer struct {
+	clients *Clients
+	req     *podRequest
+	checks  []Check
+	key     string
+	// signer is nil if none is declared, or nobody may know.
+	signer *v1alpha1.Signer
+}
+
+func (g *podGatherer) say(name string, result Result, format string, args ...any) {
+	g.checks = append(g.checks, Check{name, result, fmt.Sprintf(format, args...)})
+}
+
+// gather stops where the rest cannot be known.
+func (g *podGatherer) gather(ctx context.Context) error {
+	facts, err := profile.FactsOf(g.req)
+	if err != nil {
+		g.say("request", No, "%v", err)
+	} else {
+		g.key = profile.KeyType(facts.Key)
+		g.say("request", Yes, "can be read, with a key of the type %s", g.key)
+	}
+	if e := g.findSigner(ctx); e != nil {
+		return e
+	}
+	if err != nil {
+		return nil
+	}
+	known, e := g.complete(ctx, &facts)
+	if e != nil {
+		return e
+	}
+	if known && g.signer != nil {
+		if e := g.decide(ctx, facts); e != nil {
+			return e
+		}
+	}
+	return g.maySign(ctx)
+}
+
+// findSigner finds the oldest Signer that declares the name.
+func (g *podGatherer) findSigner(ctx context.Context) error {
+	name := g.req.Spec.SignerName
+	list, err := g.clients.Dynamic.Resource(signersResource).List(ctx, forSigner(name))
+	switch {
+	case apierrors.IsForbidden(err):
+		g.say("signer", Unknown, "you may not list signers.certplane.dev")
+		return nil
+	case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
+		g.say("signer", No, "no Signer declares %s: another program has to sign for it", name)
+		return nil
+	case err != nil:
+		return err
+	}
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
+		if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.GetName(), b.GetName())
+	})
+	g.signer = &v1alpha1.Signer{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[0].Object, g.signer); err != nil {
+		return err
+	}
+	ready, verdict := judge(g.signer)
+	g.say("signer", ready, "%s", verdict)
+	return nil
+}
+
+// complete finds what the request is about.
+func (g *podGatherer) complete(ctx context.Context, facts *profile.Facts) (known bool, err error) {
+	core, spec := g.clients.Kubernetes.CoreV1(), g.req.Spec
+	pod, err := core.Pods(g.req.Namespace).Get(ctx, spec.PodName, metav1.GetOptions{})
+	if known, err = g.found("pod", "pods", err); !known || err != nil {
+		return known, err
+	}
+	facts.Pod = pod
+	if refusal := profile.CheckPod(&spec, pod); refusal != nil {
+		g.say("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
+		return false, nil
+	}
+	account, err := core.ServiceAccounts(g.req.Namespace).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
+	if known, err = g.found("service account", "serviceaccounts", err); !known || err != nil {
+		return known, err
+	}
+	node, err := core.Nodes().Get(ctx, string(spec.NodeName), metav1.GetOptions{})
+	if known, err = g.found("node", "nodes", err); !known || err != nil {
+		return known, err
+	}
+	namespace, err := core.Namespaces().Get(ctx, g.req.Namespace, metav1.GetOptions{})
+	if known, err = g.found("namespace", "namespaces", err); !known || err != nil {
+		return known, err
+	}
+	facts.ServiceAccount, facts.Node, facts.NamespaceObject = &account.ObjectMeta, &node.ObjectMeta, &namespace.ObjectMeta
+	for _, refusal := range []*profile.Refusal{
+		profile.CheckUID("ServiceAccount", facts.ServiceAccount, spec.ServiceAccountUID), profile.CheckUID("Node", facts.Node, spec.NodeUID),
+	} {
+		if refusal != nil {
+			g.say("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
+			return false, nil
+		}
+	}
+	g.say("pod", Yes, "%s runs on %s as %s", pod.Name, node.Name, account.Name)
+	return true, nil
+}
+
+// found says what is not there or cannot be known.
+func (g *podGatherer) found(name, resource string, err error) (bool, error) {
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err):
+		g.say(name, No, "%v (%s)", err, profile.ReasonIdentity)
+	case apierrors.IsForbidden(err):
+		g.say(name, Unknown, "you may not get %s", resource)
+	default:
+		return false, err
+	}
+	return false, nil
+}
+
+// decide asks the profile.
+func (g *podGatherer) decide(ctx context.Context, facts profile.Facts) error {
+	compiled, errs := profile.Compile(g.signer.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		g.say("profile", No, "%v", errs.ToAggregate())
+		return nil
+	}
+	if compiled.NeedsServices() {
+		known, err := g.services(ctx, &facts)
+		if !known || err != nil {
+			return err
+		}
+	}
+	cert, err := compiled.Decide(facts)
+	var refusal *profile.Refusal
+	if errors.As(err, &refusal) {
+		g.say("profile", No, "%s (%s, %s of the Signer)", refusal.Message, refusal.Reason, refusal.Field)
+		return nil
+	}
+	g.say("profile", Yes, "gives a certificate for %s, valid for %v", identity(cert), cert.Duration)
+	return nil
+}
+
+func identity(cert *profile.Certificate) string {
+	var names []string
+	if text := cert.Subject.String(); text != "" {
+		names = append(names, text)
+	}
+	names = append(names, cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, uri := range cert.URIs {
+		names = append(names, uri.String())
+	}
+	return strings.Join(append(names, cert.EmailAddresses...), ", ")
+}
+
+// services finds those that the pod's service account may claim.
+func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known bool, err error) {
+	list, err := g.clients.Kubernetes.CoreV1().Services(g.req.Namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		g.say("services", Unknown, "you may not list services")
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		service := &list.Items[i]
+		if !profile.Selects(service, facts.Pod) {
+			continue
+		}
+		switch allowed, err := may(ctx, g.clients.Kubernetes, profile.Claim(facts.Requester, service)); {
+		case err != nil:
+			return false, err
+		case allowed == Unknown:
+			g.say("services", Unknown, "you may not ask what %s may claim", facts.Requester.Username)
+			return false, nil
+		case allowed == Yes:
+			facts.Services = append(facts.Services, profile.ServiceName{Name: service.Name, Namespace: service.Namespace})
+		default:
+			g.say("service "+service.Name, No, "%s may not claim it", facts.Requester.Username)
+		}
+	}
+	return true, nil
+}
+
+// declaredAccounts sign for declared signers.
+var declaredAccounts = []string{"kube-system/declared-signer", "certplane-system/declared-signer"}
+
+// maySign asks who may write the answer.
+func (g *podGatherer) maySign(ctx context.Context) error {
+	if g.signer == nil {
+		return nil
+	}
+	for _, account := range declaredAccounts {
+		namespace, name, _ := strings.Cut(account, "/")
+		access := certificateAccess("sign", "signers", g.req.Spec.SignerName)
+		allowed, err := may(ctx, g.clients.Kubernetes, authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + namespace + ":" + name,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &access,
+		})
+		switch {
+		case err != nil:
+			return err
+		case allowed == Unknown:
+			g.say("signing", Unknown, "you may not ask who may sign")
+			return nil
+		case allowed == Yes:
+			g.say("signing", Yes, "%s may sign for %s", account, g.req.Spec.SignerName)
+			return nil
+		}
+	}
+	g.say("signing", No, "none of %s may sign for %s", strings.Join(declaredAccounts, ", "), g.req.Spec.SignerName)
+	return nil
+}

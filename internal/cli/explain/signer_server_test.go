@@ -1,0 +1,186 @@
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const workload = `
+apiVersion: certplane.dev/v1alpha1
+kind: Signer
+metadata: {name: workload}
+spec:
+  signerName: example.com/workload
+  requests: [PodCertificateRequest, CertificateSigningRequest]
+  ca: {generated: {}}
+  profile:
+    names: {uris: 'request.kind == "PodCertificateRequest" ? ["spiffe://example.org/" + pod.metadata.name] : request.uris'}
+    rules: [{expression: 'request.kind != "PodCertificateRequest" || pod.metadata.name != "evil"', message: not for evil pods, reason: Evil}]
+    usages: [digital signature, client auth]
+    lifetime: {maximum: 36h, default: 24h}
+`
+
+// explains runs a verb and returns what machines get, or people.
+func explains(t *testing.T, who *rest.Config, run func(*explain.Config) error, name, output string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	loose, err := dynamic.NewForConfig(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = run(&explain.Config{
+		Name: name, Namespace: "default", Output: output, Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
+		Connect: func() (*explain.Clients, error) {
+			return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func signerOf(t *testing.T, who *rest.Config, name, output string) []byte {
+	t.Helper()
+	return explains(t, who, func(cfg *explain.Config) error { return explain.Signer(t.Context(), *cfg) }, name, output)
+}
+
+func podOf(t *testing.T, who *rest.Config, name string) explain.PodExplanation {
+	t.Helper()
+	data := explains(t, who, func(cfg *explain.Config) error { return explain.PodCertificateRequest(t.Context(), *cfg) }, name, "json")
+	var e explain.PodExplanation
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func declareSigner(t *testing.T, s *apitest.Server, text string) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(s.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &signer.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resource(v1alpha1.GroupVersion.WithResource("signers")).Create(t.Context(), signer, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSigner(t *testing.T) {
+	s := apitest.Start(t)
+	declareSigner(t, s, workload)
+	csr := apitest.NewCSR(t, "host", "example.com/workload", pki.Subject{CommonName: "host"}, apitest.NewKey(t))
+	apitest.Create(t, apitest.Client(t, s.Admin(t)), csr)
+	var e explain.SignerExplanation
+	apitest.Eventually(t, "the Signer is ready", func() bool {
+		e = explain.SignerExplanation{}
+		if err := json.Unmarshal(signerOf(t, s.Admin(t), "workload", "json"), &e); err != nil {
+			t.Fatal(err)
+		}
+		return e.Ready == explain.Yes
+	})
+	if e.Verdict != "workload signs for example.com/workload" || len(e.Statements) != 7 || e.CA == nil || e.CA.Fingerprint == "" {
+		t.Errorf("got %+v", e)
+	}
+	if len(e.Waiting) != 1 || e.Waiting[0].Name != "host" || e.Waiting[0].State != "Pending" {
+		t.Errorf("waiting: %+v", e.Waiting)
+	}
+	text := string(signerOf(t, s.Admin(t), "workload", ""))
+	for _, want := range []string{
+		"published as ClusterTrustBundles with spec.signerName=example.com/workload", "only if request.kind != ",
+		"digital signature, client auth; keys: all but RSA2048", "at most 36h, 24h if a request names none, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%",
+		"never set; requests for it are denied", "nearest first, without the root", "requests for others are denied",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	// Who may not list requests is told so.
+	s.Grant(t, "reader", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"certplane.dev"}, Resources: []string{"signers"}})
+	if err := json.Unmarshal(signerOf(t, s.As(t, "reader"), "workload", "json"), &e); err != nil || len(e.Unknown) != 2 {
+		t.Errorf("unknown: %v, %v", e.Unknown, err)
+	}
+}
+
+// What the explanation and the controller say of a pod's request is the same.
+func TestPodCertificateRequest(t *testing.T) {
+	s := apitest.Start(t)
+	declareSigner(t, s, workload)
+	client := apitest.Client(t, s.Admin(t))
+	send := func(pod, signer string) *certificatesv1beta1.PodCertificateRequest {
+		t.Helper()
+		bound := apitest.NewBoundPod(t, client, "default", pod, "node-1", apitest.PodSource(signer))
+		request, err := client.CertificatesV1beta1().PodCertificateRequests("default").Create(t.Context(), bound.Request(t, 0, apitest.NewKey(t)), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return request
+	}
+	result := func(e explain.PodExplanation, name string) explain.Check {
+		t.Helper()
+		for _, c := range e.Checks {
+			if c.Name == name {
+				return c
+			}
+		}
+		t.Fatalf("there is no check %s in %+v", name, e.Checks)
+		return explain.Check{}
+	}
+	reach := func(name string, state inspect.State) (e explain.PodExplanation) {
+		t.Helper()
+		apitest.Eventually(t, name+" is "+string(state), func() bool {
+			e = podOf(t, s.Admin(t), name)
+			return e.State == state
+		})
+		return e
+	}
+
+	issued := reach(send("web", "example.com/workload").Name, inspect.Issued)
+	if issued.Certificate == nil || issued.RefreshAt == nil || !strings.Contains(issued.Verdict, "is issued: its certificate is valid until ") {
+		t.Errorf("got %+v", issued)
+	}
+	for _, name := range []string{"request", "signer", "pod", "profile", "signing"} {
+		if c := result(issued, name); c.Result != explain.Yes {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := result(issued, "profile"); c.Message != "gives a certificate for spiffe://example.org/web, valid for 24h0m0s" {
+		t.Errorf("profile: %s", c.Message)
+	}
+
+	denied := reach(send("evil", "example.com/workload").Name, inspect.Denied)
+	if c := result(denied, "profile"); c.Result != explain.No || c.Message != "not for evil pods (Evil, spec.profile.rules[0] of the Signer)" || !strings.Contains(denied.Verdict, "not for evil pods") {
+		t.Errorf("%+v, %s", c, denied.Verdict)
+	}
+
+	waiting := podOf(t, s.Admin(t), send("lost", "example.com/nobody").Name)
+	if c := result(waiting, "signer"); c.Result != explain.No || waiting.State != inspect.Pending || len(waiting.Next) == 0 {
+		t.Errorf("%+v, %+v", c, waiting)
+	}
+	s.Grant(t, "reader", apitest.Allow("get", "podcertificaterequests"))
+	blind := podOf(t, s.As(t, "reader"), denied.Name)
+	if blind.State != inspect.Denied || result(blind, "signer").Result != explain.Unknown || result(blind, "pod").Result != explain.Unknown {
+		t.Errorf("who may see nothing else sees %+v", blind.Checks)
+	}
+}

@@ -1,0 +1,45 @@
+package explain
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// text is the explanation for people: the verdict first.
+func (e SignerExplanation) text(now time.Time) string {
+	p := &page{}
+	p.line(e.Verdict)
+	p.section("Statements (KEP-1513)", rowsOf(e.Statements, func(s Statement) []string { return []string{s.Name, s.Text} }))
+	if e.CA != nil {
+		p.section("CA", rowsOfCA(*e.CA))
+	}
+	for _, ca := range e.FormerCAs {
+		p.section("Former CA", rowsOfCA(ca))
+	}
+	p.section("Requests", [][]string{
+		{"issued", strconv.FormatInt(e.Issued, 10)},
+		{"refused", strconv.FormatInt(e.Refused, 10)},
+		{"waiting", strconv.Itoa(len(e.Waiting))},
+	})
+	p.section("Waiting", rowsOf(e.Waiting, func(w Waiting) []string {
+		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), ago(now, w.Created)}
+	}))
+	p.section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
+	p.steps(e.Next)
+	return p.String()
+}
+
+func rowsOfCA(ca v1alpha1.CAStatus) [][]string {
+	rows := [][]string{
+		{"subject", orNone(ca.Subject)},
+		{"SHA-256", ca.Fingerprint},
+		{"valid", ca.NotBefore.UTC().Format(time.RFC3339) + " to " + ca.NotAfter.UTC().Format(time.RFC3339)},
+	}
+	if ca.TrustedUntil != nil {
+		rows = append(rows, []string{"trusted until", ca.TrustedUntil.UTC().Format(time.RFC3339)})
+	}
+	return rows
+}

@@ -1,0 +1,122 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// statements are the seven things that KEP-1513 asks every signer to state, in
+// its order, from the fields that enforce them.
+func statements(spec v1alpha1.SignerSpec) []Statement {
+	return []Statement{
+		{"Trust distribution", trust(spec)},
+		{"Permitted subjects", subjects(spec.Profile)},
+		{"Permitted extensions", extensions(spec.Profile)},
+		{"Key usages", strings.Join(spec.Profile.Usages, ", ") + "; keys: " + keys(spec.Profile)},
+		{"Lifetime", lifetime(spec.Profile)},
+		{"CA bit", caBit(spec.Profile)},
+		{"Further PEM blocks", chain(spec.Chain)},
+	}
+}
+
+func trust(spec v1alpha1.SignerSpec) string {
+	if ptr.Deref(spec.PublishTrustBundle, true) {
+		return fmt.Sprintf("the roots are published as ClusterTrustBundles with spec.signerName=%s", spec.SignerName)
+	}
+	return "the roots are not published: whoever verifies knows them by other means"
+}
+
+func subjects(p v1alpha1.SignerProfile) string {
+	var parts []string
+	if p.Subject.FromRequest {
+		parts = append(parts, "the subject that is requested")
+	}
+	for _, part := range []struct {
+		name string
+		from v1alpha1.CEL
+	}{
+		{"common name", p.Subject.CommonName}, {"organizations", p.Subject.Organizations}, {"organizational units", p.Subject.OrganizationalUnits},
+		{"DNS names", p.Names.DNSNames}, {"IP addresses", p.Names.IPAddresses}, {"URIs", p.Names.URIs}, {"e-mail addresses", p.Names.EmailAddresses},
+	} {
+		if part.from != "" {
+			parts = append(parts, part.name+" "+string(part.from))
+		}
+	}
+	for _, rule := range p.Rules {
+		parts = append(parts, "only if "+strings.TrimSpace(string(rule.Expression)))
+	}
+	if len(p.Annotations) > 0 {
+		parts = append(parts, "pods may annotate "+strings.Join(p.Annotations, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func extensions(p v1alpha1.SignerProfile) string {
+	if p.Extensions == v1alpha1.IgnoreExtensions {
+		return "alternative names and usages; requested others are left out"
+	}
+	return "alternative names and usages; requests for others are denied"
+}
+
+func keys(p v1alpha1.SignerProfile) string {
+	if len(p.KeyTypes) == 0 {
+		return "all but RSA2048"
+	}
+	names := make([]string, len(p.KeyTypes))
+	for i, key := range p.KeyTypes {
+		names[i] = string(key)
+	}
+	return strings.Join(names, ", ")
+}
+
+func lifetime(p v1alpha1.SignerProfile) string {
+	text := "at most " + length(p.Lifetime.Maximum, "24h")
+	if p.Lifetime.Default != nil {
+		text += ", " + length(p.Lifetime.Default, "") + " if a request names none"
+	}
+	text += ", of which " + length(p.Lifetime.Backdate, "2m") + " lie before the making"
+	at, jitter := p.Refresh.AtPercent, ptr.Deref(p.Refresh.JitterPercent, 10)
+	if at == 0 {
+		at = 66
+	}
+	return fmt.Sprintf("%s; pods refresh after %d%% of it, give or take %d%%", text, at, jitter)
+}
+
+// length leaves out what is zero: 24h for 24h0m0s.
+func length(d *metav1.Duration, unset string) string {
+	if d == nil {
+		return unset
+	}
+	text := d.Duration.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func caBit(p v1alpha1.SignerProfile) string {
+	if p.CertificateAuthorities == v1alpha1.IgnoreCAs {
+		return "never set; who asks for it gets a certificate without"
+	}
+	return "never set; requests for it are denied"
+}
+
+func chain(content v1alpha1.ChainContent) string {
+	switch content {
+	case v1alpha1.ChainNone:
+		return "none"
+	case v1alpha1.ChainIntermediatesAndRoot:
+		return "the CAs between the certificate and its root, nearest first, and the root"
+	default:
+		return "the CAs between the certificate and its root, nearest first, without the root"
+	}
+}

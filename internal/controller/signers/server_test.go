@@ -1,0 +1,214 @@
+package signers_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// A Signer signs, changes and ends without a restart, and remembers across one.
+func TestLife(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	waiting := w.request(t, "early") // nobody signs it yet
+	w.create(t, newSigner("clients", generated()))
+	s := w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	apitest.Issued(t, w.core, waiting)
+	leaf := w.issue(t, "alice")
+	if s.Status.CA == nil || s.Status.CA.Fingerprint != pki.Fingerprint(w.ca(t, "signer-clients", corev1.TLSCertKey)) || leaf.Issuer.CommonName != signerName {
+		t.Errorf("CA %+v, issuer %s", s.Status.CA, leaf.Issuer)
+	}
+	apitest.Eventually(t, "the root is published", func() bool { return w.verifies(t, leaf) })
+
+	refused := w.create
+	_ = refused
+	csr := apitest.NewCSR(t, "server", signerName, pki.Subject{CommonName: "server"}, apitest.NewKey(t))
+	csr.Spec.Usages = append(csr.Spec.Usages, certificatesv1.UsageServerAuth)
+	apitest.Decide(t, w.core, apitest.Create(t, w.core, csr), certificatesv1.CertificateApproved)
+	apitest.Eventually(t, "a request beyond the profile fails", func() bool {
+		latest, err := w.core.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "server", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := certificates.Condition(latest, certificatesv1.CertificateFailed)
+		return failed != nil && failed.Reason == "UsageNotPermitted"
+	})
+
+	// What was counted is written in the end, at the latest.
+	w.Restart(t)
+	w.connect(t)
+	again := w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	if again.Status.Issued != 2 || again.Status.Refused != 1 || again.Status.CA.Fingerprint != s.Status.CA.Fingerprint {
+		t.Errorf("after a restart: %+v", again.Status)
+	}
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Spec.Profile.Usages = append(s.Spec.Profile.Usages, "server auth") })
+	w.signer(t, "clients", "has seen the change", func(s *v1alpha1.Signer) bool { return s.Status.ObservedGeneration == s.Generation })
+
+	if err := w.api.Delete(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	late := w.request(t, "late")
+	apitest.Eventually(t, "the bundle of a Signer that is gone says until when it stays", func() bool {
+		bundles, err := w.core.CertificatesV1().ClusterTrustBundles().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + signerName})
+		return err == nil && len(bundles.Items) == 1 && bundles.Items[0].Annotations["certplane.dev/trusted-until"] != ""
+	})
+	latest, err := w.core.CertificatesV1().CertificateSigningRequests().Get(t.Context(), late.Name, metav1.GetOptions{})
+	if err != nil || len(latest.Status.Certificate) > 0 {
+		t.Errorf("signed without a Signer: %v", err)
+	}
+}
+
+// Of two Signers with one name the older signs, and its end is the other's
+// turn.
+func TestDuplicate(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	first := newSigner("first", generated())
+	w.create(t, first)
+	w.is(t, "first", metav1.ConditionTrue, "Signing")
+	second := newSigner("second", generated())
+	if err := w.api.Create(t.Context(), second); err != nil {
+		t.Skipf("duplicates are not admitted: %v", err)
+	}
+	w.is(t, "second", metav1.ConditionFalse, "DuplicateSignerName")
+	if issuer := w.issue(t, "alice"); issuer.CheckSignatureFrom(w.ca(t, "signer-first", corev1.TLSCertKey)) != nil {
+		t.Error("the younger one signs")
+	}
+	if err := w.api.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.is(t, "second", metav1.ConditionTrue, "Signing")
+	if issuer := w.issue(t, "bob"); issuer.CheckSignatureFrom(w.ca(t, "signer-second", corev1.TLSCertKey)) != nil {
+		t.Error("the remaining one does not sign")
+	}
+}
+
+// A CA in a Secret is used as soon as it is whole, and while one that is to
+// replace it is not, it signs on.
+func TestSecret(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, newSigner("clients", fromSecret("ca")))
+	missing := w.is(t, "clients", metav1.ConditionFalse, "CANotFound")
+	if message := missing.Status.Conditions[0].Message; !strings.Contains(message, "kubectl --namespace kube-system create secret tls ca") {
+		t.Errorf("message %q", message)
+	}
+	waiting := w.request(t, "early")
+	secret := newCA(t, "ca", "one", 24*time.Hour)
+	w.create(t, secret)
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	apitest.Issued(t, w.core, waiting)
+
+	next := newCA(t, "ca", "two", 24*time.Hour)
+	half := secret.DeepCopy()
+	half.Data[corev1.TLSCertKey] = next.Data[corev1.TLSCertKey]
+	w.update(t, half)
+	w.is(t, "clients", metav1.ConditionTrue, "CAInvalid")
+	if leaf := w.issue(t, "alice"); leaf.Issuer.CommonName != "one" {
+		t.Errorf("%s signs", leaf.Issuer)
+	}
+	half.Data = next.Data
+	w.update(t, half)
+	s := w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	leaf := w.issue(t, "bob")
+	if leaf.Issuer.CommonName != "two" || len(s.Status.FormerCAs) != 1 || s.Status.FormerCAs[0].Subject != "CN=one" {
+		t.Errorf("%s signs, before %+v", leaf.Issuer, s.Status.FormerCAs)
+	}
+	if until := time.Until(s.Status.FormerCAs[0].TrustedUntil.Time); until < 2*time.Hour || until > 2*time.Hour+10*time.Minute {
+		t.Errorf("the old root is trusted for %v, and its certificates live for 2h", until)
+	}
+	apitest.Eventually(t, "both roots are published", func() bool { return len(w.trusted(t)) == 2 })
+}
+
+func (w *world) update(t testing.TB, secret *corev1.Secret) {
+	t.Helper()
+	latest := &corev1.Secret{}
+	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(secret), latest); err != nil {
+		t.Fatal(err)
+	}
+	latest.Data = secret.Data
+	if err := w.api.Update(t.Context(), latest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A generated CA is replaced when somebody wants that: its successor is
+// trusted before it signs, and it as long as its certificates live.
+func TestRotation(t *testing.T) {
+	w := newWorld(t, apitest.Start(t, func(c *server.Config) { c.DeclaredSigners.Propagation.Duration = 3 * time.Second }))
+	w.create(t, newSigner("clients", generated()))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	before := w.issue(t, "before")
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Annotations = map[string]string{"certplane.dev/rotate-ca": "1"} })
+	var next string
+	apitest.Eventually(t, "the next CA is there", func() bool {
+		cert := w.ca(t, "signer-clients", "next.crt")
+		if cert == nil {
+			return false
+		}
+		next = pki.Fingerprint(cert)
+		return true
+	})
+	apitest.Eventually(t, "its root is published before it signs", func() bool {
+		if pki.Fingerprint(w.ca(t, "signer-clients", corev1.TLSCertKey)) == next {
+			t.Fatal("it signs already")
+		}
+		for _, root := range w.trusted(t) {
+			if pki.Fingerprint(root) == next {
+				return true
+			}
+		}
+		return false
+	})
+	s := w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
+	if len(s.Status.FormerCAs) != 1 || w.ca(t, "signer-clients", "next.crt") != nil {
+		t.Errorf("status %+v", s.Status)
+	}
+	after := w.issue(t, "after")
+	if !w.verifies(t, before) || !w.verifies(t, after) {
+		t.Error("not all certificates can be verified")
+	}
+}
+
+// Two servers on one store make one CA, and neither writes what the other has
+// written.
+func TestTwoServers(t *testing.T) {
+	t.Skip("needs an external etcd: see TestHighAvailability")
+}
+
+// Nobody but its Signer gets a generated CA, and a Secret that is something
+// else is left alone.
+func TestForeignSecret(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	foreign := newCA(t, "signer-clients", "foreign", time.Hour)
+	w.create(t, foreign)
+	w.create(t, newSigner("clients", generated()))
+	w.is(t, "clients", metav1.ConditionFalse, "CAInvalid")
+	if w.ca(t, "signer-clients", corev1.TLSCertKey).Subject.CommonName != "foreign" {
+		t.Error("the Secret was overwritten")
+	}
+	if err := w.api.Delete(t.Context(), foreign); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+}
+
+// The CA of API clients can be a Signer's: the server honours what it signs.
+func TestBuiltIn(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, newSigner("clients", v1alpha1.SignerCA{BuiltIn: &v1alpha1.BuiltInCA{}}))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	leaf := w.issue(t, "alice")
+	if leaf.CheckSignatureFrom(w.ClientCA(t).Certificate()) != nil {
+		t.Errorf("%s signs", leaf.Issuer)
+	}
+}

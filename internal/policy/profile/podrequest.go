@@ -1,0 +1,113 @@
+package profile
+
+import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// The reasons of pods' requests that are refused before any profile sees them.
+const (
+	// ReasonIdentity: what the request says of its pod is not so. API servers
+	// see to that only for requests of nodes.
+	ReasonIdentity = "IdentityMismatch"
+	// ReasonEnded: nobody can use the certificate any more.
+	ReasonEnded = "PodEnded"
+)
+
+// FactsOf returns the facts that are in a pod's request itself.
+func FactsOf(req *certificatesv1beta1.PodCertificateRequest) (Facts, error) {
+	f := Facts{
+		Kind: v1alpha1.PodCertificateRequests, Name: req.Name, Namespace: req.Namespace, UID: string(req.UID),
+		Annotations: req.Spec.UnverifiedUserAnnotations,
+		Requester: Requester{
+			Username: "system:serviceaccount:" + req.Namespace + ":" + req.Spec.ServiceAccountName,
+			UID:      string(req.Spec.ServiceAccountUID),
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + req.Namespace, "system:authenticated"},
+		},
+	}
+	if seconds := req.Spec.MaxExpirationSeconds; seconds != nil {
+		duration := time.Duration(*seconds) * time.Second
+		f.Duration = &duration
+	}
+	var err error
+	f.Request, f.Key, err = keyOf(&req.Spec)
+	return f, err
+}
+
+// keyOf returns the key of a request and what proves its possession. Of the
+// form that has the bare key the API server has seen the proof.
+func keyOf(spec *certificatesv1beta1.PodCertificateRequestSpec) (*x509.CertificateRequest, crypto.PublicKey, error) {
+	if len(spec.StubPKCS10Request) == 0 {
+		key, err := x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
+		if err != nil {
+			return nil, nil, fmt.Errorf("parsing spec.pkixPublicKey: %w", err)
+		}
+		return nil, key, nil
+	}
+	stub, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parsing spec.stubPKCS10Request: %w", err)
+	}
+	return stub, stub.PublicKey, nil
+}
+
+// CheckPod compares what a request says with its pod. It returns nil if all is
+// so.
+func CheckPod(spec *certificatesv1beta1.PodCertificateRequestSpec, pod *corev1.Pod) *Refusal {
+	switch {
+	case pod.UID != spec.PodUID:
+		return mismatch("podUID", "the pod %s has the UID %s", pod.Name, pod.UID)
+	case pod.Spec.NodeName != string(spec.NodeName):
+		return mismatch("nodeName", "the pod %s runs on the node %q", pod.Name, pod.Spec.NodeName)
+	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
+		return mismatch("serviceAccountName", "the pod %s runs as the service account %q", pod.Name, pod.Spec.ServiceAccountName)
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return &Refusal{Reason: ReasonEnded, Field: "spec.podName", Message: fmt.Sprintf("the pod %s has ended", pod.Name)}
+	}
+	return nil
+}
+
+func mismatch(field, format string, args ...any) *Refusal {
+	return &Refusal{
+		Reason: ReasonIdentity, Field: "spec." + field,
+		Message: fmt.Sprintf("spec.%s is not true: ", field) + fmt.Sprintf(format, args...),
+	}
+}
+
+// CheckUID compares the UID that a request gives of an object with the
+// object's own. It returns nil if they are the same, or if none is given.
+func CheckUID(kind string, object *metav1.ObjectMeta, uid types.UID) *Refusal {
+	if uid == "" || object.UID == uid {
+		return nil
+	}
+	return &Refusal{Reason: ReasonIdentity, Message: fmt.Sprintf("the %s %s has the UID %s, not %s", kind, object.Name, object.UID, uid)}
+}
+
+// Selects tells whether a service sends its traffic to a pod. One without a
+// selector says nothing about pods.
+func Selects(service *corev1.Service, pod *corev1.Pod) bool {
+	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+}
+
+// Claim asks whether a service account may have certificates with the names
+// of a service.
+func Claim(who Requester, service *corev1.Service) authorizationv1.SubjectAccessReviewSpec {
+	return authorizationv1.SubjectAccessReviewSpec{
+		User: who.Username, UID: who.UID, Groups: who.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: service.Namespace, Verb: "claim", Version: "v1", Resource: "services", Name: service.Name,
+		},
+	}
+}
