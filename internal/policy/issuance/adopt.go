@@ -38,7 +38,7 @@ func Adopt(s Situation, now time.Time) Finding {
 // isOfNext tells whether the key in the Secret is that of the certificate to
 // come, or that certificate has been issued already: the Secret may be its.
 func (i *inspection) isOfNext() bool {
-	return slices.ContainsFunc(i.next(), func(cr *cmv1.CertificateRequest) bool {
+	return slices.ContainsFunc(i.Next(), func(cr *cmv1.CertificateRequest) bool {
 		csr, err := certmanager.ParseRequest(cr.Spec.Request)
 		return certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued || err == nil && pki.SameKey(csr.PublicKey, i.key.Public())
 	})

@@ -163,7 +163,7 @@ func (i *inspection) checkKey() Finding {
 func list(fields []string) string { return "[" + strings.Join(fields, ", ") + "]" }
 
 func (i *inspection) checkKeyOfRequest() Finding {
-	current := i.current()
+	current := i.Current()
 	if current == nil {
 		return Finding{}
 	}
@@ -180,7 +180,7 @@ func (i *inspection) checkKeyOfRequest() Finding {
 // checkRequest looks at the certificate itself when its request is gone, as it
 // is after a restore.
 func (i *inspection) checkRequest() Finding {
-	current := i.current()
+	current := i.Current()
 	if current == nil {
 		return i.checkNames()
 	}

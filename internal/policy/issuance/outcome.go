@@ -53,7 +53,7 @@ func wait(format string, args ...any) Outcome {
 // waiting, for a Certificate that is not being issued, is being deleted, or whose
 // Secret belongs to another one.
 func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
-	next := s.next()
+	next := s.Next()
 	switch {
 	case !isIssuing(s.Certificate) || isDeleted(s.Certificate):
 		return wait("no certificate is being issued")

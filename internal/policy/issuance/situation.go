@@ -93,17 +93,17 @@ func Revision(cr *cmv1.CertificateRequest) (revision int, ok bool) {
 	return revision, err == nil && revision > 0
 }
 
-// current returns the request of the last certificate; nil if it is gone, or
+// Current returns the request of the last certificate; nil if it is gone, or
 // none has been issued.
-func (s Situation) current() *cmv1.CertificateRequest {
+func (s Situation) Current() *cmv1.CertificateRequest {
 	if s.Certificate.Status.Revision == nil {
 		return nil
 	}
 	return first(s.ofRevision(*s.Certificate.Status.Revision))
 }
 
-// next returns the requests of the certificate to come.
-func (s Situation) next() []*cmv1.CertificateRequest {
+// Next returns the requests of the certificate to come.
+func (s Situation) Next() []*cmv1.CertificateRequest {
 	return s.ofRevision(NextRevision(s.Certificate))
 }
 

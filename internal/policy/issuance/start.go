@@ -91,7 +91,7 @@ func (b Backoff) wait(attempts *int) time.Duration {
 // else than the Certificate does now. If there was none, or it is gone, any
 // change of the spec since the failure counts.
 func (s Situation) differsFromNext() bool {
-	next := s.next()
+	next := s.Next()
 	if issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing); len(next) == 0 && issuing != nil {
 		return issuing.ObservedGeneration < s.Certificate.Generation
 	}
