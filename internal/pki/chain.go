@@ -19,17 +19,6 @@ type Chain struct {
 	CA *x509.Certificate
 }
 
-// PEM returns the certificates.
-func (c *Chain) PEM() []byte { return EncodeCertificates(c.Certificates...) }
-
-// CAPEM returns the CA, or nil without one.
-func (c *Chain) CAPEM() []byte {
-	if c.CA == nil {
-		return nil
-	}
-	return EncodeCertificates(c.CA)
-}
-
 const (
 	// maxChain bounds the certificates from which a chain is built.
 	maxChain = 1000

@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -101,22 +100,25 @@ func TestContentRefuses(t *testing.T) {
 	}
 }
 
+// Requests list usages as certificates do.
 func TestContentUsages(t *testing.T) {
-	for name := range slices.Values([]string{"signing", "decipher only", "any", "s/mime", "cert sign", "netscape sgc"}) {
+	key := newKey(t, pki.ECDSAP256)
+	for _, name := range []string{"signing", "decipher only", "any", "s/mime", "cert sign", "netscape sgc", "microsoft sgc", "ipsec tunnel"} {
 		usages, err := pki.ParseUsagesInOrder([]string{name, "key agreement", "client auth", "server auth", "client auth"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, asks, err := pki.RequestedUsages(parseContent(t, pki.Content{Usages: &usages}, newKey(t, pki.ECDSAP256)))
-		if err != nil || !asks {
-			t.Fatalf("%s: lists usages %v, error %v", name, asks, err)
-		}
-		if diff := cmp.Diff(usages, got); diff != "" {
-			t.Errorf("%s: usages changed on the way:\n%s", name, diff)
+		template := caTemplate("ca")
+		template.KeyUsage, template.ExtKeyUsage = usages.Key, usages.Extended
+		cert := selfSigned(t, template, key)
+		for _, extension := range parseContent(t, pki.Content{Usages: &usages}, key).Extensions {
+			if diff := cmp.Diff(find(cert, extension.Id), extension); diff != "" {
+				t.Errorf("%s: extension %v is not the certificate's:\n%s", name, extension.Id, diff)
+			}
 		}
 	}
-	if _, asks, _ := pki.RequestedUsages(parseContent(t, pki.Content{}, newKey(t, pki.ECDSAP256))); asks {
-		t.Error("lists usages that nobody asked for")
+	if req := parseContent(t, pki.Content{Usages: &pki.Usages{}}, key); len(req.Extensions) > 0 {
+		t.Errorf("lists usages that nobody asked for: %v", req.Extensions)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"fmt"
+	"errors"
 	"math/big"
 	"slices"
 )
@@ -90,8 +90,7 @@ func unknownExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifie
 		return nil, err
 	}
 	return slices.DeleteFunc(asked, func(oid asn1.ObjectIdentifier) bool {
-		_, known := extKeyUsageOf(oid)
-		return known
+		return len(ExtKeyUsagesOf([]asn1.ObjectIdentifier{oid})) > 0
 	}), nil
 }
 
@@ -102,41 +101,7 @@ func requestedExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentif
 	}
 	var usages []asn1.ObjectIdentifier
 	if rest, err := asn1.Unmarshal(extension.Value, &usages); err != nil || len(rest) > 0 {
-		return nil, fmt.Errorf("the request's extended key usage extension is malformed")
+		return nil, errors.New("the request's extended key usage extension is malformed")
 	}
 	return usages, nil
-}
-
-// RequestedUsages returns the usages that a request lists itself, the extended
-// ones in its order. asks is false if it lists none at all, which leaves them
-// to the issuer. Extended usages of unknown kinds are left out.
-func RequestedUsages(req *x509.CertificateRequest) (usages Usages, asks bool, err error) {
-	if extension := requestedExtension(req, oidKeyUsage); extension != nil {
-		asks = true
-		var bits asn1.BitString
-		if rest, err := asn1.Unmarshal(extension.Value, &bits); err != nil || len(rest) > 0 {
-			return Usages{}, true, fmt.Errorf("the request's key usage extension is malformed")
-		}
-		for i := range 9 { // RFC 5280 section 4.2.1.3 has nine bits
-			usages.Key |= x509.KeyUsage(bits.At(i) << i)
-		}
-	}
-	oids, err := requestedExtendedUsages(req)
-	if err != nil {
-		return Usages{}, true, err
-	}
-	for _, oid := range oids {
-		if usage, known := extKeyUsageOf(oid); known {
-			usages.Extended = append(usages.Extended, usage)
-		}
-	}
-	return usages, asks || requestedExtension(req, oidExtKeyUsage) != nil, nil
-}
-
-func extKeyUsageOf(oid asn1.ObjectIdentifier) (x509.ExtKeyUsage, bool) {
-	i := slices.IndexFunc(extKeyUsages, func(u extUsage) bool { return u.id.Equal(oid) })
-	if i < 0 {
-		return 0, false
-	}
-	return extKeyUsages[i].usage, true
 }

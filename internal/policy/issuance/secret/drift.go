@@ -132,7 +132,7 @@ func writtenBy(s *corev1.Secret, manager string) (written, error) {
 			continue
 		}
 		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return written{}, fmt.Errorf("reading managed fields of Secret %q: %w", s.Name, err)
 		}
 		set.Iterate(w.add)
