@@ -32,7 +32,7 @@ func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
 	}
 	cert := &Certificate{Key: f.Key, refresh: p.refresh}
 	for _, decide := range []func(*Certificate, Facts) *Refusal{
-		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes,
+		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes, p.checkNamed,
 	} {
 		if refusal := decide(cert, f); refusal != nil {
 			return nil, refusal
