@@ -39,7 +39,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "api/certplane",
+			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},

@@ -17,6 +17,7 @@ type Authority struct {
 	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
 	ca     *x509.Certificate
 	anchor *x509.Certificate
+	room   int // how many CAs may be below this one; unlimited if negative
 	key    crypto.Signer
 	proof  proof
 }
@@ -38,8 +39,24 @@ func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, err
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{chain: withoutRoot(chain), ca: chain[0], anchor: chain[len(chain)-1], key: key, proof: proof}, nil
+	return &Authority{
+		chain: withoutRoot(chain), ca: chain[0], anchor: chain[len(chain)-1], room: room(chain), key: key, proof: proof,
+	}, nil
 }
+
+// room returns how many CAs may follow the first of a chain: each CA above
+// counts those between itself and the end entity (RFC 5280 section 4.2.1.9).
+func room(chain []*x509.Certificate) int {
+	room := -1
+	for depth, ca := range chain {
+		if left := ca.MaxPathLen - depth; hasPathLength(ca) && (room < 0 || left < room) {
+			room = left
+		}
+	}
+	return room
+}
+
+func hasPathLength(ca *x509.Certificate) bool { return ca.MaxPathLen > 0 || ca.MaxPathLenZero }
 
 // Certificate returns the CA's own certificate. It must not be modified.
 func (a *Authority) Certificate() *x509.Certificate { return a.ca }
@@ -92,7 +109,7 @@ func checkCA(ca *x509.Certificate, depth int) error {
 		return errors.New("is not a CA certificate: its basic constraints do not say CA")
 	case ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("must not sign certificates: its key usage lacks keyCertSign")
-	case (ca.MaxPathLen > 0 || ca.MaxPathLenZero) && depth > ca.MaxPathLen:
+	case hasPathLength(ca) && depth > ca.MaxPathLen:
 		return fmt.Errorf("allows %d CAs below itself, but the chain has %d", ca.MaxPathLen, depth)
 	case len(ca.RawSubject) <= len(emptyName):
 		return errors.New("has no subject, which a CA needs (RFC 5280 section 4.1.2.6)")

@@ -74,6 +74,25 @@ func generate(t KeyType) (crypto.Signer, error) {
 	return nil, errors.New("unknown key type")
 }
 
+// The sizes of the RSA keys that GenerateRSAKey makes, in bits.
+const (
+	MinRSAKey = 2048
+	MaxRSAKey = 8192
+)
+
+// GenerateRSAKey makes an RSA key of a size of one's own choice. From 4096
+// bits on, that takes seconds.
+func GenerateRSAKey(bits int) (crypto.Signer, error) {
+	if bits < MinRSAKey || bits > MaxRSAKey {
+		return nil, fmt.Errorf("RSA key of %d bits: use %d to %d", bits, MinRSAKey, MaxRSAKey)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		return nil, fmt.Errorf("generating RSA key of %d bits: %w", bits, err)
+	}
+	return key, nil
+}
+
 // maxRSABits bounds the RSA keys whose signatures are verified. Verification
 // time grows with the square of the modulus: at 16,384 bits it takes
 // milliseconds, at the millions of bits that fit in a request body, minutes.

@@ -2,9 +2,11 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,11 +16,13 @@ type Policy struct {
 	MinRSABits int
 }
 
-// Linted is an end-entity certificate that has passed the linter and is not
-// yet signed. Only Authority.Lint makes one that can be signed.
+// Linted is a certificate that has passed the linter and is not yet signed.
+// Only Authority.Lint, Authority.LintCA and LintSelfSigned make one that can be
+// signed.
 type Linted struct {
-	authority *Authority
-	draft     *x509.Certificate // what will be signed, without a signature of worth
+	key    crypto.Signer     // signs
+	issuer *x509.Certificate // verifies; nil: the certificate itself
+	draft  *x509.Certificate // what will be signed, without a signature of worth
 }
 
 // RefusedError is the linter's verdict: the certificate must not exist.
@@ -43,6 +47,17 @@ func (e *RefusedError) Unwrap() []error { return e.Problems }
 // certificate is first made without a signature that anybody trusts. All that
 // is wrong comes back in one *RefusedError.
 func (a *Authority) Lint(template *x509.Certificate, policy Policy) (*Linted, error) {
+	return a.lint(template, policy, endEntity)
+}
+
+// LintCA is Lint for the certificate of a CA below this one. It must be fit
+// to issue certificates, and this CA and those above must allow one more CA
+// below themselves.
+func (a *Authority) LintCA(template *x509.Certificate, policy Policy) (*Linted, error) {
+	return a.lint(template, policy, authority)
+}
+
+func (a *Authority) lint(template *x509.Certificate, policy Policy, kind kind) (*Linted, error) {
 	if err := CheckPublicKey(template.PublicKey, policy.MinRSABits); err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
 	}
@@ -54,11 +69,37 @@ func (a *Authority) Lint(template *x509.Certificate, policy Policy) (*Linted, er
 	if err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
 	}
-	d := draft{leaf: leaf, template: complete, ca: a.ca, proof: a.proof}
-	if problems := d.problems(); len(problems) > 0 {
+	d := draft{leaf: leaf, template: complete, kind: kind, ca: a.ca, room: a.room, proof: a.proof}
+	if problems := append(d.problems(rules), d.problems(issuerRules)...); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
-	return &Linted{authority: a, draft: leaf}, nil
+	return &Linted{key: a.key, issuer: a.ca, draft: leaf}, nil
+}
+
+// LintSelfSigned checks the certificate that template describes, signed with
+// the key that it is for: that of a root CA if template.IsCA, else that of an
+// end entity whose relying parties know the certificate itself. It must follow
+// RFC 5280 but for one thing: without a subject it has no issuer either, which
+// section 4.1.2.4 asks for.
+func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy) (*Linted, error) {
+	if err := CheckPublicKey(key.Public(), policy.MinRSABits); err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	id, err := KeyID(key.Public())
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	complete := *template
+	complete.PublicKey, complete.SubjectKeyId = key.Public(), id
+	leaf, err := proof{ca: &complete}.issue(&complete)
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	d := draft{leaf: leaf, template: &complete, kind: kindOf(template)}
+	if problems := d.problems(rules); len(problems) > 0 {
+		return nil, &RefusedError{Problems: problems}
+	}
+	return &Linted{key: key, draft: leaf}, nil
 }
 
 // complete returns template with the key identifiers of RFC 5280 sections
@@ -80,15 +121,40 @@ func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, err
 	return &complete, nil
 }
 
+// kind is what a certificate is for.
+type kind int
+
+const (
+	endEntity kind = iota
+	authority
+)
+
+func (k kind) String() string {
+	if k == authority {
+		return "a CA certificate"
+	}
+	return "an end-entity certificate"
+}
+
+func kindOf(template *x509.Certificate) kind {
+	if template.IsCA {
+		return authority
+	}
+	return endEntity
+}
+
 // draft is a certificate as the linter sees it.
 type draft struct {
 	leaf     *x509.Certificate // parsed from its encoding
 	template *x509.Certificate // what was asked for
-	ca       *x509.Certificate
-	proof    proof
+	kind     kind
+	// What follows is there if a CA issues it.
+	ca    *x509.Certificate
+	room  int // how many CAs may be below ca; unlimited if negative
+	proof proof
 }
 
-func (d draft) problems() []error {
+func (d draft) problems(rules []func(draft) error) []error {
 	var problems []error
 	for _, rule := range rules {
 		if err := rule(d); err != nil {
@@ -105,10 +171,17 @@ var rules = []func(draft) error{
 	draft.checkSubject,
 	draft.checkNames,
 	draft.checkUnchanged,
-	draft.checkNotCA,
+	draft.checkKind,
 	draft.checkExtensions,
-	draft.checkExtendedUsages,
 	draft.checkKeyIDs,
+}
+
+// issuerRules are those between a certificate and the CA that issues it.
+var issuerRules = []func(draft) error{
+	draft.checkWithinValidity,
+	draft.checkOwnName,
+	draft.checkExtendedUsages,
+	draft.checkRoom,
 	draft.checkPath,
 }
 
@@ -121,17 +194,31 @@ func (d draft) checkSerial() error {
 	return nil
 }
 
-// checkValidity: RFC 5280 section 4.1.2.5, and within the CA's own validity.
+// checkValidity: RFC 5280 section 4.1.2.5.
 func (d draft) checkValidity() error {
-	switch {
-	case !d.leaf.NotAfter.After(d.leaf.NotBefore):
+	if !d.leaf.NotAfter.After(d.leaf.NotBefore) {
 		return errors.New("certificate would end before it begins")
+	}
+	return nil
+}
+
+// checkWithinValidity: a certificate's validity lies within the CA's own.
+func (d draft) checkWithinValidity() error {
+	switch {
 	case d.leaf.NotAfter.After(d.ca.NotAfter):
 		return errors.New("certificate would outlive its CA")
 	case d.leaf.NotBefore.Before(d.ca.NotBefore):
 		return errors.New("certificate would be older than its CA")
 	}
 	return nil
+}
+
+// checkKind holds a certificate to what it is for.
+func (d draft) checkKind() error {
+	if d.kind == authority {
+		return d.checkIsCA()
+	}
+	return d.checkNotCA()
 }
 
 // checkNotCA: RFC 5280 sections 4.2.1.9 and 4.2.1.3, "If the cA boolean is
@@ -149,12 +236,39 @@ func (d draft) checkNotCA() error {
 	return nil
 }
 
-// checkExtensions admits the extensions that end-entity certificates are
-// known to need. Repeated ones do not survive the parser.
+// checkIsCA: RFC 5280 sections 4.1.2.6, 4.2.1.3 and 4.2.1.9.
+func (d draft) checkIsCA() error {
+	switch {
+	case !d.leaf.BasicConstraintsValid || !d.leaf.IsCA:
+		return errors.New("a CA certificate must say in its basic constraints that it is one")
+	case d.leaf.KeyUsage&x509.KeyUsageCertSign == 0:
+		return errors.New("a CA certificate needs the usage cert sign (RFC 5280 section 4.2.1.3)")
+	case bytes.Equal(d.leaf.RawSubject, emptyName[:]):
+		return errors.New("a CA certificate needs a subject (RFC 5280 section 4.1.2.6)")
+	}
+	return nil
+}
+
+// checkRoom: the path lengths of RFC 5280 section 4.2.1.9, of the CA and of
+// those above it.
+func (d draft) checkRoom() error {
+	if d.kind == authority && d.room == 0 {
+		return errors.New("the CA must not issue CA certificates: its path length, or that of a CA above it, allows no further one (RFC 5280 section 4.2.1.9)")
+	}
+	return nil
+}
+
+// checkExtensions admits the extensions that certificates are known to need.
+// Repeated ones do not survive the parser.
 func (d draft) checkExtensions() error {
 	for _, extension := range d.leaf.Extensions {
-		if !leafExtensions[extension.Id.String()] {
-			return fmt.Errorf("extension %v has no place in an end-entity certificate", extension.Id)
+		switch {
+		case extension.Id.Equal(oidNameConstraints):
+			if d.kind != authority {
+				return errors.New("name constraints belong into CA certificates only (RFC 5280 section 4.2.1.10)")
+			}
+		case !leafExtensions[extension.Id.String()], d.kind == authority && extension.Id.Equal(oidPodIdentity):
+			return fmt.Errorf("extension %v has no place in %v", extension.Id, d.kind)
 		}
 	}
 	return nil
@@ -185,13 +299,23 @@ func (d draft) checkExtendedUsages() error {
 	for _, usage := range d.ca.ExtKeyUsage {
 		allowed[usage] = true
 	}
+	if allowed[x509.ExtKeyUsageAny] {
+		return nil
+	}
 	for _, usage := range d.leaf.ExtKeyUsage {
-		if !allowed[usage] && !allowed[x509.ExtKeyUsageAny] {
-			return errors.New("the CA is not allowed to issue for one of the extended usages")
+		if !allowed[usage] {
+			return errBeyondCA
+		}
+	}
+	for _, usage := range d.leaf.UnknownExtKeyUsage {
+		if !slices.ContainsFunc(d.ca.UnknownExtKeyUsage, usage.Equal) {
+			return errBeyondCA
 		}
 	}
 	return nil
 }
+
+var errBeyondCA = errors.New("the CA is not allowed to issue for one of the extended usages")
 
 // checkKeyIDs: RFC 5280 sections 4.2.1.1 and 4.2.1.2.
 func (d draft) checkKeyIDs() error {
@@ -207,7 +331,7 @@ func (d draft) checkKeyIDs() error {
 // without critical extensions that only a verifier understands has nothing to
 // say here that the other rules do not, and verifying is dear.
 func (d draft) checkPath() error {
-	if d.checkValidity() != nil {
+	if d.checkValidity() != nil || d.checkWithinValidity() != nil {
 		return nil // said already, and nothing can verify
 	}
 	if err := d.proof.verify(d.leaf); err != nil {

@@ -114,7 +114,7 @@ func TestLint(t *testing.T) {
 		{
 			reason: "name constraints",
 			change: func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"example.com"} },
-			want:   "extension 2.5.29.30 has no place in an end-entity certificate",
+			want:   "name constraints belong into CA certificates only",
 		},
 		{
 			reason: "names that are not critical without a subject",

@@ -19,13 +19,18 @@ func (d draft) checkSubject() error {
 	if bytes.Equal(d.leaf.RawSubject, emptyName[:]) {
 		return d.checkNameless()
 	}
-	if bytes.Equal(d.leaf.RawSubject, d.ca.RawSubject) {
-		return errors.New("subject is the CA's own name, which only the CA may bear (RFC 5280 section 4.1.2.6)")
-	}
 	for _, attribute := range d.leaf.Subject.Names {
 		if value, _ := attribute.Value.(string); strings.ContainsFunc(value, unicode.IsControl) {
 			return fmt.Errorf("subject attribute %v contains a control character", attribute.Type)
 		}
+	}
+	return nil
+}
+
+// checkOwnName: RFC 5280 section 4.1.2.6 again.
+func (d draft) checkOwnName() error {
+	if bytes.Equal(d.leaf.RawSubject, d.ca.RawSubject) {
+		return errors.New("subject is the CA's own name, which only the CA may bear (RFC 5280 section 4.1.2.6)")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package pki
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -102,6 +104,23 @@ func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pkcs8BlockType, Bytes: der}), nil
 }
 
+// EncodeTraditionalPrivateKey writes a key unencrypted in the form that is
+// particular to its kind: PKCS#1 for RSA (RFC 8017 appendix A.1.2), SEC 1 for
+// ECDSA (RFC 5915). Ed25519 has none and gets PKCS#8.
+func EncodeTraditionalPrivateKey(key crypto.Signer) ([]byte, error) {
+	switch key := key.(type) {
+	case *rsa.PrivateKey:
+		return pem.EncodeToMemory(&pem.Block{Type: pkcs1BlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+	case *ecdsa.PrivateKey:
+		der, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			return nil, fmt.Errorf("encoding private key: %w", err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: sec1BlockType, Bytes: der}), nil
+	}
+	return EncodePrivateKey(key)
+}
+
 // ParsePrivateKey returns the first private key in data: PKCS#8, PKCS#1 or
 // SEC 1, not encrypted. Other blocks (EC PARAMETERS, certificates) are
 // skipped. No error shows any part of the key.
@@ -129,7 +148,15 @@ func privateKeyParser(blockType string) func(der []byte) (any, error) {
 	return nil
 }
 
+// maxPrivateKey bounds the private keys that are read, in bytes of DER. The
+// largest RSA key whose signatures are verified, of 16,384 bits, has 9.4 kB; a
+// key of the size of a Secret takes minutes to check.
+const maxPrivateKey = 10_000
+
 func parseSigner(parse func([]byte) (any, error), block *pem.Block) (crypto.Signer, error) {
+	if len(block.Bytes) > maxPrivateKey {
+		return nil, fmt.Errorf("private key of %d bytes is larger than the supported %d bytes", len(block.Bytes), maxPrivateKey)
+	}
 	key, err := parse(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", block.Type, err)

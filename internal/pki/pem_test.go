@@ -160,3 +160,11 @@ func assertSameKey(t *testing.T, want, got crypto.Signer) {
 		t.Error("not the same key")
 	}
 }
+
+func TestParsePrivateKeyBoundsWork(t *testing.T) {
+	for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"} {
+		if _, err := pki.ParsePrivateKey([]byte(block(kind, make([]byte, 10_001)))); !strings.Contains(text(err), "larger than the supported") {
+			t.Errorf("%s: error %q", kind, text(err))
+		}
+	}
+}

@@ -2,6 +2,10 @@ package pki
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/sha256"
 	_ "crypto/sha512" // for the curves P-384 and P-521
 	"crypto/x509"
@@ -12,15 +16,15 @@ import (
 	"io"
 )
 
-// Sign uses the CA's key, once. The certificate it returns is the linted one,
-// to the byte, and its signature has been verified with the CA's certificate.
-// Errors come from the key's custodian and say nothing about the request.
+// Sign uses the issuer's key, once. The certificate it returns is the linted
+// one, to the byte, and its signature has been verified with the issuer's
+// certificate. Errors come from the key's custodian and say nothing about the
+// request.
 func (l *Linted) Sign(rand io.Reader) (*x509.Certificate, error) {
-	if l.authority == nil {
+	if l.key == nil {
 		return nil, errors.New("certificate has not been linted")
 	}
-	ca, key := l.authority.ca, l.authority.key
-	signature, err := crypto.SignMessage(key, rand, l.draft.RawTBSCertificate, digestFor(l.draft.SignatureAlgorithm))
+	signature, err := crypto.SignMessage(l.key, rand, l.draft.RawTBSCertificate, digestFor(l.draft.SignatureAlgorithm))
 	if err != nil {
 		return nil, fmt.Errorf("signing certificate: %w", err)
 	}
@@ -32,10 +36,53 @@ func (l *Linted) Sign(rand io.Reader) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading back signed certificate: %w", err)
 	}
-	if err := ca.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
+	issuer := l.issuer
+	if issuer == nil {
+		issuer = cert
+	}
+	if err := issuer.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
 		return nil, fmt.Errorf("verifying fresh signature: %w", err)
 	}
 	return cert, nil
+}
+
+// SignatureAlgorithm returns how a key signs certificates when its hash is to
+// be as strong as the key: that of RSA keys by NIST SP 800-57 part 1, that of
+// ECDSA keys by their curve. RSA keys of less than 2048 bits are refused.
+func SignatureAlgorithm(key crypto.PublicKey) (x509.SignatureAlgorithm, error) {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return rsaAlgorithm(key.N.BitLen())
+	case *ecdsa.PublicKey:
+		return ecdsaAlgorithm(key.Curve)
+	case ed25519.PublicKey:
+		return x509.PureEd25519, nil
+	}
+	return x509.UnknownSignatureAlgorithm, fmt.Errorf("key of type %T cannot sign certificates: use RSA, ECDSA or Ed25519", key)
+}
+
+func rsaAlgorithm(bits int) (x509.SignatureAlgorithm, error) {
+	switch {
+	case bits >= 4096:
+		return x509.SHA512WithRSA, nil
+	case bits >= 3072:
+		return x509.SHA384WithRSA, nil
+	case bits >= 2048:
+		return x509.SHA256WithRSA, nil
+	}
+	return x509.UnknownSignatureAlgorithm, fmt.Errorf("RSA key of %d bits is too small to sign certificates: use 2048 bits or more", bits)
+}
+
+func ecdsaAlgorithm(curve elliptic.Curve) (x509.SignatureAlgorithm, error) {
+	switch curve {
+	case elliptic.P256():
+		return x509.ECDSAWithSHA256, nil
+	case elliptic.P384():
+		return x509.ECDSAWithSHA384, nil
+	case elliptic.P521():
+		return x509.ECDSAWithSHA512, nil
+	}
+	return x509.UnknownSignatureAlgorithm, fmt.Errorf("elliptic curve %s is not supported for signing: use P-256, P-384 or P-521", curve.Params().Name)
 }
 
 // withSignature returns the certificate draft with another signature under
@@ -57,9 +104,9 @@ func digestFor(algorithm x509.SignatureAlgorithm) crypto.Hash {
 	switch algorithm {
 	case x509.SHA256WithRSA, x509.ECDSAWithSHA256:
 		return crypto.SHA256
-	case x509.ECDSAWithSHA384:
+	case x509.SHA384WithRSA, x509.ECDSAWithSHA384:
 		return crypto.SHA384
-	case x509.ECDSAWithSHA512:
+	case x509.SHA512WithRSA, x509.ECDSAWithSHA512:
 		return crypto.SHA512
 	}
 	return crypto.Hash(0)

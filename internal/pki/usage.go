@@ -19,13 +19,23 @@ type Usages struct {
 // certificate. Two names can mean one bit: "signing" is "digital signature",
 // and "s/mime" is "email protection".
 func ParseUsages[U ~string](names []U) (Usages, error) {
+	usages, err := ParseUsagesInOrder(names)
+	slices.Sort(usages.Extended)
+	return usages, err
+}
+
+// ParseUsagesInOrder is ParseUsages, but the extended usages come out in the
+// order in which they are first named.
+func ParseUsagesInOrder[U ~string](names []U) (Usages, error) {
 	var usages Usages
 	var unknown []U
 	for _, name := range names {
 		if bit, ok := keyUsage(string(name)); ok {
 			usages.Key |= bit
 		} else if extended, ok := extKeyUsage(string(name)); ok {
-			usages.Extended = append(usages.Extended, extended)
+			if !slices.Contains(usages.Extended, extended) {
+				usages.Extended = append(usages.Extended, extended)
+			}
 		} else {
 			unknown = append(unknown, name)
 		}
@@ -33,8 +43,6 @@ func ParseUsages[U ~string](names []U) (Usages, error) {
 	if len(unknown) > 0 {
 		return Usages{}, fmt.Errorf("unrecognized usage values: %q", unknown)
 	}
-	slices.Sort(usages.Extended)
-	usages.Extended = slices.Compact(usages.Extended)
 	return usages, nil
 }
 

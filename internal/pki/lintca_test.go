@@ -1,0 +1,158 @@
+package pki_test
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"strings"
+	"testing"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+func newCATemplate(t testing.TB) *x509.Certificate {
+	template := leafTemplate(t)
+	subject("intermediate")(template)
+	template.IsCA = true
+	template.KeyUsage = x509.KeyUsageCertSign
+	template.ExtKeyUsage = nil
+	return template
+}
+
+func TestLintCA(t *testing.T) {
+	tests := []struct {
+		reason string
+		parent func(certs [3]*x509.Certificate)
+		change func(*x509.Certificate)
+		want   string // part of the error; empty if it is fine
+	}{
+		{reason: "a plain CA"},
+		{reason: "name constraints", change: func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"example.com"} }},
+		{reason: "not a CA", change: func(c *x509.Certificate) { c.IsCA = false }, want: "must say in its basic constraints"},
+		{reason: "cannot sign", change: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }, want: "needs the usage cert sign"},
+		{
+			reason: "no usages at all",
+			change: func(c *x509.Certificate) { c.KeyUsage = 0 },
+			want:   "needs the usage cert sign",
+		},
+		{reason: "nameless", change: nameless, want: "a CA certificate needs a subject"},
+		{reason: "pod identity", change: withPod, want: "has no place in a CA certificate"},
+		{
+			reason: "the issuer issues to end entities alone",
+			parent: func(c [3]*x509.Certificate) { c[0].MaxPathLenZero = true },
+			want:   "path length, or that of a CA above it, allows no further one",
+		},
+		{
+			reason: "the root's path length is used up",
+			parent: func(c [3]*x509.Certificate) { c[2].MaxPathLen = 2 },
+			want:   "path length, or that of a CA above it, allows no further one",
+		},
+		{
+			reason: "the root's path length is used up, whatever the issuer's own",
+			parent: func(c [3]*x509.Certificate) { c[0].MaxPathLen, c[2].MaxPathLen = 5, 2 },
+			want:   "path length, or that of a CA above it, allows no further one",
+		},
+		{
+			reason: "the issuer's usages do not have one that nobody knows",
+			parent: func(c [3]*x509.Certificate) { c[0].ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} },
+			change: func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+			want:   "not allowed to issue for one of the extended usages",
+		},
+		{
+			reason: "the issuer's usages have one that nobody knows",
+			parent: func(c [3]*x509.Certificate) { c[0].UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+			change: func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+		},
+		{reason: "the root's path length has room", parent: func(c [3]*x509.Certificate) { c[2].MaxPathLen = 3 }},
+		{
+			reason: "a name outside of the issuer's constraints",
+			parent: func(c [3]*x509.Certificate) { c[0].PermittedDNSDomains = []string{"example.org"} },
+			change: func(c *x509.Certificate) { c.DNSNames = []string{"example.com"} },
+			want:   "verifying against the CA",
+		},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			h := newHierarchy(t, tc.parent)
+			parent, err := pki.NewAuthority(h.certs[:], h.keys[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			template := newCATemplate(t)
+			if tc.change != nil {
+				tc.change(template)
+			}
+			linted, err := parent.LintCA(template, pki.Policy{})
+			if got := text(err); (tc.want == "") != (err == nil) || !strings.Contains(got, tc.want) {
+				t.Fatalf("error %q, want %q", got, tc.want)
+			}
+			if err == nil {
+				assertSigns(t, linted)
+			}
+		})
+	}
+}
+
+// What passes as a CA does not pass as an end entity, whoever mixes them up.
+func TestLintRefusesCA(t *testing.T) {
+	_, err := newRoot(t).Lint(newCATemplate(t), pki.Policy{})
+	if !strings.Contains(text(err), "an end-entity certificate must not be a CA") {
+		t.Errorf("error %q", text(err))
+	}
+}
+
+func TestLintSelfSigned(t *testing.T) {
+	tests := []struct {
+		reason string
+		kind   pki.KeyType
+		change func(*x509.Certificate)
+		want   string // part of the error; empty if it is fine
+	}{
+		{reason: "an end entity"},
+		{reason: "an end entity without a subject", change: func(c *x509.Certificate) { nameless(c); c.DNSNames = []string{"example.com"} }},
+		{reason: "a CA", change: asRoot},
+		{reason: "an RSA key", kind: pki.RSA2048, change: func(c *x509.Certificate) { c.SignatureAlgorithm = x509.SHA512WithRSA }},
+		{reason: "an Ed25519 key", kind: pki.Ed25519},
+		{reason: "no name at all", change: nameless, want: "would name nobody"},
+		{reason: "a CA without a subject", change: func(c *x509.Certificate) { asRoot(c); nameless(c) }, want: "a CA certificate needs a subject"},
+		{reason: "over before it begins", change: validity(0, 0), want: "would end before it begins"},
+		{reason: "signs, but is no CA", change: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCertSign }, want: "needs a CA certificate"},
+		{reason: "another key's algorithm", change: func(c *x509.Certificate) { c.SignatureAlgorithm = x509.SHA256WithRSA }, want: "encoding"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			if tc.kind == "" {
+				tc.kind = pki.ECDSAP256
+			}
+			template := leafTemplate(t)
+			if tc.change != nil {
+				tc.change(template)
+			}
+			linted, err := pki.LintSelfSigned(template, newKey(t, tc.kind), pki.Policy{MinRSABits: 2048})
+			if got := text(err); (tc.want == "") != (err == nil) || !strings.Contains(got, tc.want) {
+				t.Fatalf("error %q, want %q", got, tc.want)
+			}
+			if err != nil {
+				return
+			}
+			cert, err := linted.Sign(rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(cert.SubjectKeyId) == 0 {
+				t.Error("has no subject key identifier")
+			}
+		})
+	}
+}
+
+func withPod(c *x509.Certificate) {
+	extension, err := pki.PodIdentity{}.Extension()
+	if err != nil {
+		panic(err)
+	}
+	c.ExtraExtensions = []pkix.Extension{extension}
+}
+
+func asRoot(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign }

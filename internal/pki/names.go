@@ -1,0 +1,221 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"unicode/utf8"
+)
+
+// AltNames are the alternative names of a subject, of the kinds that requests
+// ask for here.
+type AltNames struct {
+	DNSNames       []string
+	EmailAddresses []string
+	IPAddresses    []net.IP
+	URIs           []*url.URL
+	OtherNames     []OtherName
+}
+
+// OtherName is a name of a form that its type defines, as a UTF-8 string. A
+// user principal name is one: type 1.3.6.1.4.1.311.20.2.3.
+type OtherName struct {
+	Type  asn1.ObjectIdentifier
+	Value string
+}
+
+// The tags of a GeneralName (RFC 5280 section 4.2.1.6).
+const (
+	tagOtherName = 0
+	tagEmail     = 1
+	tagDNS       = 2
+	tagURI       = 6
+	tagIP        = 7
+)
+
+// encode returns the value of a subjectAltName extension, nil without names.
+func (n AltNames) encode() ([]byte, error) {
+	var names []asn1.RawValue
+	texts := func(tag int, values []string) {
+		for _, value := range values {
+			names = append(names, generalName(tag, []byte(value)))
+		}
+	}
+	texts(tagDNS, n.DNSNames)
+	texts(tagEmail, n.EmailAddresses)
+	for _, ip := range n.IPAddresses {
+		names = append(names, generalName(tagIP, octets(ip)))
+	}
+	for _, uri := range n.URIs {
+		texts(tagURI, []string{uri.String()})
+	}
+	for _, name := range names {
+		if err := checkGeneralName(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, other := range n.OtherNames {
+		name, err := other.encode()
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return asn1.Marshal(names)
+}
+
+func generalName(tag int, value []byte) asn1.RawValue {
+	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: tag, Bytes: value}
+}
+
+// checkGeneralName: names that are texts are IA5 strings.
+func checkGeneralName(name asn1.RawValue) error {
+	if name.Tag == tagIP {
+		if len(name.Bytes) != net.IPv4len && len(name.Bytes) != net.IPv6len {
+			return errors.New("IP address is malformed")
+		}
+		return nil
+	}
+	for _, c := range name.Bytes {
+		if c >= utf8.RuneSelf {
+			return fmt.Errorf("name %q has characters other than ASCII: international names need their ASCII form (punycode)", name.Bytes)
+		}
+	}
+	return nil
+}
+
+// octets returns an address in its shortest form; RFC 5280 section 4.2.1.6
+// asks for four octets in the case of IPv4.
+func octets(ip net.IP) []byte {
+	if short := ip.To4(); short != nil {
+		return short
+	}
+	return ip
+}
+
+func (o OtherName) encode() (asn1.RawValue, error) {
+	oid, err := asn1.Marshal(o.Type)
+	if err != nil {
+		return asn1.RawValue{}, fmt.Errorf("type of other name %v: %w", o.Type, err)
+	}
+	value, err := asn1.MarshalWithParams(o.Value, "utf8,explicit,tag:0")
+	if err != nil {
+		return asn1.RawValue{}, fmt.Errorf("value of other name %v: %w", o.Type, err)
+	}
+	name := generalName(tagOtherName, append(oid, value...))
+	name.IsCompound = true
+	return name, nil
+}
+
+// OtherNames returns the names of forms outside of X.509 that a request asks
+// for. Those whose values are no UTF-8 strings have an empty value.
+func OtherNames(req *x509.CertificateRequest) ([]OtherName, error) {
+	extension := requestedExtension(req, oidSubjectAltName)
+	if extension == nil {
+		return nil, nil
+	}
+	var names []asn1.RawValue
+	if rest, err := asn1.Unmarshal(extension.Value, &names); err != nil || len(rest) > 0 {
+		return nil, errors.New("the request's subjectAltName extension is malformed")
+	}
+	var others []OtherName
+	for _, name := range names {
+		if name.Class != asn1.ClassContextSpecific || name.Tag != tagOtherName {
+			continue
+		}
+		other, err := parseOtherName(name.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, other)
+	}
+	return others, nil
+}
+
+func parseOtherName(der []byte) (OtherName, error) {
+	var name OtherName
+	rest, err := asn1.Unmarshal(der, &name.Type)
+	if err != nil {
+		return OtherName{}, errors.New("the type of an other name in the request is malformed")
+	}
+	var value string
+	if rest, err := asn1.UnmarshalWithParams(rest, &value, "utf8,explicit,tag:0"); err == nil && len(rest) == 0 {
+		name.Value = value
+	}
+	return name, nil
+}
+
+// NameConstraints limit the names for which a CA may issue (RFC 5280 section
+// 4.2.1.10).
+type NameConstraints struct {
+	// Critical has verifiers refuse the CA that do not understand the
+	// constraints. The RFC demands it; some verifiers are older.
+	Critical            bool
+	Permitted, Excluded NameTrees
+}
+
+// NameTrees are names, each with what is below it.
+type NameTrees struct {
+	DNSDomains     []string
+	IPRanges       []*net.IPNet
+	EmailAddresses []string
+	URIDomains     []string
+}
+
+// nameConstraints is the extension's value.
+type nameConstraints struct {
+	Permitted []generalSubtree `asn1:"optional,tag:0"`
+	Excluded  []generalSubtree `asn1:"optional,tag:1"`
+}
+
+type generalSubtree struct{ Base asn1.RawValue }
+
+// encode returns the value of a nameConstraints extension, nil for one without
+// any name, which must not be (RFC 5280 section 4.2.1.10).
+func (c NameConstraints) encode() ([]byte, error) {
+	value := nameConstraints{Permitted: c.Permitted.subtrees(), Excluded: c.Excluded.subtrees()}
+	if len(value.Permitted)+len(value.Excluded) == 0 {
+		return nil, nil
+	}
+	for _, tree := range append(bytesOf(value.Permitted), bytesOf(value.Excluded)...) {
+		if bytes.ContainsFunc(tree, func(c rune) bool { return c >= utf8.RuneSelf }) {
+			return nil, fmt.Errorf("name constraint %q has characters other than ASCII", tree)
+		}
+	}
+	return asn1.Marshal(value)
+}
+
+// bytesOf returns the subtrees that are texts.
+func bytesOf(trees []generalSubtree) [][]byte {
+	var texts [][]byte
+	for _, tree := range trees {
+		if tree.Base.Tag != tagIP {
+			texts = append(texts, tree.Base.Bytes)
+		}
+	}
+	return texts
+}
+
+func (t NameTrees) subtrees() []generalSubtree {
+	var trees []generalSubtree
+	texts := func(tag int, values []string) {
+		for _, value := range values {
+			trees = append(trees, generalSubtree{generalName(tag, []byte(value))})
+		}
+	}
+	texts(tagDNS, t.DNSDomains)
+	for _, network := range t.IPRanges {
+		address := append(octets(network.IP), network.Mask...)
+		trees = append(trees, generalSubtree{generalName(tagIP, address)})
+	}
+	texts(tagEmail, t.EmailAddresses)
+	texts(tagURI, t.URIDomains)
+	return trees
+}

@@ -1,0 +1,107 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+	"math/big"
+	"slices"
+)
+
+// The extensions of RFC 5280 section 4.2.1 that are handled by their bytes.
+var (
+	oidKeyUsage        = asn1.ObjectIdentifier{2, 5, 29, 15}
+	oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
+	oidExtKeyUsage     = asn1.ObjectIdentifier{2, 5, 29, 37}
+)
+
+// Locations are the URLs where relying parties learn more about a certificate
+// and its issuer (RFC 5280 sections 4.2.1.13 and 4.2.2.1).
+type Locations struct {
+	CRLs, OCSPServers, IssuerCertificates []string
+}
+
+// Terms are what a certificate says that its request does not decide.
+type Terms struct {
+	Usages    Usages
+	IsCA      bool
+	Validity  Validity
+	Serial    *big.Int
+	Locations Locations
+}
+
+// VerbatimTemplate describes a certificate that names whom its request names,
+// to the byte: the subject, and all alternative names, those of kinds that the
+// standard library does not know too. It also takes over the request's name
+// constraints, with their critical flag, and its extended usages of unknown
+// kinds. Nothing else of the request has influence. signer is the public key
+// of who will sign: its strength decides the hash. The key identifiers and the
+// issuer are added by the linter.
+func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t Terms) (*x509.Certificate, error) {
+	algorithm, err := SignatureAlgorithm(signer)
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := unknownExtendedUsages(req)
+	if err != nil {
+		return nil, err
+	}
+	template := RequestTemplate(req, t.Usages, t.Validity, t.Serial)
+	template.SignatureAlgorithm = algorithm
+	template.IsCA = t.IsCA
+	template.UnknownExtKeyUsage = unknown
+	template.CRLDistributionPoints = t.Locations.CRLs
+	template.OCSPServer = t.Locations.OCSPServers
+	template.IssuingCertificateURL = t.Locations.IssuerCertificates
+	template.ExtraExtensions = verbatimExtensions(req)
+	return template, nil
+}
+
+// verbatimExtensions: alternative names are critical when nothing else says
+// whom the certificate is for (RFC 5280 section 4.2.1.6).
+func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
+	var extensions []pkix.Extension
+	if names := requestedExtension(req, oidSubjectAltName); names != nil {
+		nameless := bytes.Equal(req.RawSubject, emptyName[:])
+		extensions = append(extensions, pkix.Extension{Id: oidSubjectAltName, Critical: nameless, Value: names.Value})
+	}
+	if constraints := requestedExtension(req, oidNameConstraints); constraints != nil {
+		extensions = append(extensions, *constraints)
+	}
+	return extensions
+}
+
+// requestedExtension returns an extension that a request asks for, or nil. The
+// parser admits each kind once.
+func requestedExtension(req *x509.CertificateRequest, id asn1.ObjectIdentifier) *pkix.Extension {
+	i := slices.IndexFunc(req.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(id) })
+	if i < 0 {
+		return nil
+	}
+	return &req.Extensions[i]
+}
+
+func unknownExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
+	asked, err := requestedExtendedUsages(req)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(asked, func(oid asn1.ObjectIdentifier) bool {
+		return len(ExtKeyUsagesOf([]asn1.ObjectIdentifier{oid})) > 0
+	}), nil
+}
+
+func requestedExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
+	extension := requestedExtension(req, oidExtKeyUsage)
+	if extension == nil {
+		return nil, nil
+	}
+	var usages []asn1.ObjectIdentifier
+	if rest, err := asn1.Unmarshal(extension.Value, &usages); err != nil || len(rest) > 0 {
+		return nil, errors.New("the request's extended key usage extension is malformed")
+	}
+	return usages, nil
+}

@@ -1,0 +1,20 @@
+package issuance_test
+
+import (
+	"testing"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// BenchmarkSettled is what a Certificate costs that has all it needs, each time
+// somebody looks.
+func BenchmarkSettled(b *testing.B) {
+	w := newWorld(b)
+	s := w.situation()
+	b.ReportAllocs()
+	for b.Loop() {
+		if !backoff.Decide(s, now).Why.None() || !issuance.Ready(s, now).Problem.None() {
+			b.Fatal("not settled")
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package issuance
+
+import (
+	"time"
+
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+)
+
+// Maintain tells whether a Secret has to be written again with the certificate
+// that it has: because its Certificate asks for other labels, annotations,
+// formats or keystores, or somebody has changed them. Nothing is to be done if
+// the drift is empty. It never is anything while a certificate is being issued,
+// and for a Secret without a certificate or of somebody else.
+func Maintain(s Situation, owned bool, now time.Time) (secret.Content, secret.Drift, error) {
+	if isIssuing(s.Certificate) || isDeleted(s.Certificate) {
+		return secret.Content{}, "", nil
+	}
+	i := inspect(s, now)
+	if !i.find((*inspection).checkRival, (*inspection).checkExists, (*inspection).checkData, (*inspection).checkPair, (*inspection).checkName).None() {
+		return secret.Content{}, "", nil
+	}
+	content, ok := secret.Existing(s.Certificate, s.Secret)
+	if !ok {
+		return secret.Content{}, "", nil
+	}
+	drift, err := content.Drift(s.Secret, owned)
+	return content, drift, err
+}

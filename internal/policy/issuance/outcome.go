@@ -1,0 +1,131 @@
+package issuance
+
+import (
+	"crypto"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// The reason and messages of the Events of an issuance that goes well.
+const (
+	EventIssuing     = "Issuing"
+	MessageIssued    = "The certificate has been successfully issued"
+	MessageTemporary = "Issued temporary certificate"
+)
+
+// Step is what to do next in an issuance.
+type Step int
+
+// The steps.
+const (
+	// Wait: for what Outcome.Why says.
+	Wait Step = iota
+	// Store the certificate of Outcome.Request in the Secret, then SetIssued.
+	Store
+	// StoreTemporary has a Temporary certificate stored, and then waits.
+	StoreTemporary
+	// Fail: SetFailed, and an Event of the finding.
+	Fail
+)
+
+// Outcome is what has become of an issuance.
+type Outcome struct {
+	Step Step
+	// Why is the reason of a failure; the message alone tells for what to wait.
+	Why Finding
+	// Request is the one that decides; nil while there is none.
+	Request *cmv1.CertificateRequest
+}
+
+func wait(format string, args ...any) Outcome {
+	return Outcome{Why: Finding{Message: fmt.Sprintf(format, args...)}}
+}
+
+// Issue decides what to do about an issuance under way, given the key of the
+// next certificate (NextKey); nil: there is none yet. It does nothing, by
+// waiting, for a Certificate that is not being issued, is being deleted, or whose
+// Secret belongs to another one.
+func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
+	next := s.Next()
+	switch {
+	case !isIssuing(s.Certificate) || isDeleted(s.Certificate):
+		return wait("no certificate is being issued")
+	case s.rival() != nil:
+		return wait("Secret %q belongs to Certificate %q", s.Certificate.Spec.SecretName, s.rival().Name)
+	case s.Certificate.Status.NextPrivateKeySecretName == nil || key == nil:
+		return wait("the private key for the next certificate does not exist yet")
+	case len(next) == 0:
+		return wait("the CertificateRequest does not exist yet")
+	case len(next) > 1:
+		return wait("%d CertificateRequests exist for revision %d: all but one will be deleted", len(next), NextRevision(s.Certificate))
+	}
+	cr := next[0]
+	if why := s.doom(cr, key.Public()); why != "" {
+		return wait("CertificateRequest %q will be deleted: %s", cr.Name, why)
+	}
+	outcome := s.judge(cr, key, now)
+	outcome.Request = cr
+	return outcome
+}
+
+// judge: a denial counts more than a certificate that was issued all the same.
+func (s Situation) judge(cr *cmv1.CertificateRequest, key crypto.Signer, now time.Time) Outcome {
+	if ended := verdict(cr); ended != nil {
+		return failed(ended.Reason, ended.Message)
+	}
+	if certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued {
+		if why := unfit(cr, key.Public(), now); why != "" {
+			return failed(ReasonInvalidCertificate, why)
+		}
+		return Outcome{Step: Store}
+	}
+	if s.wantsTemporary(cr, now) {
+		return Outcome{Step: StoreTemporary}
+	}
+	return wait("CertificateRequest %q has not been answered yet", cr.Name)
+}
+
+func failed(reason, message string) Outcome {
+	return Outcome{Step: Fail, Why: Finding{Reason: reason, Message: fmt.Sprintf(messageFailedAndRetriedForm, message)}}
+}
+
+// unfit says why the certificate that an issuer has given cannot be used.
+func unfit(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
+	certs, err := pki.ParseBundle(cr.Status.Certificate)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("Failed to decode returned certificate: %v", err)
+	case !pki.SameKey(certs[0].PublicKey, key):
+		return "Issued certificate is for another public key than the one in the CertificateRequest"
+	case now.After(certs[0].NotAfter):
+		return fmt.Sprintf("Issued certificate expired already on %s", certs[0].NotAfter.UTC().Format(time.RFC1123))
+	}
+	return ""
+}
+
+// SetIssued ends an issuance in the status of crt: the Secret has its
+// certificate.
+func SetIssued(crt *cmv1.Certificate) {
+	revision := NextRevision(crt)
+	crt.Status.Revision = &revision
+	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = nil, nil
+	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
+}
+
+// SetFailed ends an issuance in the status of crt for now: Backoff says when it
+// is tried again.
+func SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
+	at, attempts := metav1.NewTime(now), 1
+	if before := crt.Status.FailedIssuanceAttempts; before != nil && *before > 0 {
+		attempts = *before + 1
+	}
+	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = &at, &attempts
+	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionFalse, why.Reason, why.Message, at)
+}

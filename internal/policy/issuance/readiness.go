@@ -1,0 +1,57 @@
+package issuance
+
+import (
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Readiness is what the status of a Certificate says of its certificate.
+type Readiness struct {
+	// Problem is why the Certificate is not ready; it is if there is none.
+	Problem Finding
+	// The times are those of the certificate in the Secret; nil without one.
+	// RenewalTime is also nil if it is not renewed by time.
+	NotBefore, NotAfter, RenewalTime *metav1.Time
+	// Again is when the answer changes by itself: when the certificate ends.
+	// It is zero if it has ended, or there is none.
+	Again time.Time
+}
+
+// Ready tells whether a Certificate has the certificate that it asks for. An
+// issuance under way does not matter: what is there stays good.
+func Ready(s Situation, now time.Time) Readiness {
+	i := inspect(s, now)
+	checks := append([]check{(*inspection).checkRival}, common...)
+	r := Readiness{Problem: i.find(append(checks, (*inspection).checkExpiry)...)}
+	if i.leaf == nil {
+		return r
+	}
+	r.NotBefore, r.NotAfter = timePtr(i.leaf.NotBefore), timePtr(i.leaf.NotAfter)
+	if at := i.renewalTime(); !at.IsZero() {
+		r.RenewalTime = timePtr(at)
+	}
+	if !now.After(i.leaf.NotAfter) {
+		r.Again = i.leaf.NotAfter.Add(time.Second)
+	}
+	return r
+}
+
+func timePtr(t time.Time) *metav1.Time {
+	at := metav1.NewTime(t)
+	return &at
+}
+
+// SetReadiness writes r into the status of crt.
+func SetReadiness(crt *cmv1.Certificate, r Readiness, now time.Time) {
+	status, why := cmmeta.ConditionFalse, r.Problem
+	if why.None() {
+		status, why = cmmeta.ConditionTrue, Finding{Reason: ReasonReady, Message: messageReady}
+	}
+	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionReady, status, why.Reason, why.Message, metav1.NewTime(now))
+	crt.Status.NotBefore, crt.Status.NotAfter, crt.Status.RenewalTime = r.NotBefore, r.NotAfter, r.RenewalTime
+}

@@ -1,0 +1,230 @@
+package issuance
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+)
+
+// The reasons of Events about requests.
+const (
+	EventRequested     = "Requested"
+	EventRequestFailed = "RequestFailed"
+)
+
+// RequestPlan is what to do about the requests of a Certificate that is being
+// issued.
+type RequestPlan struct {
+	// Delete are requests that can lead to nothing, with the reason of each.
+	Delete []Doomed
+	// Keep is the one for the next certificate, if there is one.
+	Keep *cmv1.CertificateRequest
+	// Create has a request made, with NewRequest. It is to be done once all of
+	// Delete are gone: the new one may have the name of one of them.
+	Create bool
+}
+
+// Doomed is a request that is deleted.
+type Doomed struct {
+	Request *cmv1.CertificateRequest
+	Why     string
+}
+
+// PlanRequest decides which requests a Certificate keeps while it is issued
+// with the key that waits for the next certificate. It does nothing for one
+// that is not being issued, is being deleted, or whose Secret belongs to another
+// one: somebody may want such a certificate renewed by hand all the same.
+func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
+	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.rival() != nil {
+		return RequestPlan{}
+	}
+	var plan RequestPlan
+	var good []*cmv1.CertificateRequest
+	for _, cr := range s.Requests {
+		revision, ok := Revision(cr)
+		switch why := s.doom(cr, key); {
+		case !ok:
+			plan.Delete = append(plan.Delete, Doomed{cr, "it does not say for which revision it is"})
+		case revision != NextRevision(s.Certificate):
+		case why != "":
+			plan.Delete = append(plan.Delete, Doomed{cr, why})
+		default:
+			good = append(good, cr)
+		}
+	}
+	plan.Keep = prefer(good, RequestName(s.Certificate))
+	for _, cr := range good {
+		if cr != plan.Keep {
+			plan.Delete = append(plan.Delete, Doomed{cr, fmt.Sprintf("it asks for the same as %q", plan.Keep.Name)})
+		}
+	}
+	plan.Create = plan.Keep == nil
+	return plan
+}
+
+// prefer returns a request that has its certificate, else the one of the usual
+// name, else the first.
+func prefer(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateRequest {
+	best := first(requests)
+	if best == nil || certmanager.ReadyReason(best) == cmv1.CertificateRequestReasonIssued {
+		return best
+	}
+	for _, cr := range requests {
+		if cr.Name == name {
+			return cr
+		}
+	}
+	return best
+}
+
+// doom says why a request for the next certificate leads to nothing.
+func (s Situation) doom(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
+	if why := s.differs(cr, key); why != "" {
+		return why
+	}
+	if s.isStale(cr) {
+		return "it failed before this issuance began"
+	}
+	return ""
+}
+
+// differs says in what a request differs from what the Certificate asks for.
+func (s Situation) differs(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
+	differences, err := wanted.RequestDifferences(&s.Certificate.Spec, &cr.Spec)
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(differences) > 0:
+		return fmt.Sprintf("the Certificate has changed since: %s", list(differences))
+	}
+	csr, err := certmanager.ParseRequest(cr.Spec.Request)
+	if err != nil || !pki.SameKey(csr.PublicKey, key) {
+		return "it was made with another private key"
+	}
+	return ""
+}
+
+// isStale tells whether a request came to nothing in an earlier attempt: it
+// must not end this one. Issuers that say no failureTime are taken at the time
+// of their condition.
+func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
+	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
+	ended := endedAt(cr)
+	return issuing != nil && issuing.LastTransitionTime != nil && ended != nil && ended.Before(issuing.LastTransitionTime)
+}
+
+// endedAt returns when a request came to nothing; nil if it has not, or nobody
+// knows.
+func endedAt(cr *cmv1.CertificateRequest) *metav1.Time {
+	ended := verdict(cr)
+	switch {
+	case ended == nil:
+		return nil
+	case cr.Status.FailureTime != nil:
+		return cr.Status.FailureTime
+	}
+	return ended.LastTransitionTime
+}
+
+// verdict returns the condition that ends a request without a certificate, or
+// nil. A denial counts whatever has happened since.
+func verdict(cr *cmv1.CertificateRequest) *cmv1.CertificateRequestCondition {
+	for _, kind := range []cmv1.CertificateRequestConditionType{cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest} {
+		if certmanager.RequestIs(cr, kind) {
+			return certmanager.RequestCondition(cr, kind)
+		}
+	}
+	if ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady); ready != nil &&
+		ready.Status != cmmeta.ConditionTrue && ready.Reason == cmv1.CertificateRequestReasonFailed {
+		return ready
+	}
+	return nil
+}
+
+// NewRequest makes the request for the next certificate, signed with the key in
+// the Secret that status.nextPrivateKeySecretName names. copied says which
+// annotations of the Certificate go along. It fails for a spec that cannot be
+// put into a request: trying again does not help, so the caller ends the issuance
+// with SetFailed and EventRequestFailed, and a changed spec is tried at once.
+func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotations) (*cmv1.CertificateRequest, error) {
+	csr, err := wanted.Request(&crt.Spec, key)
+	if err != nil {
+		return nil, err
+	}
+	annotations := copied.of(crt.Annotations)
+	annotations[cmv1.CertificateNameKey] = crt.Name
+	annotations[cmv1.CertificateRequestRevisionAnnotationKey] = strconv.Itoa(NextRevision(crt))
+	if name := crt.Status.NextPrivateKeySecretName; name != nil {
+		annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey] = *name
+	}
+	return &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: crt.Namespace, Name: RequestName(crt),
+			Annotations: annotations, Labels: maps.Clone(crt.Labels),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(crt, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))},
+		},
+		Spec: cmv1.CertificateRequestSpec{
+			Request: csr, Duration: crt.Spec.Duration, IssuerRef: crt.Spec.IssuerRef, IsCA: crt.Spec.IsCA, Usages: crt.Spec.Usages,
+		},
+	}, nil
+}
+
+// maxBase is how long a Certificate's name can be for its requests to be named
+// after it: twenty characters remain for the revision.
+const maxBase = 233
+
+// RequestName is the name of the request for the next certificate. It is the
+// same for each attempt, so that two controllers that do not know of each other
+// do not both make one.
+func RequestName(crt *cmv1.Certificate) string {
+	base := crt.Name
+	if len(base) > maxBase {
+		sum := sha256.Sum256([]byte(base))
+		hash := hex.EncodeToString(sum[:])
+		// What comes before a hyphen must not end with a dot.
+		base = strings.TrimRight(base[:maxBase-len(hash)-1], ".-") + "-" + hash
+	}
+	return fmt.Sprintf("%s-%d", base, NextRevision(crt))
+}
+
+// CopiedAnnotations are prefixes of the annotations that requests inherit from
+// their Certificate. "*" means all; of the others, the last in the list that
+// fits an annotation decides; one that begins with "-" has it left out.
+type CopiedAnnotations []string
+
+func (c CopiedAnnotations) of(annotations map[string]string) map[string]string {
+	copied := make(map[string]string)
+	for key, value := range annotations {
+		if c.includes(key) {
+			copied[key] = value
+		}
+	}
+	return copied
+}
+
+func (c CopiedAnnotations) includes(key string) bool {
+	included := false
+	for _, prefix := range c {
+		included = included || prefix == "*"
+	}
+	for _, prefix := range c {
+		if without, excludes := strings.CutPrefix(prefix, "-"); excludes && strings.HasPrefix(key, without) {
+			included = false
+		} else if strings.HasPrefix(key, prefix) {
+			included = true
+		}
+	}
+	return included
+}

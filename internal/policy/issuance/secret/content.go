@@ -1,0 +1,196 @@
+// Package secret says what the Secret of a Certificate holds.
+package secret
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+)
+
+// FieldManager is who owns the fields that Apply writes. Another name would
+// leave those behind that have been written under this one.
+const FieldManager = "cert-manager-certificates-issuing"
+
+// TemporaryAnnotation marks a Secret whose certificate is not the issuer's, but
+// there to serve with until the issuer has answered.
+const TemporaryAnnotation = "certplane.dev/temporary-certificate"
+
+// IsTemporary tells whether a Secret has that mark.
+func IsTemporary(s *corev1.Secret) bool { return s.Annotations[TemporaryAnnotation] == "true" }
+
+// Content is what a Certificate's Secret is to hold.
+type Content struct {
+	Certificate *cmv1.Certificate
+	// Key, Chain and CA are PEM, and go into the Secret as they are. CA may be
+	// empty: then the Secret has none.
+	Key, Chain, CA []byte
+	// Issuer is the reference of the request that was signed, as it is written
+	// there.
+	Issuer cmmeta.IssuerReference
+	// Temporary marks a certificate that is not from the issuer.
+	Temporary bool
+}
+
+// Issued is the content when a request has been answered. The key is encoded as
+// the Certificate asks for.
+func Issued(crt *cmv1.Certificate, cr *cmv1.CertificateRequest, key crypto.Signer) (Content, error) {
+	data, err := wanted.EncodeKey(&crt.Spec, key)
+	return Content{Certificate: crt, Key: data, Chain: cr.Status.Certificate, CA: cr.Status.CA, Issuer: cr.Spec.IssuerRef}, err
+}
+
+// Interim is the content while a request waits for its answer: a certificate
+// of issuance.Temporary.
+func Interim(crt *cmv1.Certificate, chain []byte, key crypto.Signer) (Content, error) {
+	data, err := wanted.EncodeKey(&crt.Spec, key)
+	return Content{Certificate: crt, Key: data, Chain: chain, Temporary: true}, err
+}
+
+// Existing is the content that a Secret has already, for writing what is
+// derived from it anew. ok is false if it has no certificate or no key.
+func Existing(crt *cmv1.Certificate, s *corev1.Secret) (c Content, ok bool) {
+	c = Content{
+		Certificate: crt, Key: s.Data[corev1.TLSPrivateKeyKey], Chain: s.Data[corev1.TLSCertKey], CA: s.Data[cmmeta.TLSCAKey],
+		Issuer: crt.Spec.IssuerRef, Temporary: IsTemporary(s),
+	}
+	if name, says := s.Annotations[cmv1.IssuerNameAnnotationKey]; says {
+		c.Issuer = cmmeta.IssuerReference{
+			Name: name, Kind: s.Annotations[cmv1.IssuerKindAnnotationKey], Group: s.Annotations[cmv1.IssuerGroupAnnotationKey],
+		}
+	}
+	return c, len(c.Key) > 0 && len(c.Chain) > 0
+}
+
+// Options are what else decides about a Secret.
+type Options struct {
+	// Type is that of the Secret that exists, which cannot change; empty if
+	// there is none.
+	Type corev1.SecretType
+	// Owned makes the Certificate the Secret's owner: it is deleted with it.
+	Owned bool
+	// Passwords are those of the keystores that spec.keystores asks for.
+	Passwords Passwords
+	// Now is what keystores say of when they were made.
+	Now time.Time
+}
+
+// Passwords encrypt keystores.
+type Passwords struct{ JKS, PKCS12 string }
+
+// Apply returns the Secret to apply as FieldManager, with force: what is not in
+// it but was before goes away.
+func (c Content) Apply(o Options) (*applycorev1.SecretApplyConfiguration, error) {
+	data, err := c.data()
+	if err != nil {
+		return nil, err
+	}
+	stores, err := c.keystores(o)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(data, stores)
+	annotations, err := c.annotations()
+	if err != nil {
+		return nil, err
+	}
+	kind := o.Type
+	if kind == "" {
+		kind = corev1.SecretTypeTLS
+	}
+	secret := applycorev1.Secret(c.Certificate.Spec.SecretName, c.Certificate.Namespace).
+		WithAnnotations(annotations).WithLabels(c.labels()).WithType(kind).WithData(data)
+	if o.Owned {
+		secret.WithOwnerReferences(c.owner())
+	}
+	return secret, nil
+}
+
+func (c Content) owner() *applymetav1.OwnerReferenceApplyConfiguration {
+	owner := metav1.NewControllerRef(c.Certificate, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))
+	return applymetav1.OwnerReference().WithAPIVersion(owner.APIVersion).WithKind(owner.Kind).
+		WithName(owner.Name).WithUID(owner.UID).WithController(true).WithBlockOwnerDeletion(true)
+}
+
+// data returns everything but the keystores.
+func (c Content) data() (map[string][]byte, error) {
+	data := map[string][]byte{corev1.TLSCertKey: c.Chain, corev1.TLSPrivateKeyKey: c.Key}
+	if len(c.CA) > 0 {
+		data[cmmeta.TLSCAKey] = c.CA
+	}
+	formats, err := c.formats()
+	maps.Copy(data, formats)
+	return data, err
+}
+
+// formats returns the additional forms of key and certificate.
+func (c Content) formats() (map[string][]byte, error) {
+	data := make(map[string][]byte)
+	for _, format := range c.Certificate.Spec.AdditionalOutputFormats {
+		switch format.Type {
+		case cmv1.CertificateOutputFormatDER:
+			block, _ := pem.Decode(c.Key)
+			if block == nil {
+				return nil, errors.New("the private key is not PEM")
+			}
+			data[cmv1.CertificateOutputFormatDERKey] = block.Bytes
+		case cmv1.CertificateOutputFormatCombinedPEM:
+			data[cmv1.CertificateOutputFormatCombinedPEMKey] = bytes.Join([][]byte{c.Key, c.Chain}, []byte("\n"))
+		default:
+			return nil, fmt.Errorf("spec.additionalOutputFormats: %q is not known", format.Type)
+		}
+	}
+	return data, nil
+}
+
+// formatKeys are the keys of data that additional forms have.
+var formatKeys = []string{cmv1.CertificateOutputFormatDERKey, cmv1.CertificateOutputFormatCombinedPEMKey}
+
+func (c Content) labels() map[string]string {
+	labels := make(map[string]string)
+	if template := c.Certificate.Spec.SecretTemplate; template != nil {
+		maps.Copy(labels, template.Labels)
+	}
+	labels[cmv1.PartOfCertManagerControllerLabelKey] = "true"
+	return labels
+}
+
+func (c Content) annotations() (map[string]string, error) {
+	annotations := make(map[string]string)
+	if template := c.Certificate.Spec.SecretTemplate; template != nil {
+		maps.Copy(annotations, template.Annotations)
+	}
+	managed, err := c.managed()
+	maps.Copy(annotations, managed)
+	return annotations, err
+}
+
+// managed returns the annotations that say what the Secret holds.
+func (c Content) managed() (map[string]string, error) {
+	certs, err := pki.ParseBundle(c.Chain)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
+	}
+	annotations := describe(certs[0])
+	annotations[cmv1.CertificateNameKey] = c.Certificate.Name
+	if c.Temporary {
+		annotations[TemporaryAnnotation] = "true"
+		return annotations, nil
+	}
+	annotations[cmv1.IssuerNameAnnotationKey] = c.Issuer.Name
+	annotations[cmv1.IssuerKindAnnotationKey] = c.Issuer.Kind
+	annotations[cmv1.IssuerGroupAnnotationKey] = c.Issuer.Group
+	return annotations, nil
+}

@@ -1,0 +1,162 @@
+package secret
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// Drift is in what a Secret is no longer what its Certificate asks for, without
+// a new certificate being needed. It is empty if there is nothing.
+type Drift string
+
+// The drifts, in the order in which they are looked for.
+const (
+	TemplateMismatch      Drift = "SecretTemplateMismatch"
+	MetadataMismatch      Drift = "SecretManagedMetadataMismatch"
+	OutputFormatsMismatch Drift = "AdditionalOutputFormatsMismatch"
+	KeystoreMismatch      Drift = "SecretMismatch"
+	OwnerMismatch         Drift = "SecretOwnerRefMismatch"
+	ManagedFieldsError    Drift = "ManagedFieldsParseError"
+)
+
+// attention is the label with which caches that follow Certificates see their
+// Secrets.
+const attention = cmv1.PartOfCertManagerControllerLabelKey
+
+// Drift compares a Secret with the content that it is to have: Existing's. Who
+// finds one applies the content again. Labels, annotations and data of others
+// are none of its business; those that FieldManager has written and nobody asks
+// for any more are. Of keystores, their existence counts alone: a change of
+// their password, alias or profile waits for the next certificate.
+func (c Content) Drift(s *corev1.Secret, owned bool) (Drift, error) {
+	managed, err := c.managed()
+	if err != nil {
+		return "", err
+	}
+	formats, err := c.formats()
+	if err != nil {
+		return "", err
+	}
+	stored, err := writtenBy(s, FieldManager)
+	if err != nil {
+		return ManagedFieldsError, nil
+	}
+	desired, err := c.annotations()
+	if err != nil {
+		return "", err
+	}
+	labels := c.labels()
+	switch {
+	case c.templateDiffers(s, managed) || hasStale(stored.annotations, desired) || hasStale(stored.labels, labels):
+		return TemplateMismatch, nil
+	case differs(s.Annotations, managed) || s.Labels[attention] != labels[attention]:
+		return MetadataMismatch, nil
+	case c.formatsDiffer(s, formats, stored.data):
+		return OutputFormatsMismatch, nil
+	case c.storesDiffer(s, stored.data):
+		return KeystoreMismatch, nil
+	case owned != isOwned(s, c.Certificate.UID) && (owned || stored.owner):
+		return OwnerMismatch, nil
+	}
+	return "", nil
+}
+
+// templateDiffers leaves out what the template says in vain, as the Secret's own
+// annotations win.
+func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string) bool {
+	template := c.Certificate.Spec.SecretTemplate
+	if template == nil {
+		return false
+	}
+	annotations := maps.Clone(template.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { _, has := managed[key]; return has })
+	labels := maps.Clone(template.Labels)
+	delete(labels, attention)
+	return differs(s.Annotations, annotations) || differs(s.Labels, labels)
+}
+
+// differs tells whether something that is wanted is missing, or otherwise.
+func differs(have, want map[string]string) bool {
+	for key, value := range want {
+		if got, has := have[key]; !has || got != value {
+			return true
+		}
+	}
+	return false
+}
+
+// hasStale tells whether something has been written that nobody wants any more.
+func hasStale(written []string, want map[string]string) bool {
+	return slices.ContainsFunc(written, func(key string) bool { _, wanted := want[key]; return !wanted })
+}
+
+func (c Content) formatsDiffer(s *corev1.Secret, want map[string][]byte, written []string) bool {
+	for key, value := range want {
+		if !bytes.Equal(s.Data[key], value) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(formatKeys, func(key string) bool { return want[key] == nil && slices.Contains(written, key) })
+}
+
+func (c Content) storesDiffer(s *corev1.Secret, written []string) bool {
+	wanted := c.wantedStores()
+	return slices.ContainsFunc(storeKeys, func(key string) bool {
+		return wanted[key] && len(s.Data[key]) == 0 || !wanted[key] && slices.Contains(written, key)
+	})
+}
+
+func isOwned(s *corev1.Secret, uid types.UID) bool {
+	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
+// written is what one manager has applied to a Secret.
+type written struct {
+	annotations, labels, data []string
+	owner                     bool
+}
+
+// writtenBy reads it from the Secret's managed fields.
+func writtenBy(s *corev1.Secret, manager string) (written, error) {
+	var w written
+	for _, entry := range s.ManagedFields {
+		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+			continue
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+			return written{}, fmt.Errorf("reading managed fields of Secret %q: %w", s.Name, err)
+		}
+		set.Iterate(w.add)
+	}
+	return w, nil
+}
+
+// add takes the paths of single entries.
+func (w *written) add(path fieldpath.Path) {
+	var names []string
+	for _, element := range path {
+		if element.FieldName == nil {
+			break
+		}
+		names = append(names, *element.FieldName)
+	}
+	switch {
+	case len(names) >= 2 && names[0] == "metadata" && names[1] == "ownerReferences":
+		w.owner = true
+	case len(names) == 3 && names[0] == "metadata" && names[1] == "annotations":
+		w.annotations = append(w.annotations, names[2])
+	case len(names) == 3 && names[0] == "metadata" && names[1] == "labels":
+		w.labels = append(w.labels, names[2])
+	case len(names) == 2 && names[0] == "data":
+		w.data = append(w.data, names[1])
+	}
+}

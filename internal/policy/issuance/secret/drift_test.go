@@ -1,0 +1,157 @@
+package secret_test
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+)
+
+// stored is the Secret as it is after an apply, managed fields included.
+func stored(t testing.TB, applied *applycorev1.SecretApplyConfiguration) *corev1.Secret {
+	t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: *applied.Name, Annotations: maps.Clone(applied.Annotations), Labels: maps.Clone(applied.Labels)}, Data: maps.Clone(applied.Data)}
+	metadata := map[string]any{"f:annotations": fields(applied.Annotations), "f:labels": fields(applied.Labels)}
+	for _, owner := range applied.OwnerReferences {
+		s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{UID: *owner.UID})
+		metadata["f:ownerReferences"] = map[string]any{`k:{"uid":"` + string(*owner.UID) + `"}`: map[string]any{}}
+	}
+	raw, err := json.Marshal(map[string]any{"f:metadata": metadata, "f:data": fields(applied.Data), "f:type": map[string]any{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: secret.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(string(raw))}}
+	return s
+}
+
+func fields[V any](m map[string]V) map[string]any {
+	fields := make(map[string]any)
+	for key := range m {
+		fields["f:"+key] = map[string]any{}
+	}
+	return fields
+}
+
+func TestDrift(t *testing.T) {
+	tests := []struct {
+		reason   string
+		before   func(*fixture)       // the Secret is written
+		after    func(*fixture)       // and asked for otherwise
+		tamper   func(*corev1.Secret) // by somebody
+		owned    bool
+		wasOwned bool
+		want     secret.Drift
+	}{
+		{reason: "nothing"},
+		{reason: "nothing, with everything", before: everything},
+		{reason: "a label is wanted", after: template("l", ""), want: secret.TemplateMismatch},
+		{reason: "a label is not wanted any more", before: template("l", ""), want: secret.TemplateMismatch, after: noTemplate},
+		{reason: "an annotation is not wanted any more", before: template("", "a"), want: secret.TemplateMismatch, after: noTemplate},
+		{reason: "a label was changed", before: template("l", ""), tamper: func(s *corev1.Secret) { s.Labels["l"] = "y" }, want: secret.TemplateMismatch},
+		{reason: "a label was removed", before: template("l", ""), tamper: func(s *corev1.Secret) { delete(s.Labels, "l") }, want: secret.TemplateMismatch},
+		{reason: "a template that wants what is ours", before: func(f *fixture) {
+			f.crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Annotations: map[string]string{cmv1.CertificateNameKey: "x"}, Labels: map[string]string{cmv1.PartOfCertManagerControllerLabelKey: "x"}}
+		}},
+		{reason: "somebody else's label", tamper: func(s *corev1.Secret) { s.Labels["other"] = "x" }},
+		{reason: "somebody else's data", tamper: func(s *corev1.Secret) { s.Data["other"] = nil }},
+		{reason: "the attention label was removed", tamper: func(s *corev1.Secret) { s.Labels = nil }, want: secret.MetadataMismatch},
+		{reason: "the common name was changed", tamper: func(s *corev1.Secret) { s.Annotations[cmv1.CommonNameAnnotationKey] = "x" }, want: secret.MetadataMismatch},
+		{reason: "the name of the Certificate was removed", tamper: func(s *corev1.Secret) { delete(s.Annotations, cmv1.CertificateNameKey) }, want: secret.MetadataMismatch},
+		{reason: "DER is wanted", after: formats(cmv1.CertificateOutputFormatDER), want: secret.OutputFormatsMismatch},
+		{reason: "DER is not wanted any more", before: formats(cmv1.CertificateOutputFormatDER), after: func(f *fixture) { f.crt.Spec.AdditionalOutputFormats = nil }, want: secret.OutputFormatsMismatch},
+		{reason: "DER was changed", before: formats(cmv1.CertificateOutputFormatDER), tamper: func(s *corev1.Secret) { s.Data["key.der"] = []byte("x") }, want: secret.OutputFormatsMismatch},
+		{reason: "keystores are wanted", after: keystores, want: secret.KeystoreMismatch},
+		{reason: "keystores are not wanted any more", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores = nil }, want: secret.KeystoreMismatch},
+		{reason: "a truststore was removed", before: keystores, tamper: func(s *corev1.Secret) { delete(s.Data, "truststore.p12") }, want: secret.KeystoreMismatch},
+		{reason: "another password waits", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.JKS.Password = ptr.To("x") }},
+		{reason: "an owner is wanted", owned: true, want: secret.OwnerMismatch},
+		{reason: "an owner is there", owned: true, wasOwned: true},
+		{reason: "an owner is not wanted any more", wasOwned: true, want: secret.OwnerMismatch},
+		{reason: "somebody else made it the owner", tamper: func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{UID: "uid"}} }},
+		{reason: "managed fields that nobody can read", tamper: func(s *corev1.Secret) { s.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("?") }, want: secret.ManagedFieldsError},
+		{reason: "what somebody else has applied", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Manager = "other" }},
+		{reason: "what was updated", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Operation = metav1.ManagedFieldsOperationUpdate }},
+		{reason: "no managed fields", tamper: func(s *corev1.Secret) { s.ManagedFields = nil }},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := newFixture(t)
+			if tc.before != nil {
+				tc.before(f)
+			}
+			s := stored(t, f.apply(t, secret.Options{Passwords: passwords, Owned: tc.wasOwned}))
+			if tc.after != nil {
+				tc.after(f)
+			}
+			if tc.tamper != nil {
+				tc.tamper(s)
+			}
+			content, ok := secret.Existing(f.crt, s)
+			if !ok {
+				t.Fatal("the Secret has no content")
+			}
+			got, err := content.Drift(s, tc.owned)
+			if err != nil || got != tc.want {
+				t.Fatalf("drift %q, error %v, want %q", got, err, tc.want)
+			}
+			again, err := content.Apply(secret.Options{Passwords: passwords, Owned: tc.owned})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := content.Drift(stored(t, again), tc.owned); err != nil || got != "" {
+				t.Errorf("drift %q, error %v, after it was written again", got, err)
+			}
+		})
+	}
+}
+
+func everything(f *fixture) {
+	keystores(f)
+	template("l", "a")(f)
+	formats(cmv1.CertificateOutputFormatDER, cmv1.CertificateOutputFormatCombinedPEM)(f)
+}
+
+func template(label, annotation string) func(*fixture) {
+	return func(f *fixture) {
+		f.crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{}
+		if label != "" {
+			f.crt.Spec.SecretTemplate.Labels = map[string]string{label: "x"}
+		}
+		if annotation != "" {
+			f.crt.Spec.SecretTemplate.Annotations = map[string]string{annotation: "x"}
+		}
+	}
+}
+
+func noTemplate(f *fixture) { f.crt.Spec.SecretTemplate = nil }
+
+// What is written again says of its issuer what it said before, even if the
+// Certificate names another one by now.
+func TestExistingKeepsIssuer(t *testing.T) {
+	f := newFixture(t)
+	s := stored(t, f.apply(t, secret.Options{}))
+	f.crt.Spec.IssuerRef.Name = "new"
+	content, _ := secret.Existing(f.crt, s)
+	if content.Issuer != (cmmeta.IssuerReference{Name: "ca"}) {
+		t.Errorf("issuer %+v", content.Issuer)
+	}
+	s.Annotations = nil
+	if content, _ = secret.Existing(f.crt, s); content.Issuer != f.crt.Spec.IssuerRef {
+		t.Errorf("issuer %+v of a Secret that names none", content.Issuer)
+	}
+	s.Annotations = map[string]string{secret.TemporaryAnnotation: "true"}
+	if content, _ = secret.Existing(f.crt, s); !content.Temporary {
+		t.Error("a temporary certificate passes for the issuer's")
+	}
+	if _, ok := secret.Existing(f.crt, &corev1.Secret{}); ok {
+		t.Error("an empty Secret has content")
+	}
+}

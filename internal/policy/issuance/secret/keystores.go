@@ -1,0 +1,125 @@
+package secret
+
+import (
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance/keystore"
+)
+
+// storeKeys are the keys of data that keystores have.
+var storeKeys = []string{cmv1.JKSSecretKey, cmv1.JKSTruststoreKey, cmv1.PKCS12SecretKey, cmv1.PKCS12TruststoreKey}
+
+// wantsJKS and wantsPKCS12 return nil if no such keystore is asked for.
+func wantsJKS(spec *cmv1.CertificateSpec) *cmv1.JKSKeystore {
+	if spec.Keystores == nil || spec.Keystores.JKS == nil || !spec.Keystores.JKS.Create {
+		return nil
+	}
+	return spec.Keystores.JKS
+}
+
+func wantsPKCS12(spec *cmv1.CertificateSpec) *cmv1.PKCS12Keystore {
+	if spec.Keystores == nil || spec.Keystores.PKCS12 == nil || !spec.Keystores.PKCS12.Create {
+		return nil
+	}
+	return spec.Keystores.PKCS12
+}
+
+// wantedStores are the keystores that a Secret has.
+func (c Content) wantedStores() map[string]bool {
+	wanted := make(map[string]bool)
+	if wantsJKS(&c.Certificate.Spec) != nil {
+		wanted[cmv1.JKSSecretKey], wanted[cmv1.JKSTruststoreKey] = true, len(c.CA) > 0
+	}
+	if wantsPKCS12(&c.Certificate.Spec) != nil {
+		wanted[cmv1.PKCS12SecretKey], wanted[cmv1.PKCS12TruststoreKey] = true, len(c.CA) > 0
+	}
+	return wanted
+}
+
+// keystores are different each time, as they are encrypted.
+func (c Content) keystores(o Options) (map[string][]byte, error) {
+	spec := &c.Certificate.Spec
+	if wantsJKS(spec) == nil && wantsPKCS12(spec) == nil {
+		return nil, nil
+	}
+	pair, err := c.pair()
+	if err != nil {
+		return nil, err
+	}
+	stores := make(map[string][]byte)
+	if err := addJKS(stores, wantsJKS(spec), pair, o); err != nil {
+		return nil, err
+	}
+	return stores, addPKCS12(stores, wantsPKCS12(spec), pair, o)
+}
+
+func (c Content) pair() (keystore.Pair, error) {
+	key, err := pki.ParsePrivateKey(c.Key)
+	if err != nil {
+		return keystore.Pair{}, fmt.Errorf("reading the private key: %w", err)
+	}
+	chain, err := pki.ParseBundle(c.Chain)
+	if err != nil {
+		return keystore.Pair{}, fmt.Errorf("reading the certificate: %w", err)
+	}
+	pair := keystore.Pair{Key: key, Chain: chain}
+	if len(c.CA) == 0 {
+		return pair, nil
+	}
+	if pair.CAs, err = pki.ParseBundle(c.CA); err != nil {
+		return keystore.Pair{}, fmt.Errorf("reading the CA: %w", err)
+	}
+	return pair, nil
+}
+
+func addJKS(stores map[string][]byte, jks *cmv1.JKSKeystore, pair keystore.Pair, o Options) (err error) {
+	if jks == nil {
+		return nil
+	}
+	alias := keystore.DefaultAlias
+	if jks.Alias != nil && *jks.Alias != "" {
+		alias = *jks.Alias
+	}
+	if stores[cmv1.JKSSecretKey], err = keystore.JKS(pair, alias, o.Passwords.JKS, o.Now); err != nil || len(pair.CAs) == 0 {
+		return err
+	}
+	stores[cmv1.JKSTruststoreKey], err = keystore.JKSTrust(pair, o.Passwords.JKS, o.Now)
+	return err
+}
+
+func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, o Options) (err error) {
+	if p12 == nil {
+		return nil
+	}
+	if stores[cmv1.PKCS12SecretKey], err = keystore.PKCS12(pair, p12.Profile, o.Passwords.PKCS12); err != nil || len(pair.CAs) == 0 {
+		return err
+	}
+	stores[cmv1.PKCS12TruststoreKey], err = keystore.PKCS12Trust(pair, p12.Profile, o.Passwords.PKCS12)
+	return err
+}
+
+// PasswordRef says where a password comes from: it is Value, or what Secret has
+// under Key.
+type PasswordRef struct{ Value, Secret, Key string }
+
+// PasswordRefs returns where the passwords come from that Options need; nil
+// where none is needed.
+func PasswordRefs(spec *cmv1.CertificateSpec) (jks, pkcs12 *PasswordRef) {
+	if store := wantsJKS(spec); store != nil {
+		jks = &PasswordRef{Value: deref(store.Password), Secret: store.PasswordSecretRef.Name, Key: store.PasswordSecretRef.Key}
+	}
+	if store := wantsPKCS12(spec); store != nil {
+		pkcs12 = &PasswordRef{Value: deref(store.Password), Secret: store.PasswordSecretRef.Name, Key: store.PasswordSecretRef.Key}
+	}
+	return jks, pkcs12
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -1,0 +1,115 @@
+package issuance
+
+import (
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance/renewal"
+	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+)
+
+// rivalRetry is how often a Certificate whose Secret belongs to another one
+// asks whether that is still so.
+const rivalRetry = 3 * time.Minute
+
+// Start is whether an issuance starts.
+type Start struct {
+	// Why is the reason to start now; there is none if nothing starts.
+	Why Finding
+	// Held, if it is not empty, says why nothing starts although something is
+	// to be done.
+	Held string
+	// Warning is for an Event, whatever is decided.
+	Warning Finding
+	// Again is when the decision changes by itself; zero: only the Certificate,
+	// its Secret or its requests can change it.
+	Again time.Time
+}
+
+// Decide tells whether to start issuing a certificate now: whether something is
+// wrong with the Secret or its certificate is due for renewal, and nothing
+// holds the issuance back. Nothing starts while an issuance is under way, and
+// for a Certificate that is being deleted. Who starts one calls SetIssuing.
+func (b Backoff) Decide(s Situation, now time.Time) Start {
+	if isDeleted(s.Certificate) || isIssuing(s.Certificate) {
+		return Start{}
+	}
+	i := inspect(s, now)
+	if rival := i.checkRival(); !rival.None() {
+		return Start{Held: rival.Message, Again: now.Add(rivalRetry)}
+	}
+	why := i.find(append(common[:len(common):len(common)], (*inspection).checkRenewal)...)
+	if why.None() {
+		return Start{Again: i.renewalTime()}
+	}
+	var warning Finding
+	if ignored := renewal.Ignored(i.spec()); why.Reason == ReasonRenewing && ignored != "" {
+		warning = Finding{Reason: ReasonWindowError, Message: ignored}
+	}
+	if until := b.Until(s); until.After(now) {
+		return Start{Again: until, Held: fmt.Sprintf(
+			"the last issuance failed, the next attempt is at %s: change the spec or renew by hand to try at once", until.UTC().Format(time.RFC3339))}
+	}
+	return Start{Why: why, Warning: warning}
+}
+
+// Backoff says how long to wait after failed issuances.
+type Backoff struct {
+	// Min is the wait after the first failure; it doubles with each.
+	Min time.Duration
+	// Max bounds it.
+	Max time.Duration
+}
+
+// Until returns until when nothing is issued for a Certificate because the last
+// attempts have failed; zero if nothing holds it back. A spec that has been
+// changed since then has not failed yet.
+func (b Backoff) Until(s Situation) time.Time {
+	last := s.Certificate.Status.LastFailureTime
+	if last.IsZero() || s.differsFromNext() {
+		return time.Time{}
+	}
+	return last.Add(b.wait(s.Certificate.Status.FailedIssuanceAttempts))
+}
+
+// wait returns the wait after a number of failures; old versions of the API did
+// not count them.
+func (b Backoff) wait(attempts *int) time.Duration {
+	wait := b.Min
+	for n := 1; attempts != nil && n < *attempts && wait < b.Max; n++ {
+		wait *= 2
+	}
+	return min(wait, b.Max)
+}
+
+// differsFromNext tells whether the request that has failed asks for something
+// else than the Certificate does now. If there was none, or it is gone, any
+// change of the spec since the failure counts.
+func (s Situation) differsFromNext() bool {
+	next := s.Next()
+	if issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing); len(next) == 0 && issuing != nil {
+		return issuing.ObservedGeneration < s.Certificate.Generation
+	}
+	for _, cr := range next {
+		if differences, err := wanted.RequestDifferences(&s.Certificate.Spec, &cr.Spec); err != nil || len(differences) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// SetIssuing starts an issuance in the status of crt.
+func SetIssuing(crt *cmv1.Certificate, why Finding, now time.Time) {
+	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, why.Reason, why.Message, metav1.NewTime(now))
+}
+
+// SetRenewing starts an issuance because somebody wants it, whatever the state
+// of things and whatever has failed before.
+func SetRenewing(crt *cmv1.Certificate, now time.Time) {
+	SetIssuing(crt, Finding{Reason: ReasonManuallyTriggered, Message: messageManuallyTriggered}, now)
+}

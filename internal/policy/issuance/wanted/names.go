@@ -1,0 +1,89 @@
+package wanted
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/url"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// names are alternative names as texts that are equal if the names are.
+type names struct{ dns, ips, uris, emails, others []string }
+
+// differences returns the fields of a Certificate in which n, its names, has
+// others than got.
+func (n names) differences(got names) []string {
+	var differences []string
+	for _, c := range []struct {
+		field string
+		a, b  []string
+	}{
+		{"spec.dnsNames", n.dns, got.dns},
+		{"spec.ipAddresses", n.ips, got.ips},
+		{"spec.uris", n.uris, got.uris},
+		{"spec.emailAddresses", n.emails, got.emails},
+		{"spec.otherNames", n.others, got.others},
+	} {
+		if !sameSet(c.a, c.b) {
+			differences = append(differences, c.field)
+		}
+	}
+	return differences
+}
+
+func namesOf(spec *cmv1.CertificateSpec) names {
+	n := names{dns: spec.DNSNames, emails: spec.EmailAddresses}
+	for _, ip := range spec.IPAddresses {
+		n.ips = append(n.ips, canonicalIP(ip))
+	}
+	for _, uri := range spec.URIs {
+		n.uris = append(n.uris, canonicalURI(uri))
+	}
+	for _, other := range spec.OtherNames {
+		n.others = append(n.others, other.OID+"="+other.UTF8Value)
+	}
+	return n
+}
+
+func namesOfRequest(csr *x509.CertificateRequest) (names, error) {
+	others, err := pki.OtherNames(csr)
+	if err != nil {
+		return names{}, err
+	}
+	n := names{dns: csr.DNSNames, emails: csr.EmailAddresses, ips: texts(csr.IPAddresses), uris: texts(csr.URIs)}
+	for _, other := range others {
+		n.others = append(n.others, other.Type.String()+"="+other.Value)
+	}
+	return n, nil
+}
+
+func namesOfCertificate(cert *x509.Certificate) names {
+	return names{dns: cert.DNSNames, emails: cert.EmailAddresses, ips: texts(cert.IPAddresses), uris: texts(cert.URIs)}
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	var texts []string
+	for _, value := range values {
+		texts = append(texts, value.String())
+	}
+	return texts
+}
+
+// canonicalIP returns what cannot be parsed as it is: nothing equals it.
+func canonicalIP(text string) string {
+	if ip := net.ParseIP(text); ip != nil {
+		return ip.String()
+	}
+	return text
+}
+
+func canonicalURI(text string) string {
+	if uri, err := url.Parse(text); err == nil {
+		return uri.String()
+	}
+	return text
+}

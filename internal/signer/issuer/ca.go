@@ -1,0 +1,136 @@
+package issuer
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// The reasons of verdicts of CA issuers. A CA that has expired has the reason
+// of all signers, signer.ReasonExpired.
+const (
+	ReasonSecretMissing     = "SecretMissing"
+	ReasonSecretInvalidData = "SecretInvalidData"
+	ReasonSecretGetError    = "SecretGetError"
+	ReasonSigningError      = "SigningError"
+)
+
+// OpenCA returns the CA in a Secret: tls.crt has its chain, the signing
+// certificate first, and tls.key its key; the first certificate of ca.crt, if
+// there is one, belongs to the chain too. name is what errors call the Secret,
+// nil is one that does not exist. All is checked that would make certificates
+// which nobody can verify; expiry is not, it is for the moment of signing. The
+// errors are verdicts on a request, which waits for a better Secret; to an
+// issuer they say why it is not ready.
+//
+// It takes up to a tenth of a second for CAs with constraints: callers that
+// sign often keep what they get for as long as the Secret is the same.
+func OpenCA(name string, s *corev1.Secret) (*pki.Authority, error) {
+	if s == nil {
+		return nil, pending(ReasonSecretMissing, fmt.Sprintf("Referenced secret %s not found", name), nil)
+	}
+	authority, err := openCA(s)
+	if err != nil {
+		return nil, pending(ReasonSecretInvalidData, fmt.Sprintf("Failed to parse signing CA keypair from secret %s", name), err)
+	}
+	return authority, nil
+}
+
+func openCA(s *corev1.Secret) (*pki.Authority, error) {
+	key, err := pki.ParsePrivateKey(s.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
+	}
+	if _, err := pki.SignatureAlgorithm(key.Public()); err != nil {
+		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
+	}
+	certs, err := pki.ParseBundle(s.Data[corev1.TLSCertKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", corev1.TLSCertKey, err)
+	}
+	signing := certs[0]
+	if data := s.Data[cmmeta.TLSCAKey]; len(data) > 0 {
+		roots, err := pki.ParseBundle(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", cmmeta.TLSCAKey, err)
+		}
+		certs = append(certs, roots[0])
+	}
+	chain, err := sorted(signing, certs)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", corev1.TLSCertKey, cmmeta.TLSCAKey, err)
+	}
+	return pki.NewAuthority(chain, key)
+}
+
+// sorted returns a chain with its root, if that is there.
+func sorted(signing *x509.Certificate, certs []*x509.Certificate) ([]*x509.Certificate, error) {
+	chain, err := pki.BuildChain(certs)
+	if err != nil {
+		return nil, err
+	}
+	if !chain.Certificates[0].Equal(signing) {
+		return nil, errors.New("the first certificate is not the lowest one of the chain")
+	}
+	last := chain.Certificates[len(chain.Certificates)-1]
+	if chain.CA == nil || chain.CA == last {
+		return chain.Certificates, nil
+	}
+	return append(chain.Certificates, chain.CA), nil
+}
+
+// SignCA makes a certificate of a CA issuer with config, whose CA OpenCA has
+// returned. It begins now and ends with the CA at the latest. A request that is
+// beyond the CA's powers (its path length, its name constraints) never gets one.
+func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, rand io.Reader) (*Issued, error) {
+	csr, err := req.parse()
+	if err != nil {
+		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
+	}
+	validity, err := req.lifetime().Validity(nil, ca.Validity(), now)
+	if err != nil {
+		return nil, signer.Expired(err)
+	}
+	where := pki.Locations{
+		CRLs: config.CRLDistributionPoints, OCSPServers: config.OCSPServers, IssuerCertificates: config.IssuingCertificateURLs,
+	}
+	template, err := req.template(csr, ca.Certificate().PublicKey, validity, where, rand)
+	if err != nil {
+		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
+	}
+	lint := ca.Lint
+	if req.IsCA {
+		lint = ca.LintCA
+	}
+	linted, err := lint(template, pki.Policy{MinRSABits: minRSABits})
+	if err != nil {
+		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
+	}
+	cert, err := linted.Sign(rand)
+	if err != nil {
+		return nil, signer.Unavailable(err)
+	}
+	return &Issued{
+		Certificate: cert,
+		Chain:       pki.EncodeCertificates(ca.Chain(cert)...),
+		CA:          pki.EncodeCertificates(ca.Anchor()),
+		Notes:       shortened(req.lifetime().Wish(nil, now), validity),
+	}, nil
+}
+
+func shortened(wish, got pki.Validity) []Note {
+	if !got.NotAfter.Before(wish.NotAfter) {
+		return nil
+	}
+	return []Note{{NoteShortened, fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
+		got.NotAfter.Format(time.RFC3339), wish.NotAfter.Sub(got.NotAfter))}}
+}

@@ -1,0 +1,88 @@
+package issuer
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// The reasons of verdicts of SelfSigned issuers.
+const (
+	ReasonMissingAnnotation  = "MissingAnnotation"
+	ReasonMissingSecret      = "MissingSecret"
+	ReasonErrorGettingSecret = "ErrorGettingSecret"
+	ReasonErrorParsingKey    = "ErrorParsingKey"
+	ReasonErrorGenerating    = "ErrorGenerating"
+	ReasonErrorPublicKey     = "ErrorPublicKey"
+	ReasonErrorKeyMatch      = "ErrorKeyMatch"
+	ReasonErrorSigning       = "ErrorSigning"
+)
+
+// KeySecret is where the key of a request is.
+type KeySecret struct {
+	// Annotation is the one of the request that names the Secret, and Name what
+	// it says; empty if it is missing.
+	Annotation, Name string
+	// Secret has the key as tls.key; nil if it does not exist.
+	Secret *corev1.Secret
+}
+
+// SignSelf makes a certificate of a SelfSigned issuer with config, signed with
+// the key of the request itself. It begins now. A request whose subject is
+// empty gets one without an issuer's name, which breaks RFC 5280 section
+// 4.1.2.4; a note says so.
+func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, rand io.Reader) (*Issued, error) {
+	switch {
+	case from.Name == "":
+		return nil, signer.Permanent(ReasonMissingAnnotation, fmt.Errorf(
+			"annotation %q is missing or empty: it must name the Secret with the private key of the request", from.Annotation))
+	case from.Secret == nil:
+		return nil, pending(ReasonMissingSecret, fmt.Sprintf("Referenced secret %s not found", from.Name), nil)
+	}
+	key, err := pki.ParsePrivateKey(from.Secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, pending(ReasonErrorParsingKey, fmt.Sprintf("Failed to get key %q referenced in secret %s", corev1.TLSPrivateKeyKey, from.Name), err)
+	}
+	csr, err := req.parse()
+	if err != nil {
+		return nil, permanent(ReasonErrorGenerating, "Error generating certificate template", err)
+	}
+	where := pki.Locations{CRLs: config.CRLDistributionPoints}
+	template, err := req.template(csr, key.Public(), req.lifetime().Wish(nil, now), where, rand)
+	if err != nil {
+		return nil, permanent(ReasonErrorGenerating, "Error generating certificate template", err)
+	}
+	if err := pki.CheckPublicKey(csr.PublicKey, minRSABits); err != nil {
+		return nil, permanent(ReasonErrorPublicKey, "Failed to get public key from the certificate request", err)
+	}
+	if !pki.SameKey(key.Public(), csr.PublicKey) {
+		return nil, permanent(ReasonErrorKeyMatch, "Error generating certificate template",
+			errors.New("the private key in the Secret is not that of the certificate request"))
+	}
+	linted, err := pki.LintSelfSigned(template, key, pki.Policy{MinRSABits: minRSABits})
+	if err != nil {
+		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
+	}
+	cert, err := linted.Sign(rand)
+	if err != nil {
+		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
+	}
+	data := pki.EncodeCertificates(cert)
+	return &Issued{Certificate: cert, Chain: data, CA: data, Notes: nameless(cert)}, nil
+}
+
+func nameless(cert *x509.Certificate) []Note {
+	if !bytes.Equal(cert.RawSubject, []byte{0x30, 0x00}) {
+		return nil
+	}
+	return []Note{{NoteBadConfig, "Certificate will be issued with an empty Issuer DN, which contravenes RFC 5280 and could break some strict clients"}}
+}
