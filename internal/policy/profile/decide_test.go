@@ -75,6 +75,10 @@ func TestDecidePods(t *testing.T) {
 		{reason: "addresses and mailboxes", spec: func(s *spec) {
 			s.Profile.Names = v1alpha1.NamesProfile{IPAddresses: `["10.0.0.1", "2001:db8::1"]`, EmailAddresses: `["web@example.com"]`}
 		}, want: "10.0.0.1 2001:db8::1 web@example.com"},
+		{reason: "a group that is above the API's, where the API does not believe it", spec: func(s *spec) {
+			s.Profile.Names = v1alpha1.NamesProfile{}
+			s.Profile.Subject.Organizations = `["system:masters"]`
+		}, want: "O=system:masters"},
 		{reason: "rules hold", spec: func(s *spec) {
 			s.Profile.Rules = []v1alpha1.ProfileRule{{Expression: `pod.spec.hostNetwork`}, {Expression: `!has(pod.spec.hostPID)`}, {Expression: `namespaceObject.metadata.labels.env == "prod"`}}
 		}, want: spiffe},
@@ -141,6 +145,8 @@ func TestDecidePodsRefuses(t *testing.T) {
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "type unknown"}},
 		{reason: "a curve that is none of ours", facts: func(f *facts) { f.Key = &ecdsa.PublicKey{Curve: elliptic.P224()} },
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "type ECDSAP224"}},
+		{reason: "a key that has none of the usages", spec: func(s *spec) { s.Profile.Usages = []string{"key encipherment", "server auth"} },
+			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.usages", Message: "use an RSA key"}},
 		{reason: "an even modulus", facts: func(f *facts) {
 			key := mustRSA(t, 3072)
 			key.N.SetBit(key.N, 0, 0)
