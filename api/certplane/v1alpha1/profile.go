@@ -101,10 +101,12 @@ type SignerProfile struct {
 	Extensions ExtensionRequests `json:"extensions,omitempty"`
 	// lifetime is how long certificates are valid.
 	//
+	// +kubebuilder:default={}
 	// +optional
 	Lifetime LifetimeProfile `json:"lifetime,omitzero"`
 	// refresh is when holders of pod certificates are to get the next one.
 	//
+	// +kubebuilder:default={}
 	// +optional
 	Refresh RefreshProfile `json:"refresh,omitzero"`
 }
