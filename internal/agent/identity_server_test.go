@@ -153,11 +153,11 @@ func TestOnceFails(t *testing.T) {
 func TestAfterRefresh(t *testing.T) {
 	h := newHost(t, apitest.Start(t))
 	ca := newSigner(t)
-	done, broken := filepath.Join(t.TempDir(), "done"), filepath.Join(t.TempDir(), "broken")
+	done, broken, called := filepath.Join(t.TempDir(), "done"), filepath.Join(t.TempDir(), "broken"), filepath.Join(t.TempDir(), "called")
 	if err := os.WriteFile(broken, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.cfg.AfterRefresh = []hook.Action{{Pod: "default/web", Command: []string{"/bin/sh", "-c", `test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done}}}
+	h.cfg.AfterRefresh = []hook.Action{{Pod: "default/web", Command: []string{"/bin/sh", "-c", `: >"$2"; test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done, called}}}
 	h.web(certificate)
 	h.run()
 	first := h.request()
@@ -165,7 +165,7 @@ func TestAfterRefresh(t *testing.T) {
 	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
 	h.clock.Step(23*time.Hour + 36*time.Minute)
 	second := h.request(first.Name)
-	if _, err := os.Stat(done); err == nil {
+	if _, err := os.Stat(called); err == nil {
 		t.Error("the command ran before there was a refresh")
 	}
 	chain = ca.issue(h, second)

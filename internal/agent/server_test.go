@@ -209,12 +209,16 @@ func TestServerAway(t *testing.T) {
 	})
 	h.stop()
 	h.server.Restart(t) // at another address: for this host it is away
-	if err := os.RemoveAll(h.path("..data")); err != nil {
+	token, serverCA := h.file("token"), h.file("server-ca.pem")
+	if err := os.WriteFile(h.path("chain.pem"), []byte("damaged"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	h.run()
-	h.eventually("the files are there again", func() bool { return h.file("chain.pem") == chain && h.file("token") != "" })
-	h.eventually("the trouble is told", func() bool { return strings.Contains(h.source(2).Error, "not registered") })
+	h.eventually("the file is put right", func() bool { return h.file("chain.pem") == chain })
+	h.eventually("the trouble is told", func() bool { return strings.Contains(h.source(2).Error, "not registered") && h.source(2).Ready })
+	if h.file("token") != token || h.file("server-ca.pem") != serverCA {
+		t.Error("a file is lost that nobody can bring now")
+	}
 	h.stop()
 	h.login()
 	h.run()
@@ -237,9 +241,10 @@ func TestManifestGoes(t *testing.T) {
 	}
 	h.eventually("the slip is told", func() bool {
 		data, err := os.ReadFile(h.cfg.StatusFile())
-		return err == nil && strings.Contains(string(data), "other.yaml")
+		return err == nil && strings.Contains(string(data), "other.yaml: ")
 	})
-	h.clock.Step(time.Minute)
+	looks := 0
+	h.eventually("a minute goes by", func() bool { looks++; return looks > 60 })
 	if h.file("token") == "" {
 		t.Error("files are removed although a manifest cannot be read")
 	}

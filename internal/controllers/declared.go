@@ -123,7 +123,7 @@ func (c Config) declaredRoots() []trust.Signer {
 	for _, signer := range c.declared.All() {
 		if signer.Publish {
 			trusted = append(trusted, trust.Signer{
-				Signer: rollover.Signer{Name: signer.Name, Overlap: signer.Overlap},
+				Signer: rollover.Signer{Name: signer.Name, Overlap: signer.Overlap, Declared: true},
 				Roots:  func() []*x509.Certificate { return signer.Roots },
 			})
 		}

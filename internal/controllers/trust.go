@@ -35,7 +35,8 @@ func addTrust(p Process, cfg Config) error {
 		return err
 	}
 	return trust.Add(p.Manager, trust.Config{
-		API: api, Client: writer, Signers: signers, More: cfg.declaredRoots, Events: recorder, Metrics: p.Metrics, Versions: versions,
+		API: api, Client: writer, Signers: signers, More: cfg.declaredRoots, Complete: cfg.declared.Complete,
+		Events: recorder, Metrics: p.Metrics, Versions: versions,
 	})
 }
 

@@ -72,14 +72,14 @@ func validatePodConditions(conditions []metav1.Condition, fldPath *field.Path) f
 	for i, condition := range conditions {
 		// Clients of Kubernetes know these paths with a dot before the index.
 		at := fldPath.Child(fmt.Sprintf("[%d]", i))
-		switch {
-		case !slices.Contains(podOutcomes, condition.Type):
+		if !slices.Contains(podOutcomes, condition.Type) {
 			errs = append(errs, field.NotSupported(at.Child("type"), condition.Type, podOutcomes))
-		case decided:
-			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "there can be only one of Issued, Denied and Failed"))
-		default:
-			decided = true
+			continue
 		}
+		if decided {
+			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "there can be only one of Issued, Denied and Failed"))
+		}
+		decided = true
 		if condition.Status != metav1.ConditionTrue {
 			errs = append(errs, field.NotSupported(at.Child("status"), condition.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
 		}

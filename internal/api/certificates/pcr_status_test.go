@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 nodes of Kubernetes 1.35 know no other fields
+
 package certificates
 
 import (
@@ -19,6 +21,7 @@ func TestPodConditions(t *testing.T) {
 		{"denied", outcome("Denied"), nil},
 		{"failed", outcome("Failed"), nil},
 		{"an unknown type", outcome("Approved"), []string{"Unsupported value: status.conditions.[0].type"}},
+		{"an unknown type that is false", falsely("Approved"), []string{"Unsupported value: status.conditions.[0].type"}},
 		{"denied and failed", outcome("Denied", "Failed"), []string{"Invalid value: status.conditions.[1].type"}},
 		{"issued and denied", outcome("Issued", "Denied"), []string{"Invalid value: status.conditions.[1].type"}},
 		{"all three", outcome("Issued", "Denied", "Failed"),

@@ -109,7 +109,9 @@ func (f *facts) approvalRights() string {
 
 func (f *facts) checkProfile() Check {
 	switch {
-	case !profiled(f.csr.Spec.SignerName):
+	case f.declared != nil && f.objection == nil:
+		return Check{"profile", Yes, fmt.Sprintf("the Signer %s has no objection", f.declared.Name)}
+	case f.declared == nil && !profiled(f.csr.Spec.SignerName):
 		return Check{"profile", Unknown, fmt.Sprintf("what %s demands is known to that signer alone", f.csr.Spec.SignerName)}
 	case f.objection != nil:
 		return Check{"profile", No, f.objection.Error()}

@@ -48,7 +48,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	f, err := gather(ctx, clients.Kubernetes, cfg.Name, cfg.Now())
+	f, err := gather(ctx, clients, cfg.Name, cfg.Now())
 	if err != nil {
 		return err
 	}

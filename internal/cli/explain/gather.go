@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
@@ -30,6 +31,9 @@ type facts struct {
 	// each whether the requester has the permission that it takes.
 	known     []approval.Recogniser
 	permitted []Result
+	// declared is the Signer that declares the request's signer; nil if there
+	// is none, or the caller may not know.
+	declared *v1alpha1.Signer
 	// objection is what the signer has against the request, or nil.
 	objection error
 	// mayApprove tells whether the caller may approve the request.
@@ -49,12 +53,13 @@ type facts struct {
 // server, those of its controllers in a cluster, and that of
 // kube-controller-manager.
 var signerAccounts = []string{
-	"kube-system/csr-signer", "kube-system/csr-webhook-signer",
-	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer",
+	"kube-system/csr-signer", "kube-system/csr-webhook-signer", "kube-system/declared-signer",
+	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer", "certplane-system/declared-signer",
 	"kube-system/certificate-controller",
 }
 
-func gather(ctx context.Context, client kubernetes.Interface, name string, now time.Time) (*facts, error) {
+func gather(ctx context.Context, clients *Clients, name string, now time.Time) (*facts, error) {
+	client := clients.Kubernetes
 	c, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return nil, exit.WithNext(fmt.Errorf("there is no certificate signing request named %s", name),
@@ -64,6 +69,9 @@ func gather(ctx context.Context, client kubernetes.Interface, name string, now t
 		return nil, advice.On("reading the request", err)
 	}
 	f := &facts{csr: c, now: now, objection: objection(c, now)}
+	if err := f.findDeclared(ctx, clients); err != nil {
+		return nil, advice.On("looking for the signer", err)
+	}
 	for _, part := range []func(context.Context, kubernetes.Interface) error{f.askPermission, f.askApproval, f.askSigners, f.listEvents} {
 		if err := part(ctx, client); err != nil {
 			return nil, advice.On("finding out about the request", err)

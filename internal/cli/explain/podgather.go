@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -60,32 +57,22 @@ func (g *podGatherer) gather(ctx context.Context) error {
 	return g.maySign(ctx)
 }
 
-// findSigner finds the oldest Signer that declares the name.
+// findSigner finds who declares the name.
 func (g *podGatherer) findSigner(ctx context.Context) error {
 	name := g.req.Spec.SignerName
-	list, err := g.clients.Dynamic.Resource(signersResource).List(ctx, forSigner(name))
+	signer, known, err := declarer(ctx, g.clients, name)
 	switch {
-	case apierrors.IsForbidden(err):
-		g.say("signer", Unknown, "you may not list signers.certplane.dev")
-		return nil
-	case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
-		g.say("signer", No, "no Signer declares %s: another program has to sign for it", name)
-		return nil
 	case err != nil:
 		return err
+	case !known:
+		g.say("signer", Unknown, "you may not list signers.certplane.dev")
+	case signer == nil:
+		g.say("signer", No, "no Signer declares %s: another program has to sign for it", name)
+	default:
+		ready, verdict := judge(signer)
+		g.say("signer", ready, "%s", verdict)
+		g.signer = signer
 	}
-	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
-		if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.GetName(), b.GetName())
-	})
-	g.signer = &v1alpha1.Signer{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[0].Object, g.signer); err != nil {
-		return err
-	}
-	ready, verdict := judge(g.signer)
-	g.say("signer", ready, "%s", verdict)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -48,9 +49,15 @@ func explainAs(t *testing.T, who *rest.Config, name string) explain.Explanation 
 func run(t *testing.T, who *rest.Config, name string) ([]byte, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := explain.Run(t.Context(), explain.Config{
+	loose, err := dynamic.NewForConfig(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = explain.Run(t.Context(), explain.Config{
 		Name: name, Output: "json", Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
-		Connect: func() (*explain.Clients, error) { return &explain.Clients{Kubernetes: apitest.Client(t, who)}, nil },
+		Connect: func() (*explain.Clients, error) {
+			return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
+		},
 	})
 	return out.Bytes(), err
 }

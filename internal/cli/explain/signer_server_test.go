@@ -116,6 +116,13 @@ func TestSigner(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
+	asked := explainAs(t, s.Admin(t), "host")
+	if c := check(t, asked, "profile"); c.Result != explain.No || !strings.Contains(c.Message, `asks for the subject "CN=host"`) {
+		t.Errorf("profile of the CertificateSigningRequest: %+v", c)
+	}
+	if c := check(t, asked, "signing"); !strings.Contains(c.Message, "kube-system/declared-signer") {
+		t.Errorf("signing: %s", c.Message)
+	}
 	// Who may not list requests is told so.
 	s.Grant(t, "reader", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"certplane.dev"}, Resources: []string{"signers"}})
 	if err := json.Unmarshal(signerOf(t, s.As(t, "reader"), "workload", "json"), &e); err != nil || len(e.Unknown) != 2 {

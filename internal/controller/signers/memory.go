@@ -1,6 +1,7 @@
 package signers
 
 import (
+	"crypto/x509"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
@@ -29,6 +31,8 @@ type remembered struct {
 	problem    *problem
 	// issuer is the one in use, or nil.
 	issuer *issuer
+	// anchors are the roots of the issuer and those before.
+	anchors []rollover.Anchor
 	// shown is the signer that the process has now, in a few words.
 	shown string
 	// reason is that of the last problem that was told of.
@@ -54,6 +58,18 @@ func (m *memory) of(s *v1alpha1.Signer) *remembered {
 		m.signers[s.Name] = known
 	}
 	return known
+}
+
+// knows tells whether all of these have been looked at.
+func (m *memory) knows(all []v1alpha1.Signer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range all {
+		if m.signers[all[i].Name] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *memory) forget(object string) {
@@ -85,6 +101,28 @@ func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
 		known.issuer.close()
 		known.issuer = next
 	}
+}
+
+// roots are those of an issuer, which can be nil, and those that this process
+// knows from before, while certificates under them live.
+func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap time.Duration) []*x509.Certificate {
+	known := m.of(s)
+	var today []*x509.Certificate
+	if from != nil {
+		today = from.roots()
+	}
+	known.anchors = rollover.Next(known.anchors, today, now, overlap)
+	return rollover.Certificates(known.anchors)
+}
+
+// firstEnd is when the first root goes that is one of before; zero if there is
+// none.
+func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
+	var first time.Time
+	for _, anchor := range m.of(s).anchors {
+		first = earlier(first, anchor.Until)
+	}
+	return first
 }
 
 // news tells whether the process has to be shown a signer: whether it is

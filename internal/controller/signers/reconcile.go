@@ -55,6 +55,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of Signer %s: %w", s.Name, err)
 	}
+	state.again = earlier(state.again, r.memory.firstEnd(s))
 	return reconcile.Result{RequeueAfter: state.lookAgain(now)}, nil
 }
 
@@ -212,12 +213,10 @@ func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 		Profile: st.profile, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
 		Counts: r.Signers.Counts(s.UID),
 	}
-	if st.issuer != nil {
-		signer.Roots = st.issuer.roots()
-	}
 	if st.profile != nil {
 		signer.Overlap = overlap(s, st.profile, r.Clock.Now())
 	}
+	signer.Roots = r.memory.roots(s, st.issuer, r.Clock.Now(), signer.Overlap)
 	if st.signs(r.Clock.Now()) {
 		signer.CA, signer.Endpoint = st.issuer.ca, st.issuer.endpoint
 	} else {

@@ -39,7 +39,6 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // work follows Signers until ctx ends.
 func (c *controller) work(ctx context.Context) error {
-	defer c.closeAll()
 	objects, err := cache.New(c.Cache, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	})
@@ -146,6 +145,9 @@ func requestFor(name string) reconcile.Request {
 // watchCounts has Signers looked at from time to time that have issued
 // something.
 func (r *reconciler) watchCounts(ctx context.Context, q queue) error {
+	for _, signer := range r.Signers.All() { // from before a pause
+		q.Add(requestFor(signer.Object))
+	}
 	go func() {
 		ticker := time.NewTicker(writeCountsEvery)
 		defer ticker.Stop()
@@ -155,14 +157,21 @@ func (r *reconciler) watchCounts(ctx context.Context, q queue) error {
 				return
 			case <-ticker.C:
 			}
-			for _, signer := range r.Signers.All() {
-				if !signer.Counts.Get().IsZero() {
-					q.Add(requestFor(signer.Object))
-				}
-			}
+			r.look(ctx, q)
 		}
 	}()
 	return nil
+}
+
+func (r *reconciler) look(ctx context.Context, q queue) {
+	for _, signer := range r.Signers.All() {
+		if !signer.Counts.Get().IsZero() {
+			q.Add(requestFor(signer.Object))
+		}
+	}
+	if all, err := r.all(ctx); err == nil && !r.Signers.Complete() && r.memory.knows(all) {
+		r.Signers.MarkComplete()
+	}
 }
 
 // writeLastCounts writes what was issued since the counts were last written:
@@ -182,12 +191,5 @@ func (r *reconciler) writeLastCounts(ctx context.Context) {
 		if client.IgnoreNotFound(err) != nil {
 			log.FromContext(ctx).Error(err, "Cannot write how many certificates were issued", "signer", signer.Name)
 		}
-	}
-}
-
-// closeAll ends the use of all CAs.
-func (c *controller) closeAll() {
-	for _, signer := range c.Signers.All() {
-		c.close(signer.Object)
 	}
 }

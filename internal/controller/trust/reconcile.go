@@ -3,7 +3,6 @@ package trust
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -80,21 +79,28 @@ func (r *reconciler) retire(ctx context.Context, signer Signer) (time.Time, erro
 	return plan.Again, r.carryOut(ctx, plan)
 }
 
-// forever is longer than any root is trusted.
-const forever = 100 * 365 * 24 * time.Hour
-
-// sweep deletes the bundles of a signer that was gone before this process
-// began, when their time has come. Those that have no time yet can be of a
-// signer that is not known yet.
+// sweep has the bundles of a signer go that was gone before this process knew
+// of it.
 func (r *reconciler) sweep(ctx context.Context, name string) (time.Time, error) {
-	signer := Signer{Signer: rollover.Signer{Name: name, Overlap: forever}}
-	existing, err := r.bundlesOf(ctx, signer)
+	existing, err := r.bundlesOf(ctx, Signer{Signer: rollover.Signer{Name: name}})
 	if err != nil {
 		return time.Time{}, err
 	}
-	existing = slices.DeleteFunc(existing, func(b *bundle) bool { return b.Annotations[rollover.UntilAnnotation] == "" })
-	plan := signer.Retire(existing, r.Clock.Now())
-	return plan.Again, r.carryOut(ctx, plan)
+	known := r.Complete != nil && r.Complete()
+	var again time.Time
+	for _, b := range existing {
+		plan := rollover.Orphan(b, known, r.Clock.Now())
+		if err := r.carryOut(ctx, plan); err != nil {
+			return time.Time{}, err
+		}
+		if again.IsZero() || !plan.Again.IsZero() && plan.Again.Before(again) {
+			again = plan.Again
+		}
+	}
+	if !known && len(existing) > 0 {
+		again = r.Clock.Now().Add(lookEvery)
+	}
+	return again, nil
 }
 
 // bundlesOf returns the bundles of a signer, whatever the version.

@@ -32,7 +32,7 @@ func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
 	}
 	cert := &Certificate{Key: f.Key, refresh: p.refresh}
 	for _, decide := range []func(*Certificate, Facts) *Refusal{
-		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes,
+		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes, p.checkNamed,
 	} {
 		if refusal := decide(cert, f); refusal != nil {
 			return nil, refusal
@@ -111,6 +111,9 @@ func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
 		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
 		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
 			cert.Usages.Key &^= encipherment
+		}
+		if cert.Usages.Key == 0 && p.usages.Key != 0 { // without any, verifiers would accept all
+			return refuse(ReasonUnsupportedKeyType, p.at("usages"), "keys of the type %s have none of the signer's key usages: use an RSA key", KeyType(f.Key))
 		}
 		return nil
 	}

@@ -24,6 +24,11 @@ const (
 	// ManagedByLabel and ManagedBy mark the bundles that certplane publishes.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "certplane"
+	// DeclaredLabel marks the bundles of signers that Signer objects declare, and
+	// OverlapAnnotation says on them for how long they stay if the object goes (a
+	// duration such as 24h0m0s).
+	DeclaredLabel     = "certplane.dev/declared-signer"
+	OverlapAnnotation = "certplane.dev/overlap"
 	// UntilAnnotation says on the bundle of old roots when it will be deleted
 	// (RFC 3339).
 	UntilAnnotation = "certplane.dev/trusted-until"
@@ -42,6 +47,8 @@ type Signer struct {
 	// Exclusive says that nobody else publishes bundles of this signer: those
 	// of others are deleted, as Kubernetes' publisher does.
 	Exclusive bool
+	// Declared says that the signer is a Signer object's, and can go.
+	Declared bool
 }
 
 // Plan is what to do with the bundles of a signer, in this order.
@@ -114,10 +121,34 @@ func Content(roots []*x509.Certificate) (content string, warning, err error) {
 }
 
 func (s Signer) newBundle(content string) *bundle {
-	return &bundle{
+	b := &bundle{
 		ObjectMeta: metav1.ObjectMeta{Name: s.bundleName(content), Labels: map[string]string{ManagedByLabel: ManagedBy}},
 		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: s.Name, TrustBundle: content},
 	}
+	if s.Declared {
+		b.Labels[DeclaredLabel] = "true"
+		b.Annotations = map[string]string{OverlapAnnotation: s.Overlap.String()}
+	}
+	return b
+}
+
+// defaultOverlap is for bundles that somebody has edited.
+const defaultOverlap = 365 * 24 * time.Hour
+
+// Orphan returns what to do with a bundle of a signer that nobody knows. known
+// says that all signers are: otherwise it can be of one that comes still.
+func Orphan(b *bundle, known bool, now time.Time) Plan {
+	var plan Plan
+	_, retired := b.Annotations[UntilAnnotation]
+	if !retired && (b.Labels[DeclaredLabel] == "" || !known) {
+		return plan
+	}
+	overlap, err := time.ParseDuration(b.Annotations[OverlapAnnotation])
+	if err != nil {
+		overlap = defaultOverlap
+	}
+	Signer{Name: b.Spec.SignerName, Overlap: overlap}.retire(&plan, b, now)
+	return plan
 }
 
 // bundleName is the name that Kubernetes' publisher gives to a bundle: other
@@ -137,10 +168,15 @@ func (s Signer) authentic(b *bundle) bool { return b.Name == s.bundleName(b.Spec
 // mend makes the bundle of the roots of today what it should be.
 func (s Signer) mend(b, wanted *bundle) (*bundle, bool) {
 	_, retired := b.Annotations[UntilAnnotation]
-	if s.ours(b) && !retired && b.Spec.TrustBundle == wanted.Spec.TrustBundle {
+	described := b.Annotations[OverlapAnnotation] == wanted.Annotations[OverlapAnnotation]
+	if s.ours(b) && !retired && described && b.Spec.TrustBundle == wanted.Spec.TrustBundle {
 		return b, false
 	}
 	b = b.DeepCopy()
+	if s.Declared {
+		b.Annotations = with(b.Annotations, OverlapAnnotation, wanted.Annotations[OverlapAnnotation])
+		b.Labels = with(b.Labels, DeclaredLabel, "true")
+	}
 	delete(b.Annotations, UntilAnnotation)
 	b.Labels = with(b.Labels, ManagedByLabel, ManagedBy)
 	b.Spec.TrustBundle = wanted.Spec.TrustBundle

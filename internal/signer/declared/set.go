@@ -15,6 +15,7 @@ type Set struct {
 	mu          sync.RWMutex // guards all below
 	signers     map[string]*Signer
 	counts      map[types.UID]*Counts
+	complete    bool
 	subscribers map[int]func()
 	subscribed  int // so many ever
 }
@@ -84,6 +85,20 @@ func (s *Set) Counts(uid types.UID) *Counts {
 		s.counts[uid] = &Counts{}
 	}
 	return s.counts[uid]
+}
+
+// Complete tells whether all signers that there were have been added once.
+func (s *Set) Complete() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.complete
+}
+
+// MarkComplete says that all signers that there are have been added.
+func (s *Set) MarkComplete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete = true
 }
 
 // Count counts an answer of the signer of a name.
