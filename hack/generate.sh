@@ -41,7 +41,7 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
   paths=github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 \
   paths=github.com/cert-manager/cert-manager/pkg/apis/acme/v1 \
   output:crd:dir=internal/generated/crds
-go run ./hack/crdcolumns internal/generated/crds
+go run ./hack/crds internal/generated/crds
 
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml

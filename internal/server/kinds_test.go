@@ -27,6 +27,8 @@ func TestKindsAreKnown(t *testing.T) {
 		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, "customresourcedefinitions", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "certplane.dev", Kind: "Signer"}, "signers", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}, "certificaterequests", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Group: "cert-manager.io", Kind: "ClusterIssuer"}, "clusterissuers", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "ServiceAccount"}, "serviceaccounts", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Kind: "Node"}, "nodes", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Kind: "Pod"}, "pods", meta.RESTScopeNameNamespace},

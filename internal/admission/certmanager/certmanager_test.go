@@ -148,3 +148,37 @@ func TestRequesterIsCheckedAgain(t *testing.T) {
 		t.Errorf("somebody else's identity: %v", err)
 	}
 }
+
+// What the schemas of definitions leave open is not open to mistakes.
+func TestUnknownFields(t *testing.T) {
+	const issuer = `spec: {acme: {server: a, privateKeySecretRef: {name: b}, solvers: [{http01: {ingress: {podTemplate: {spec: {FIELD: {}}}}}}]}}`
+	of := func(field string) *unstructured.Unstructured {
+		return object(t, strings.ReplaceAll(issuer, "FIELD", field))
+	}
+	write := func(operation admissionv1.Operation, object, old *unstructured.Unstructured) error {
+		_, err := checks.Validate(t.Context(), Request{
+			Operation: operation, Object: object, Old: old,
+			Kind:     schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "ClusterIssuer"},
+			Resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "clusterissuers"},
+		})
+		return err
+	}
+	if err := write(admissionv1.Create, of("affinity"), nil); err != nil {
+		t.Errorf("a field that exists: %v", err)
+	}
+	const path = `unknown field "spec.acme.solvers[0].http01.ingress.podTemplate.spec.afinity"`
+	for reason, err := range map[string]error{
+		"created": write(admissionv1.Create, of("afinity"), nil),
+		"changed": write(admissionv1.Update, of("afinity"), of("affinity")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	if err := write(admissionv1.Update, of("afinity"), of("afinity")); err != nil {
+		t.Errorf("stored, and only its status changes: %v", err)
+	}
+	if err := write(admissionv1.Update, of("affinity"), of("afinity")); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package certmanager
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -82,21 +83,25 @@ func (v validator) validate(r Request, o objects) (field.ErrorList, []string) {
 	return v.update(o.new, o.old)
 }
 
+// decode refuses fields that do not exist: the schemas of definitions have
+// dropped most of them, but leave some stanzas to us. A spec that stays as it is
+// may have them, as its status must be written.
 func (v validator) decode(r Request) (objects, error) {
-	object, err := v.typed(r.Object)
+	if r.Object == nil || r.Old == nil && r.Operation == admissionv1.Update {
+		return objects{}, errors.New("the request has no object")
+	}
+	strict := r.Operation == admissionv1.Create || !reflect.DeepEqual(r.Object.Object["spec"], r.Old.Object["spec"])
+	object, err := v.typed(r.Object, strict)
 	if err != nil || r.Operation == admissionv1.Create {
 		return objects{new: object}, err
 	}
-	old, err := v.typed(r.Old)
+	old, err := v.typed(r.Old, false)
 	return objects{object, old}, err
 }
 
-func (v validator) typed(object *unstructured.Unstructured) (runtime.Object, error) {
-	if object == nil {
-		return nil, errors.New("the request has no object")
-	}
+func (v validator) typed(object *unstructured.Unstructured, strict bool) (runtime.Object, error) {
 	typed := v.empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, strict); err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", v.kind, err)
 	}
 	return typed, nil
