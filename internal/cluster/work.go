@@ -8,12 +8,18 @@ import (
 const (
 	signer    = "sign"
 	publisher = "publish"
+
+	issuers         = "issuers"
+	requests        = "certificaterequests"
+	requestApprover = "certificaterequests-approver"
+	issuersCSRs     = "certificatesigningrequests"
 )
 
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
-	// kube-controller-manager publishes too, and may know another CA.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher}}
+	// Others may do the same: kube-controller-manager publishes, and may know
+	// another CA; cert-manager answers what is of cert-manager.io.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, issuersCSRs}}
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.

@@ -13,6 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/declare"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
+	"github.com/certplane/certplane/internal/controller/requestapprove"
+	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -49,9 +51,14 @@ type Settings struct {
 	// (signs pods' requests for them; needs signers), declare (installs the
 	// Signers that podSigners names), clean (deletes requests
 	// that have had their time), trust (the signers' roots, where the API has
-	// trust bundles) and publish (kube-root-ca.crt in
-	// every namespace; on by default in "certplane serve" only, because in
-	// clusters kube-controller-manager does it). Default: ["*"].
+	// trust bundles), issuers (says on Issuers of
+	// cert-manager.io whether they can sign), certificaterequests (answers the
+	// requests to them), certificaterequests-approver (approves all of these,
+	// whoever asks: turn it off where somebody else decides),
+	// certificatesigningrequests (answers those that name Issuers) and publish
+	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
+	// one are on by default in "certplane serve" only, because in clusters others
+	// may do the same: cert-manager and kube-controller-manager. Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
@@ -69,6 +76,8 @@ type Settings struct {
 	Publishing publish.Settings `json:"publishing"`
 	// trust says which roots of the signers are published.
 	Trust trust.Settings `json:"trust"`
+	// certManager rules what happens to the objects of cert-manager.io.
+	CertManager CertManagerSettings `json:"certManager"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
@@ -91,7 +100,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -138,6 +147,10 @@ var all = []controller{
 	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
+	{"issuers", issuersAccount, addIssuers},
+	{requestsign.Name, requestsAccount, addRequests},
+	{requestsign.CSRName, csrIssuersAccount, addCSRIssuers},
+	{requestapprove.Name, requestApproverAccount, addRequestApprover},
 }
 
 // Accounts returns the service accounts that the controllers act as.

@@ -37,8 +37,8 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
 	known.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
 	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
-	known.Add(cmv1.SchemeGroupVersion.WithKind("ClusterIssuer"), meta.RESTScopeRoot)
-	for _, kind := range []string{"Certificate", "CertificateRequest", "Issuer"} {
+	known.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind), meta.RESTScopeRoot)
+	for _, kind := range []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind} {
 		known.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
