@@ -6,14 +6,16 @@ import (
 
 // Controllers that need something of the cluster.
 const (
-	signer    = "sign"
-	publisher = "publish"
+	signer       = "sign"
+	publisher    = "publish"
+	certificates = "certificates"
 )
 
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
-	// kube-controller-manager publishes too, and may know another CA.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher}}
+	// Others may do the same: kube-controller-manager publishes, and may know
+	// another CA; cert-manager issues Certificates.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, certificates}}
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.

@@ -49,9 +49,10 @@ type Settings struct {
 	// (signs pods' requests for them; needs signers), declare (installs the
 	// Signers that podSigners names), clean (deletes requests
 	// that have had their time), trust (the signers' roots, where the API has
-	// trust bundles) and publish (kube-root-ca.crt in
-	// every namespace; on by default in "certplane serve" only, because in
-	// clusters kube-controller-manager does it). Default: ["*"].
+	// trust bundles), certificates (Certificates of cert-manager.io) and publish
+	// (kube-root-ca.crt in every namespace). The last two are on by default in
+	// "certplane serve" only, because in clusters others may do the same:
+	// cert-manager and kube-controller-manager. Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
@@ -69,6 +70,8 @@ type Settings struct {
 	Publishing publish.Settings `json:"publishing"`
 	// trust says which roots of the signers are published.
 	Trust trust.Settings `json:"trust"`
+	// certManager rules what happens to the objects of cert-manager.io.
+	CertManager CertManagerSettings `json:"certManager"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
@@ -83,6 +86,7 @@ func DefaultSettings() Settings {
 		Cleaning:        clean.DefaultSettings(),
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
+		CertManager:     defaultCertManagerSettings(),
 	}
 }
 
@@ -91,7 +95,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -138,6 +142,7 @@ var all = []controller{
 	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
+	{"certificates", certificatesAccount, addCertificates},
 }
 
 // Accounts returns the service accounts that the controllers act as.

@@ -22,6 +22,16 @@ const (
 // Recorder returns what writes events as an account's controller. The
 // manager's own recorder would write them as the shared cache.
 func (p Process) Recorder(account string) (events.EventRecorder, error) {
+	open, err := p.Recorders(account)
+	if err != nil {
+		return nil, err
+	}
+	return open("certplane.dev/" + account), nil
+}
+
+// Recorders returns what opens recorders of an account that each tell events
+// in the name of a component.
+func (p Process) Recorders(account string) (func(component string) events.EventRecorder, error) {
 	cfg, err := p.As(account)
 	if err != nil {
 		return nil, err
@@ -48,9 +58,9 @@ func (p Process) Recorder(account string) (events.EventRecorder, error) {
 		cancel()
 		return nil, fmt.Errorf("adding the recorder of events: %w", err)
 	}
-	return sparingRecorder{
-		EventRecorder: broadcaster.NewRecorder(p.Manager.GetScheme(), "certplane.dev/"+account),
-		limit:         flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst),
+	limit := flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst)
+	return func(component string) events.EventRecorder {
+		return sparingRecorder{EventRecorder: broadcaster.NewRecorder(p.Manager.GetScheme(), component), limit: limit}
 	}, nil
 }
 

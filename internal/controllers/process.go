@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/served"
 )
 
@@ -81,7 +82,7 @@ func (p Process) Versions(account string) (served.Lookup, error) {
 // its scheme: it must have one that nobody else reads.
 func NewScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
 	}
 	return kinds, nil

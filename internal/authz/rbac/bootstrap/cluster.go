@@ -23,6 +23,7 @@ func reads() []controller {
 			allow(read, core, "nodes", "pods", "serviceaccounts", "services"),
 			namespaces,
 		}},
+		{"cert-manager-certificates", []rbacv1.PolicyRule{allow(read, certManager, "certificaterequests", "certificates")}},
 		{"csr-cleaner", []rbacv1.PolicyRule{requests}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")}},
 		{"namespace-controller", []rbacv1.PolicyRule{namespaces}},
