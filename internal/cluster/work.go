@@ -6,16 +6,20 @@ import (
 
 // Controllers that need something of the cluster.
 const (
-	signer       = "sign"
-	publisher    = "publish"
-	certificates = "certificates"
+	signer    = "sign"
+	publisher = "publish"
+
+	issuers         = "issuers"
+	requests        = "certificaterequests"
+	requestApprover = "certificaterequests-approver"
+	certificates    = "certificates"
 )
 
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
 	// Others may do the same: kube-controller-manager publishes, and may know
-	// another CA; cert-manager issues Certificates.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, certificates}}
+	// another CA; cert-manager answers what is of cert-manager.io.
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, certificates}}
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.

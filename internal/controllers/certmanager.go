@@ -1,9 +1,37 @@
 package controllers
 
-import "github.com/certplane/certplane/internal/controller/issue"
+import (
+	"cmp"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/controller/issue"
+	"github.com/certplane/certplane/internal/controller/issuers"
+	"github.com/certplane/certplane/internal/controller/requestapprove"
+	"github.com/certplane/certplane/internal/controller/requestsign"
+	"github.com/certplane/certplane/internal/secretwatch"
+)
+
+// The accounts that work for cert-manager.io.
+const (
+	issuersAccount  = "cert-manager-issuers"
+	requestsAccount = "cert-manager-certificaterequests"
+	// requestApproverAccount approves and cannot sign.
+	requestApproverAccount = "cert-manager-certificaterequests-approver"
+)
 
 // CertManagerSettings is the stanza "certManager".
 type CertManagerSettings struct {
+	// clusterResourceNamespace is the namespace of the Secrets that
+	// ClusterIssuers name. Whoever may write Secrets there can replace the CAs of
+	// the whole cluster. Default: none, which is the namespace of the controllers'
+	// service accounts: kube-system in "certplane serve".
+	ClusterResourceNamespace string `json:"clusterResourceNamespace,omitempty"`
+
 	issue.CertificateSettings `json:",inline"`
 }
 
@@ -12,4 +40,99 @@ func defaultCertManagerSettings() CertManagerSettings {
 }
 
 // Validate reports the first value that cannot work, by its field.
-func (s CertManagerSettings) Validate() error { return s.CertificateSettings.Validate() }
+func (s CertManagerSettings) Validate() error {
+	namespace := s.ClusterResourceNamespace
+	if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
+		return fmt.Errorf("certManager.clusterResourceNamespace: %q cannot be a namespace: %s", namespace, problems[0])
+	}
+	return s.CertificateSettings.Validate()
+}
+
+// clusterResources is where the Secrets of ClusterIssuers are.
+func (p Process) clusterResources(cfg Config) string {
+	return cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, p.Namespace)
+}
+
+// secrets returns what tells an account of changes of Secrets.
+func (p Process) secrets(account string) (*secretwatch.Watcher, error) {
+	cfg, err := p.As(account)
+	if err != nil {
+		return nil, err
+	}
+	return secretwatch.New(cfg)
+}
+
+// addIssuers adds what looks after Issuers and after ClusterIssuers.
+func addIssuers(p Process, cfg Config) error {
+	writer, err := p.Client(issuersAccount)
+	if err != nil {
+		return err
+	}
+	recorders, err := p.Recorders(issuersAccount)
+	if err != nil {
+		return err
+	}
+	versions, err := p.Versions(issuersAccount)
+	if err != nil {
+		return err
+	}
+	secrets, err := p.secrets(issuersAccount)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
+		err := issuers.Add(p.Manager, issuers.Config{
+			Kind: kind, Client: writer, Secrets: secrets, Versions: versions,
+			ClusterResources: p.clusterResources(cfg), Events: recorders(issuers.Component(kind)),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addRequests(p Process, cfg Config) error {
+	writer, err := p.Client(requestsAccount)
+	if err != nil {
+		return err
+	}
+	recorders, err := p.Recorders(requestsAccount)
+	if err != nil {
+		return err
+	}
+	versions, err := p.Versions(requestsAccount)
+	if err != nil {
+		return err
+	}
+	secrets, err := p.secrets(requestsAccount)
+	if err != nil {
+		return err
+	}
+	tell := map[certmanager.IssuerType]events.EventRecorder{}
+	for _, t := range []certmanager.IssuerType{certmanager.NoType, certmanager.TypeCA, certmanager.TypeSelfSigned} {
+		tell[t] = recorders(requestsign.Component(t))
+	}
+	return requestsign.Add(p.Manager, requestsign.Config{
+		Client: writer, Secrets: secrets, Versions: versions,
+		ClusterResources: p.clusterResources(cfg), Events: tell, Metrics: p.Metrics,
+	})
+}
+
+func addRequestApprover(p Process, _ Config) error {
+	writer, err := p.Client(requestApproverAccount)
+	if err != nil {
+		return err
+	}
+	recorders, err := p.Recorders(requestApproverAccount)
+	if err != nil {
+		return err
+	}
+	versions, err := p.Versions(requestApproverAccount)
+	if err != nil {
+		return err
+	}
+	return requestapprove.Add(p.Manager, requestapprove.Config{
+		Client: writer, Versions: versions, Events: recorders(requestapprove.Component),
+	})
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/declare"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
+	"github.com/certplane/certplane/internal/controller/requestapprove"
+	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -49,10 +51,14 @@ type Settings struct {
 	// (signs pods' requests for them; needs signers), declare (installs the
 	// Signers that podSigners names), clean (deletes requests
 	// that have had their time), trust (the signers' roots, where the API has
-	// trust bundles), certificates (Certificates of cert-manager.io) and publish
-	// (kube-root-ca.crt in every namespace). The last two are on by default in
-	// "certplane serve" only, because in clusters others may do the same:
-	// cert-manager and kube-controller-manager. Default: ["*"].
+	// trust bundles), issuers (says on Issuers of
+	// cert-manager.io whether they can sign), certificaterequests (answers the
+	// requests to them), certificaterequests-approver (approves all of these,
+	// whoever asks: turn it off where somebody else decides), certificates
+	// (issues and renews Certificates into Secrets) and publish
+	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
+	// one are on by default in "certplane serve" only, because in clusters others
+	// may do the same: cert-manager and kube-controller-manager. Default: ["*"].
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
@@ -142,6 +148,9 @@ var all = []controller{
 	{"clean", podCleanerAccount, addPodCleaner},
 	{"publish", publisherAccount, addPublisher},
 	{"trust", trustAccount, addTrust},
+	{"issuers", issuersAccount, addIssuers},
+	{requestsign.Name, requestsAccount, addRequests},
+	{requestapprove.Name, requestApproverAccount, addRequestApprover},
 	{"certificates", certificatesAccount, addCertificates},
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -36,6 +37,10 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
 	known.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
 	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
+	known.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind), meta.RESTScopeRoot)
+	for _, kind := range []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind} {
+		known.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	if err != nil {
 		return nil, err

@@ -27,6 +27,9 @@ func TestKindsAreKnown(t *testing.T) {
 		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, "customresourcedefinitions", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "certplane.dev", Kind: "Signer"}, "signers", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "cert-manager.io", Kind: "Issuer"}, "issuers", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Group: "cert-manager.io", Kind: "ClusterIssuer"}, "clusterissuers", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}, "certificaterequests", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Kind: "ServiceAccount"}, "serviceaccounts", meta.RESTScopeNameNamespace},
 	}
 	for _, tc := range tests {

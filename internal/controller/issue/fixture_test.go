@@ -157,7 +157,11 @@ func (w *world) waiting(t testing.TB, name string) *cmv1.CertificateRequest {
 // sign answers a request with a certificate.
 func (w *world) sign(t testing.TB, name string) *x509.Certificate {
 	t.Helper()
-	cr := w.waiting(t, name)
+	return w.signNow(t, w.waiting(t, name))
+}
+
+func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certificate {
+	t.Helper()
 	request, err := issuer.RequestOf(cr)
 	if err != nil {
 		t.Fatal(err)

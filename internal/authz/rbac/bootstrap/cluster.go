@@ -12,6 +12,8 @@ import (
 func reads() []controller {
 	requests := allow(read, certificates, "certificatesigningrequests")
 	namespaces := allow(read, core, "namespaces")
+	issuers := allow(read, certManager, "clusterissuers", "issuers")
+	issuerRequests := allow(read, certManager, "certificaterequests")
 	return []controller{
 		{"csr-approver", []rbacv1.PolicyRule{requests}},
 		{"csr-signer", []rbacv1.PolicyRule{requests}},
@@ -23,7 +25,10 @@ func reads() []controller {
 			allow(read, core, "nodes", "pods", "serviceaccounts", "services"),
 			namespaces,
 		}},
-		{"cert-manager-certificates", []rbacv1.PolicyRule{allow(read, certManager, "certificaterequests", "certificates")}},
+		{"cert-manager-certificates", []rbacv1.PolicyRule{issuerRequests, allow(read, certManager, "certificates")}},
+		{"cert-manager-issuers", []rbacv1.PolicyRule{issuers}},
+		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{issuers, issuerRequests}},
+		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{issuerRequests}},
 		{"csr-cleaner", []rbacv1.PolicyRule{requests}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")}},
 		{"namespace-controller", []rbacv1.PolicyRule{namespaces}},

@@ -66,6 +66,24 @@ func controllers() []controller {
 			allow("create delete patch "+read, core, "secrets"),
 			allow("create patch update", events, "events"),
 		}},
+		// The Secrets of Issuers can be in any namespace and have any name. To list
+		// and watch is to learn of changes.
+		{"cert-manager-issuers", []rbacv1.PolicyRule{
+			allow("update", certManager, "clusterissuers/status", "issuers/status"),
+			allow(read, core, "secrets"),
+			allow("create patch update", events, "events"),
+		}},
+		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{
+			allow("get", certManager, "certificaterequests"),
+			allow("update", certManager, "certificaterequests/status"),
+			allow(read, core, "secrets"),
+			allow("create patch update", events, "events"),
+		}},
+		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{
+			allow("update", certManager, "certificaterequests/status"),
+			allowOn("approve", certManager, "signers", IssuerSigners()...),
+			allow("create patch update", events, "events"),
+		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
 			allow("create patch update", events, "events"),

@@ -1,0 +1,165 @@
+// Package issuers says on Issuers and ClusterIssuers whether they can sign.
+package issuers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
+)
+
+// Config is what the controller needs to run.
+type Config struct {
+	// Kind is Issuer or ClusterIssuer.
+	Kind string
+	// Client is the controller's own identity: it needs get on secrets and
+	// update on the status of the kind. It must read past caches.
+	Client client.Client
+	// Secrets tells of changes.
+	Secrets *secretwatch.Watcher
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
+	ClusterResources string
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of what has changed.
+	Events events.EventRecorder
+}
+
+// name is that of the controller: its plural.
+func (c Config) name() string {
+	if c.Kind == cmv1.ClusterIssuerKind {
+		return "clusterissuers"
+	}
+	return "issuers"
+}
+
+// Component is who writes to objects of a kind and tells of them in Events.
+func Component(kind string) string { return "cert-manager-" + Config{Kind: kind}.name() }
+
+// How long an issuer that could not be looked at waits for the next attempt:
+// the first time, and at most.
+const (
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// concurrency is how many issuers are looked at at the same time.
+const concurrency = 5
+
+// Add adds the controller to mgr, whose cache it reads. It works while the API
+// has the kind.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if _, err := certmanager.NewIssuer(cfg.Kind); err != nil {
+		return err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
+		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Start implements manager.Runnable.
+func (r *reconciler) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(r.name()))
+	resource := served.Resource{
+		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: r.name(), Lookup: r.Versions,
+	}
+	resource.Follow(ctx, "Looking after "+r.name(), func(ctx context.Context, _ string) error { return r.work(ctx) })
+	return nil
+}
+
+func (r *reconciler) work(ctx context.Context) error {
+	worker, err := controller.NewUnmanaged(r.name(), controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout:   2 * time.Minute,
+		SkipNameValidation:      ptr.To(true),
+		Logger:                  log.FromContext(ctx),
+	})
+	if err != nil {
+		return fmt.Errorf("making the worker for %s: %w", r.name(), err)
+	}
+	err = errors.Join(worker.Watch(r.objects()), worker.Watch(source.Func(r.followSecrets)))
+	if err != nil {
+		return err
+	}
+	return worker.Start(ctx)
+}
+
+// objects are the issuers, when their spec changes; a status that somebody else
+// writes is corrected too.
+func (r *reconciler) objects() source.Source {
+	return source.Kind[client.Object](cache.Cache(r.cache), r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
+}
+
+// followSecrets has the issuers looked at whose Secret changes.
+func (r *reconciler) followSecrets(ctx context.Context, q queue) error {
+	go r.Secrets.Run(ctx, secretwatch.Listener{
+		Changed: func(name types.NamespacedName) {
+			r.enqueue(ctx, q, func(secret types.NamespacedName) bool { return secret == name })
+		},
+		Missed: func() { r.enqueue(ctx, q, func(types.NamespacedName) bool { return true }) },
+	})
+	return nil
+}
+
+// enqueue has the issuers of type CA looked at whose Secret is meant.
+func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(secret types.NamespacedName) bool) {
+	all, err := r.all(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the issuers that use a Secret")
+		return
+	}
+	for _, issuer := range all {
+		if secret, ok := r.secretOf(issuer); ok && meant(secret) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
+		}
+	}
+}
+
+// all returns all issuers of the kind, which must not be modified.
+func (r *reconciler) all(ctx context.Context) ([]cmv1.GenericIssuer, error) {
+	var all []cmv1.GenericIssuer
+	if r.Kind == cmv1.ClusterIssuerKind {
+		list := &cmv1.ClusterIssuerList{}
+		err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+		return all, err
+	}
+	list := &cmv1.IssuerList{}
+	err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, err
+}

@@ -1,0 +1,164 @@
+// Package requestapprove approves every CertificateRequest, for servers whose
+// users may have whatever they may ask for.
+package requestapprove
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/served"
+)
+
+const (
+	// Name is the controller's on the command line.
+	Name = "certificaterequests-approver"
+	// Component is who approves, in managed fields and Events.
+	Component = "cert-manager-" + Name
+)
+
+// approval is what approved requests bear.
+var approval = issuance.Finding{Reason: certmanager.Group, Message: "Certificate request has been approved by cert-manager.io"}
+
+// reasonForbidden: nobody has granted the right to approve for an issuer.
+const reasonForbidden = "ApprovalForbidden"
+
+// Config is what the approver needs to run.
+type Config struct {
+	// Client is the approver's own identity. It needs update on
+	// certificaterequests/status, and approve on the signers of cert-manager.io.
+	Client client.Client
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there is one, tells of what was approved and what could not be.
+	Events events.EventRecorder
+}
+
+// Add adds the approver to mgr, whose cache it reads. It works while the API has
+// CertificateRequests.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
+		return fmt.Errorf("adding the approver of CertificateRequests: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	Config
+	cache cache.Cache
+}
+
+// Start implements manager.Runnable.
+func (r *reconciler) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
+	requests := served.Resource{
+		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
+	}
+	requests.Follow(ctx, "Approving CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	return nil
+}
+
+// How long a request that could not be approved waits for the next attempt: the
+// first time, and at most.
+const (
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+)
+
+const concurrency = 5
+
+func (r *reconciler) work(ctx context.Context) error {
+	worker, err := controller.NewUnmanaged(Name, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout:   time.Minute,
+		SkipNameValidation:      ptr.To(true),
+		Logger:                  log.FromContext(ctx),
+	})
+	if err != nil {
+		return fmt.Errorf("making the approver's worker: %w", err)
+	}
+	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		cr, ok := o.(*cmv1.CertificateRequest)
+		return ok && waits(cr)
+	})
+	err = worker.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, undecided))
+	if err != nil {
+		return err
+	}
+	return worker.Start(ctx)
+}
+
+// waits tells whether a request is to be approved: of whichever issuer, and
+// unless somebody else has decided or all is over.
+func waits(cr *cmv1.CertificateRequest) bool {
+	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved) != nil ||
+		certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionDenied) != nil {
+		return false
+	}
+	reason := certmanager.ReadyReason(cr)
+	return reason != cmv1.CertificateRequestReasonFailed && reason != cmv1.CertificateRequestReasonIssued
+}
+
+// conflictPause is when to look again at what somebody else has changed: the
+// cache has it by then.
+const conflictPause = 500 * time.Millisecond
+
+// Reconcile approves one request.
+func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	cr := &cmv1.CertificateRequest{}
+	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !waits(cr) {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := issuance.SetDecision(cr, cmv1.CertificateRequestConditionApproved, approval, r.Clock.Now()); err != nil {
+		return reconcile.Result{}, nil // it has been decided
+	}
+	err := r.Client.Status().Update(ctx, cr, client.FieldOwner(Component))
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.IsForbidden(err):
+		r.event(cr, corev1.EventTypeWarning, reasonForbidden, fmt.Sprintf(
+			"%s may not approve it; grant it the verb approve on this issuer's signers, or decide by hand: %v", Component, err))
+		return reconcile.Result{}, fmt.Errorf("approving: %w", err)
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
+	r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
+	return reconcile.Result{}, nil
+}
+
+// maxNote is how many bytes the note of an Event has at most.
+const maxNote = 1024
+
+func (r *reconciler) event(cr *cmv1.CertificateRequest, kind, reason, note string) {
+	if r.Events != nil {
+		r.Events.Eventf(cr, nil, kind, reason, "Approve", "%s", note[:min(len(note), maxNote)])
+	}
+}

@@ -1,0 +1,166 @@
+// Package requestsign answers requests to Issuers and ClusterIssuers with
+// certificates, or says on them why not.
+package requestsign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/signer/metrics"
+)
+
+// Name is the controller's on the command line.
+const Name = "certificaterequests"
+
+// Component is who answers requests to issuers of a type, in managed fields and
+// Events. Of those that have no type it is the controller itself.
+func Component(t certmanager.IssuerType) string {
+	switch t {
+	case certmanager.TypeCA:
+		return "cert-manager-certificaterequests-issuer-ca"
+	case certmanager.TypeSelfSigned:
+		return "cert-manager-certificaterequests-issuer-selfsigned"
+	default:
+		return "cert-manager-" + Name
+	}
+}
+
+// Config is what the controller needs to run.
+type Config struct {
+	// Client is the controller's own identity. It needs get on secrets and
+	// certificaterequests, and update on the status of these. It must read past
+	// caches.
+	Client client.Client
+	// Secrets tells of changes.
+	Secrets *secretwatch.Watcher
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
+	ClusterResources string
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events, if there are any, tell of what happened, in the name of Component.
+	Events map[certmanager.IssuerType]events.EventRecorder
+	// Metrics, if there is one, gets the metrics of signers.
+	Metrics prometheus.Registerer
+}
+
+// Add adds the controller to mgr, whose cache it reads. It works while the API
+// has CertificateRequests.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	counts, err := metrics.New(cfg.Metrics)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of issuers: %w", err)
+	}
+	r := &reconciler{
+		Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(),
+		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, opened: newOpened()},
+	}
+	if err := mgr.Add(r); err != nil {
+		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	Config
+	cache   cache.Cache
+	metrics *metrics.Metrics
+	waiting *waiting
+	issuers issuers
+}
+
+// Start implements manager.Runnable.
+func (r *reconciler) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
+	requests := served.Resource{
+		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
+	}
+	requests.Follow(ctx, "Answering CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	return nil
+}
+
+// How long a request that could not be answered waits for the next attempt, if
+// nothing tells of a change before: the first time, and at most.
+const (
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// concurrency is how many requests are answered at the same time.
+const concurrency = 5
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (r *reconciler) work(ctx context.Context) error {
+	worker, err := controller.NewUnmanaged(Name, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: concurrency,
+		// For each request alone: no flood of requests that have to wait slows
+		// down one that need not.
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout: time.Minute,
+		SkipNameValidation:    ptr.To(true),
+		Logger:                log.FromContext(ctx),
+	})
+	if err != nil {
+		return fmt.Errorf("making the worker for CertificateRequests: %w", err)
+	}
+	actionable := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		cr, ok := o.(*cmv1.CertificateRequest)
+		return ok && stepOf(cr) != stepNone
+	})
+	asking := handler.EnqueueRequestsFromMapFunc(r.asking)
+	err = errors.Join(
+		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable)),
+		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
+		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
+		worker.Watch(source.Func(r.waiting.follow(r.Secrets))),
+	)
+	if err != nil {
+		return err
+	}
+	return worker.Start(ctx)
+}
+
+// asking are the requests that wait for a certificate of an issuer.
+func (r *reconciler) asking(ctx context.Context, issuer client.Object) []reconcile.Request {
+	list := &cmv1.CertificateRequestList{}
+	err := r.cache.List(ctx, list, client.InNamespace(issuer.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		cr := &list.Items[i]
+		if stepOf(cr) == stepSign && refersTo(cr.Spec.IssuerRef, issuer) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cr)})
+		}
+	}
+	return requests
+}

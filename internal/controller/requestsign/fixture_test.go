@@ -1,0 +1,203 @@
+package requestsign_test
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"slices"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// world is a server and its administrator.
+type world struct {
+	*apitest.Server
+	admin client.Client
+}
+
+func start(t *testing.T, options ...func(*server.Config)) world {
+	t.Helper()
+	w := world{Server: apitest.Start(t, options...)}
+	w.admin = connect(t, w.Admin(t))
+	return w
+}
+
+// byHand turns the built-in approver off.
+func byHand(cfg *server.Config) { cfg.Controllers = []string{"*", "-certificaterequests-approver"} }
+
+func connect(t *testing.T, cfg *rest.Config) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connected, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connected
+}
+
+func (w world) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := w.admin.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func selfSigned(name string) *cmv1.Issuer {
+	return &cmv1.Issuer{ObjectMeta: meta("default", name), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{
+		SelfSigned: &cmv1.SelfSignedIssuer{},
+	}}}
+}
+
+func withCA(secret string) cmv1.IssuerSpec {
+	return cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: secret}}}
+}
+
+func caIssuer(name, secret string) *cmv1.Issuer {
+	return &cmv1.Issuer{ObjectMeta: meta("default", name), Spec: withCA(secret)}
+}
+
+// newCA is a root in a Secret.
+func newCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Secret {
+	t.Helper()
+	root, err := pki.NewRoot("root of "+name, key, 400*24*time.Hour, time.Now().Add(-time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := keySecret(t, name, key)
+	secret.Namespace = namespace
+	secret.Data[corev1.TLSCertKey] = pki.EncodeCertificates(root.Certificate())
+	secret.Data[cmmeta.TLSCAKey] = pki.EncodeCertificates(root.Certificate())
+	return secret
+}
+
+func keySecret(t *testing.T, name string, key crypto.Signer) *corev1.Secret {
+	t.Helper()
+	data, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{ObjectMeta: meta("default", name), Data: map[string][]byte{corev1.TLSPrivateKeyKey: data}}
+}
+
+// request is not sent yet.
+func request(t *testing.T, name string, ref cmmeta.IssuerReference, key crypto.Signer) *cmv1.CertificateRequest {
+	t.Helper()
+	csr, err := pki.NewRequest(pki.Subject{CommonName: name, DNSNames: []string{name + ".example.com"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cmv1.CertificateRequest{ObjectMeta: meta("default", name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: csr}}
+}
+
+// keyIn names the Secret with the key of a request.
+func keyIn(cr *cmv1.CertificateRequest, secret string) *cmv1.CertificateRequest {
+	metav1.SetMetaDataAnnotation(&cr.ObjectMeta, cmv1.CertificateRequestPrivateKeyAnnotationKey, secret)
+	return cr
+}
+
+// keys are of each kind.
+func keys(t *testing.T) map[string]crypto.Signer {
+	t.Helper()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]crypto.Signer{"rsa": rsaKey, "ecdsa": apitest.NewKey(t), "ed25519": edKey}
+}
+
+// becomes waits until a request has a Ready condition with this reason.
+func (w world) becomes(t *testing.T, name, reason string) *cmv1.CertificateRequest {
+	t.Helper()
+	cr := &cmv1.CertificateRequest{}
+	apitest.Eventually(t, name+" is "+reason, func() bool {
+		if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+			t.Fatal(err)
+		}
+		return api.ReadyReason(cr) == reason
+	})
+	return cr
+}
+
+func (w world) decide(t *testing.T, name string, kind cmv1.CertificateRequestConditionType) {
+	t.Helper()
+	cr := &cmv1.CertificateRequest{}
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+		t.Fatal(err)
+	}
+	api.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "decided by a test", metav1.Now())
+	if err := w.admin.Status().Update(t.Context(), cr); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told waits for an Event about an object; it returns its note.
+func (w world) told(t *testing.T, name, component, kind, reason string) string {
+	t.Helper()
+	note := ""
+	apitest.Eventually(t, reason+" of "+name+" by "+component, func() bool {
+		list := &eventsv1.EventList{}
+		if err := w.admin.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == name && e.ReportingController == component && e.Type == kind && e.Reason == reason
+		})
+		if i >= 0 {
+			note = list.Items[i].Note
+		}
+		return i >= 0
+	})
+	return note
+}
+
+// verified checks that a request has a certificate for its key, below its CA.
+func verified(t *testing.T, cr *cmv1.CertificateRequest, key crypto.Signer) *x509.Certificate {
+	t.Helper()
+	chain, err := pki.ParseBundle(cr.Status.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(cr.Status.CA) {
+		t.Fatalf("no CA in %q", cr.Status.CA)
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		t.Error(err)
+	}
+	if !pki.SameKey(chain[0].PublicKey, key.Public()) {
+		t.Error("the certificate has another key")
+	}
+	return chain[0]
+}

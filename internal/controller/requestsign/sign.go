@@ -1,0 +1,161 @@
+package requestsign
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/issuer"
+)
+
+// issuers sign with what is in Secrets.
+type issuers struct {
+	cache            client.Reader
+	client           client.Reader // past caches
+	clusterResources string
+	opened           *opened
+}
+
+// find returns an issuer; nil if there is none.
+func (i issuers) find(ctx context.Context, who certmanager.Signer) (cmv1.GenericIssuer, error) {
+	found, err := certmanager.NewIssuer(who.Kind)
+	if err != nil {
+		return nil, err
+	}
+	err = i.cache.Get(ctx, types.NamespacedName{Namespace: who.Namespace, Name: who.Name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s %s: %w", who.Kind, who.Name, err)
+	}
+	return found, nil
+}
+
+// check tells what there is to wait for before an issuer can sign. ok is false
+// if there is something.
+func check(found cmv1.GenericIssuer, who certmanager.Signer) (o outcome, ok bool) {
+	if found == nil {
+		return pending(EventNotFound, "Referenced %q not found: there is no %s named %s", who.Kind, who.Kind, who.Name), false
+	}
+	t := certmanager.TypeOf(found.GetSpec())
+	if t == certmanager.NoType {
+		return pending(EventTypeMissing, "Missing issuer type: the %s %s has none", who.Kind, who.Name), false
+	}
+	if t.Supported() && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
+		return outcome{}, true
+	}
+	why := "nobody has looked at it yet"
+	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !t.Supported() {
+		why = fmt.Sprintf("issuers of type %s are not supported yet", t)
+	} else if ready != nil {
+		why = ready.Reason + ": " + ready.Message
+	}
+	return pending(EventNotReady, "Referenced issuer does not have a Ready status condition: %s", why), false
+}
+
+// keyOf says where the private key of a request is that a SelfSigned issuer
+// signs.
+type keyOf struct {
+	annotation string
+	secret     types.NamespacedName
+}
+
+// secretOf is the Secret that an issuer signs with.
+func (i issuers) secretOf(found cmv1.GenericIssuer, key keyOf) types.NamespacedName {
+	if ca := found.GetSpec().CA; ca != nil {
+		return types.NamespacedName{Namespace: certmanager.SecretNamespace(found, i.clusterResources), Name: ca.SecretName}
+	}
+	return key.secret
+}
+
+// sign answers a request. Its errors are verdicts.
+func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.Request, key keyOf, now time.Time) (*issuer.Issued, error) {
+	if ca := found.GetSpec().CA; ca != nil {
+		authority, err := i.open(ctx, i.secretOf(found, key))
+		if err != nil {
+			return nil, err
+		}
+		return issuer.SignCA(req, ca, authority, now, rand.Reader)
+	}
+	from := issuer.KeySecret{Annotation: key.annotation, Name: key.secret.Name}
+	if from.Name != "" {
+		secret, err := i.read(ctx, key.secret, issuer.ReasonErrorGettingSecret)
+		if err != nil {
+			return nil, err
+		}
+		from.Secret = secret
+	}
+	return issuer.SignSelf(req, found.GetSpec().SelfSigned, from, now, rand.Reader)
+}
+
+// read returns a Secret; nil if it does not exist.
+func (i issuers) read(ctx context.Context, name types.NamespacedName, reason string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := i.client.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		message := fmt.Sprintf("Failed to get secret %s; trying again", name.Name)
+		return nil, &signer.PendingError{Reason: reason, Message: message, Err: fmt.Errorf("reading secret %s: %w", name, err)}
+	}
+	return secret, nil
+}
+
+// open returns the CA in a Secret, which is read each time: a request that
+// comes after a change of the CA is signed with the new one.
+func (i issuers) open(ctx context.Context, name types.NamespacedName) (*pki.Authority, error) {
+	secret, err := i.read(ctx, name, issuer.ReasonSecretGetError)
+	if err != nil {
+		return nil, err
+	}
+	return i.opened.open(name, secret)
+}
+
+// opened keeps the CAs that are in use, because to open one can take longer
+// than to sign with it. It is safe for concurrent use.
+type opened struct {
+	mu  sync.Mutex
+	cas map[types.NamespacedName]ca // mu guards it
+}
+
+type ca struct {
+	uid       types.UID
+	version   string
+	authority *pki.Authority
+}
+
+// maxOpened bounds how many CAs are kept; beyond it all are opened again.
+const maxOpened = 1000
+
+func newOpened() *opened { return &opened{cas: map[types.NamespacedName]ca{}} }
+
+func (o *opened) open(name types.NamespacedName, secret *corev1.Secret) (*pki.Authority, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known, ok := o.cas[name]; ok && secret != nil && known.uid == secret.UID && known.version == secret.ResourceVersion {
+		return known.authority, nil
+	}
+	delete(o.cas, name)
+	authority, err := issuer.OpenCA(name.String(), secret)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.cas) >= maxOpened {
+		clear(o.cas)
+	}
+	o.cas[name] = ca{secret.UID, secret.ResourceVersion, authority}
+	return authority, nil
+}

@@ -1,0 +1,113 @@
+// Package secretwatch tells which Secrets change, and keeps none of them.
+//
+// A cache would cost memory for every Secret there is, also for the many that
+// have nothing to do with certificates. Who is told of a change reads the one
+// Secret that it needs.
+package secretwatch
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Listener is told of changes, by one goroutine.
+type Listener struct {
+	// Changed tells that a Secret is new, changed or gone.
+	Changed func(types.NamespacedName)
+	// Missed tells that any Secret can have changed: in the beginning, and after
+	// an interruption.
+	Missed func()
+}
+
+// Watcher follows the Secrets of all namespaces.
+type Watcher struct{ secrets metadata.ResourceInterface }
+
+// New returns a watcher that is who cfg says, and needs list and watch on
+// secrets.
+func New(cfg *rest.Config) (*Watcher, error) {
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for changes of Secrets: %w", err)
+	}
+	return &Watcher{secrets: client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))}, nil
+}
+
+// Run tells of changes until ctx ends. It can run several times at once.
+func (w *Watcher) Run(ctx context.Context, l Listener) {
+	cache.NewReflectorWithOptions(source{w.secrets}, &metav1.PartialObjectMetadata{}, nothing{l}, cache.ReflectorOptions{
+		Name: "secretwatch", TypeDescription: "metadata of Secrets",
+	}).RunWithContext(ctx)
+}
+
+// source begins to watch now.
+type source struct{ secrets metadata.ResourceInterface }
+
+var _ cache.ListerWatcherWithContext = source{}
+
+// ListWithContext asks for one Secret only: what matters is as of when the
+// answer is, so that nothing between it and the watch is lost.
+func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	list, err := s.secrets.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: list.ResourceVersion}}, nil
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (s source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return s.secrets.Watch(ctx, options)
+}
+
+// List implements cache.ListerWatcher.
+func (s source) List(options metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), options)
+}
+
+// Watch implements cache.ListerWatcher.
+func (s source) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), options)
+}
+
+// IsWatchListSemanticsUnSupported has the reflector begin with a list: a watch
+// would begin with all Secrets.
+func (source) IsWatchListSemanticsUnSupported() bool { return true }
+
+// nothing is a store that holds nothing.
+type nothing struct{ Listener }
+
+var _ cache.ReflectorStore = nothing{}
+
+func (n nothing) tell(object any) error {
+	if secret, ok := object.(metav1.Object); ok {
+		n.Changed(types.NamespacedName{Namespace: secret.GetNamespace(), Name: secret.GetName()})
+	}
+	return nil
+}
+
+// Add implements cache.ReflectorStore.
+func (n nothing) Add(object any) error { return n.tell(object) }
+
+// Update implements cache.ReflectorStore.
+func (n nothing) Update(object any) error { return n.tell(object) }
+
+// Delete implements cache.ReflectorStore.
+func (n nothing) Delete(object any) error { return n.tell(object) }
+
+// Replace implements cache.ReflectorStore.
+func (n nothing) Replace([]any, string) error {
+	n.Missed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (nothing) Resync() error { return nil }
