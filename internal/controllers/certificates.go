@@ -26,8 +26,12 @@ func addCertificates(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := p.secrets(certificatesAccount)
+	if err != nil {
+		return err
+	}
 	return issue.Add(p.Manager, issue.Config{
-		Cache: reader, API: api, Client: writer, Versions: versions,
+		Cache: reader, API: api, Secrets: secrets, Client: writer, Versions: versions,
 		Settings: cfg.Settings.CertManager.CertificateSettings, Events: recorders,
 	})
 }

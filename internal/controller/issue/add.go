@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
 )
 
@@ -28,12 +29,13 @@ type Config struct {
 	// of the cache that all controllers share. It needs get, list and watch on
 	// certificates and certificaterequests.
 	Cache *rest.Config
-	// API is how Secrets are watched, of which only the metadata is kept, and
-	// Client reads and writes with the same identity: get, list, watch, create,
+	// API is how the Secrets with next keys are watched, of which only the
+	// metadata is kept, Secrets tells of changes of all others, and Client reads and writes with the same identity: get, list, watch, create,
 	// patch and delete on secrets, get and patch on certificates/status, create,
 	// get and delete on certificaterequests. It must read past caches.
-	API    *rest.Config
-	Client client.Client
+	API     *rest.Config
+	Secrets *secretwatch.Watcher
+	Client  client.Client
 	// Versions tells which resources a version of the API has.
 	Versions served.Lookup
 	// Settings are the user's.

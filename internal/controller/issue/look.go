@@ -93,7 +93,7 @@ func (r *reconciler) findNextKeys(ctx context.Context, crt *cmv1.Certificate) ([
 func (r *reconciler) nextKeyNames(ctx context.Context, crt *cmv1.Certificate) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := r.secrets.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
+	err := r.keys.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the keys of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
 	}

@@ -22,15 +22,15 @@ import (
 type reconciler struct {
 	*controller
 	objects cache.Cache // Certificates and their requests
-	secrets cache.Cache // the metadata of Secrets
+	keys    cache.Cache // the metadata of Secrets with keys for next certificates
 }
 
 const (
 	// conflictPause is when to look again at what somebody else has changed: the
 	// cache has it by then.
 	conflictPause = 300 * time.Millisecond
-	// lookEvery is how often a Certificate that waits looks at what it is not
-	// told of: Secrets of users.
+	// lookEvery is how often a Certificate that waits looks around, whatever it
+	// is told of.
 	lookEvery = 3 * time.Minute
 )
 

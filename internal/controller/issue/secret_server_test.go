@@ -52,7 +52,7 @@ func TestSecretIsKept(t *testing.T) {
 	})
 	w.told(t, "web", "cert-manager-certificates-issuing", "KeystorePasswordSecretNotFound", `"password"`)
 	w.create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "password", Labels: map[string]string{cmv1.PartOfCertManagerControllerLabelKey: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "password"},
 		StringData: map[string]string{"word": "open sesame"},
 	})
 	w.secret(t, "web-tls", "has a keystore", func(s *corev1.Secret) bool { return len(s.Data["keystore.p12"]) > 0 })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,6 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+	"github.com/certplane/certplane/internal/secretwatch"
 )
 
 const (
@@ -32,10 +38,12 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // work issues Certificates until ctx ends.
 func (c *controller) work(ctx context.Context) error {
 	r := &reconciler{controller: c}
-	if err := errors.Join(r.openObjects(ctx), r.openSecrets(ctx)); err != nil {
+	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
 		return err
 	}
 	worker, err := r.newWorker(ctx)
@@ -44,7 +52,7 @@ func (c *controller) work(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.objects.Start(ctx) })
-	group.Go(func() error { return r.secrets.Start(ctx) })
+	group.Go(func() error { return r.keys.Start(ctx) })
 	group.Go(func() error { return worker.Start(ctx) })
 	return group.Wait()
 }
@@ -52,6 +60,7 @@ func (c *controller) work(ctx context.Context) error {
 // Names of indexes.
 const (
 	bySecretName  = "spec.secretName"
+	byAnySecret   = "secret"
 	byCertificate = "certificate"
 )
 
@@ -69,6 +78,7 @@ func (r *reconciler) openObjects(ctx context.Context) (err error) {
 		r.objects.IndexField(ctx, &cmv1.Certificate{}, bySecretName, func(o client.Object) []string {
 			return []string{o.(*cmv1.Certificate).Spec.SecretName}
 		}),
+		r.objects.IndexField(ctx, &cmv1.Certificate{}, byAnySecret, secretsOf),
 		r.objects.IndexField(ctx, &cmv1.CertificateRequest{}, byCertificate, certificatesOf),
 	)
 	if err != nil {
@@ -77,30 +87,34 @@ func (r *reconciler) openObjects(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSecrets makes the cache of the metadata of Secrets that belong to
-// Certificates.
-func (r *reconciler) openSecrets(ctx context.Context) (err error) {
-	ours := labels.SelectorFromSet(labels.Set{cmv1.PartOfCertManagerControllerLabelKey: "true"})
-	r.secrets, err = cache.New(r.API, cache.Options{
+// openKeys makes the cache of the metadata of Secrets that hold keys for next
+// certificates: there is one while a Certificate is being issued.
+func (r *reconciler) openKeys(ctx context.Context) (err error) {
+	r.keys, err = cache.New(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
-		DefaultTransform: stripSecret, DefaultLabelSelector: ours,
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultLabelSelector: labels.SelectorFromSet(issuance.NextKeyLabels()),
 	})
 	if err != nil {
-		return fmt.Errorf("making the cache of Secrets: %w", err)
+		return fmt.Errorf("making the cache of keys: %w", err)
 	}
-	if err := r.secrets.IndexField(ctx, secretMetadata(), byCertificate, nextKeyOf); err != nil {
-		return fmt.Errorf("indexing Secrets: %w", err)
+	if err := r.keys.IndexField(ctx, secretMetadata(), byCertificate, ownersOf); err != nil {
+		return fmt.Errorf("indexing keys: %w", err)
 	}
 	return nil
 }
 
-// nextKeyOf is the name of the Certificate for whose next certificate a Secret
-// holds the key.
-func nextKeyOf(o client.Object) []string {
-	if o.GetLabels()[cmv1.IsNextPrivateKeySecretLabelKey] != "true" {
-		return nil
+// secretsOf are the names of the Secrets that a Certificate writes or reads.
+func secretsOf(o client.Object) []string {
+	spec := &o.(*cmv1.Certificate).Spec
+	names := []string{spec.SecretName}
+	jks, pkcs12 := secret.PasswordRefs(spec)
+	for _, ref := range []*secret.PasswordRef{jks, pkcs12} {
+		if ref != nil && ref.Secret != "" && !slices.Contains(names, ref.Secret) {
+			names = append(names, ref.Secret)
+		}
 	}
-	return ownersOf(o)
+	return names
 }
 
 // stripRequest keeps of requests what decisions need: certificates are read
@@ -110,13 +124,6 @@ func stripRequest(object any) (any, error) {
 		cr.ManagedFields = nil
 		cr.Status.Certificate, cr.Status.CA = nil, nil
 		cr.Spec.Groups, cr.Spec.Extra = nil, nil
-	}
-	return object, nil
-}
-
-func stripSecret(object any) (any, error) {
-	if secret, ok := object.(*metav1.PartialObjectMetadata); ok {
-		secret.ManagedFields, secret.Annotations = nil, nil
 	}
 	return object, nil
 }
@@ -156,7 +163,8 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 	err = errors.Join(
 		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), handler.EnqueueRequestsFromMapFunc(r.withRivals))),
 		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), handler.EnqueueRequestsFromMapFunc(fromNames(certificatesOf)))),
-		worker.Watch(source.Kind(r.secrets, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(r.ofSecret))),
+		worker.Watch(source.Kind(r.keys, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(fromNames(ownersOf)))),
+		worker.Watch(source.Func(r.watchSecrets)),
 	)
 	return worker, err
 }
@@ -182,22 +190,38 @@ func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcil
 	return requests
 }
 
-// ofSecret are the Certificates that name a Secret, or whose next key it holds.
-func (r *reconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := fromNames(nextKeyOf)(ctx, o)
-	for _, crt := range r.naming(ctx, o.GetNamespace(), o.GetName()) {
-		requests = append(requests, requestFor(crt.Namespace, crt.Name))
-	}
-	return requests
+// watchSecrets has Certificates looked at whose Secret has changed, or that
+// of the password of a keystore.
+func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
+	go r.Secrets.Run(ctx, secretwatch.Listener{
+		Changed: func(secret types.NamespacedName) {
+			for _, crt := range r.using(ctx, byAnySecret, secret.Namespace, secret.Name) {
+				q.Add(requestFor(crt.Namespace, crt.Name))
+			}
+		},
+		Missed: func() {
+			for _, crt := range r.list(ctx) {
+				q.Add(requestFor(crt.Namespace, crt.Name))
+			}
+		},
+	})
+	return nil
 }
 
-// naming returns the Certificates that name a Secret, which must not be
+// naming returns the Certificates whose Secret this is to be. They must not be
 // modified.
 func (r *reconciler) naming(ctx context.Context, namespace, secretName string) []*cmv1.Certificate {
+	return r.using(ctx, bySecretName, namespace, secretName)
+}
+
+func (r *reconciler) using(ctx context.Context, index, namespace, secretName string) []*cmv1.Certificate {
+	return r.list(ctx, client.InNamespace(namespace), client.MatchingFields{index: secretName})
+}
+
+func (r *reconciler) list(ctx context.Context, options ...client.ListOption) []*cmv1.Certificate {
 	list := &cmv1.CertificateList{}
-	err := r.objects.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{bySecretName: secretName}, client.UnsafeDisableDeepCopy)
-	if err != nil { // a mistake of ours: the index is there
-		log.FromContext(ctx).Error(err, "Cannot list the Certificates of a Secret", "namespace", namespace, "secret", secretName)
+	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Cannot list Certificates") // a mistake of ours: the cache and its index are there
 	}
 	return pointers(list.Items)
 }
