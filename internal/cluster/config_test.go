@@ -101,6 +101,10 @@ func TestAccounts(t *testing.T) {
 		not    []string
 	}{
 		{"by default, kube-controller-manager publishes", []string{"*"}, []string{"csr-approver", "csr-signer"}, []string{"root-ca-cert-publisher"}},
+		{"by default, cert-manager answers what is its own", []string{"*"}, nil, []string{"cert-manager-issuers", "cert-manager-certificaterequests",
+			"cert-manager-certificatesigningrequests", "cert-manager-certificaterequests-approver"}},
+		{"in the place of cert-manager", []string{"*", "issuers", "certificaterequests"},
+			[]string{"cert-manager-issuers", "cert-manager-certificaterequests"}, []string{"cert-manager-certificaterequests-approver"}},
 		{"asked for by name", []string{"*", "publish"}, []string{"csr-approver", "root-ca-cert-publisher"}, nil},
 		{"signers apart from approvers", []string{"sign"}, []string{"csr-signer"}, []string{"csr-approver", "root-ca-cert-publisher"}},
 		{"approvers apart from signers", []string{"*", "-sign"}, []string{"csr-approver"}, []string{"csr-signer"}},

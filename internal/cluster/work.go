@@ -13,13 +13,14 @@ const (
 	requests        = "certificaterequests"
 	requestApprover = "certificaterequests-approver"
 	certificates    = "certificates"
+	issuersCSRs     = "certificatesigningrequests"
 )
 
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
 	// Others may do the same: kube-controller-manager publishes, and may know
 	// another CA; cert-manager answers what is of cert-manager.io.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, certificates}}
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, issuersCSRs, certificates}}
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/issuers"
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
+	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/secretwatch"
 )
 
@@ -20,9 +21,18 @@ import (
 const (
 	issuersAccount  = "cert-manager-issuers"
 	requestsAccount = "cert-manager-certificaterequests"
+	// csrIssuersAccount signs CertificateSigningRequests for issuers.
+	csrIssuersAccount = "cert-manager-certificatesigningrequests"
 	// requestApproverAccount approves and cannot sign.
 	requestApproverAccount = "cert-manager-certificaterequests-approver"
 )
+
+// NeedsDefinitions tells whether what an account does needs kinds that clusters
+// do not have.
+func NeedsDefinitions(account string) bool {
+	return account == SignerManagerAccount || account == issuersAccount || account == requestsAccount ||
+		account == csrIssuersAccount || account == requestApproverAccount
+}
 
 // CertManagerSettings is the stanza "certManager".
 type CertManagerSettings struct {
@@ -116,6 +126,24 @@ func addRequests(p Process, cfg Config) error {
 	return requestsign.Add(p.Manager, requestsign.Config{
 		Client: writer, Secrets: secrets, Versions: versions,
 		ClusterResources: p.clusterResources(cfg), Events: tell, Metrics: p.Metrics,
+	})
+}
+
+// addCSRIssuers adds what signs CertificateSigningRequests for issuers: one
+// controller for all of them.
+func addCSRIssuers(p Process, cfg Config) error {
+	writer, err := p.Client(csrIssuersAccount)
+	if err != nil {
+		return err
+	}
+	recorders, err := p.Recorders(csrIssuersAccount)
+	if err != nil {
+		return err
+	}
+	issuers := requestsign.CSRs(requestsign.CSRConfig{Cache: p.Manager.GetCache(), Client: writer, ClusterResources: p.clusterResources(cfg)})
+	return sign.Add(p.Manager, sign.Config{
+		SignerName: "cert-manager.io", Ours: requestsign.IsIssuer, Delegate: issuers, Several: true,
+		Client: writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
 	})
 }
 

@@ -54,7 +54,8 @@ type Settings struct {
 	// trust bundles), issuers (says on Issuers of
 	// cert-manager.io whether they can sign), certificaterequests (answers the
 	// requests to them), certificaterequests-approver (approves all of these,
-	// whoever asks: turn it off where somebody else decides), certificates
+	// whoever asks: turn it off where somebody else decides),
+	// certificatesigningrequests (answers those that name Issuers), certificates
 	// (issues and renews Certificates into Secrets) and publish
 	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
 	// one are on by default in "certplane serve" only, because in clusters others
@@ -150,6 +151,7 @@ var all = []controller{
 	{"trust", trustAccount, addTrust},
 	{"issuers", issuersAccount, addIssuers},
 	{requestsign.Name, requestsAccount, addRequests},
+	{requestsign.CSRName, csrIssuersAccount, addCSRIssuers},
 	{requestapprove.Name, requestApproverAccount, addRequestApprover},
 	{"certificates", certificatesAccount, addCertificates},
 }

@@ -62,7 +62,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 // definitions are the kinds that the chosen controllers work with and clusters
 // do not have.
 func definitions(cfg cluster.Config) ([]runtime.Object, error) {
-	if !slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
+	if !slices.ContainsFunc(cfg.Accounts(), controllers.NeedsDefinitions) {
 		return nil, nil
 	}
 	all, err := crds.All()

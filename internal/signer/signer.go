@@ -27,6 +27,9 @@ type Request struct {
 	SignerName string
 	// Requester is who asks.
 	Requester Requester
+	// Annotations are those of the CertificateSigningRequest. They can change
+	// after its approval: what they ask for is between requesters and signers.
+	Annotations map[string]string
 	// PEM is the PKCS#10 request.
 	PEM []byte
 	// Usages are the approved usages.

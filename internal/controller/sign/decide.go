@@ -50,7 +50,7 @@ func request(c *csr) signer.Request {
 	req := signer.Request{
 		Name: c.Name, UID: string(c.UID), SignerName: c.Spec.SignerName,
 		Requester: signer.Requester{Username: c.Spec.Username, UID: c.Spec.UID, Groups: c.Spec.Groups},
-		PEM:       c.Spec.Request, Usages: c.Spec.Usages,
+		PEM:       c.Spec.Request, Usages: c.Spec.Usages, Annotations: c.Annotations,
 	}
 	for key, values := range c.Spec.Extra {
 		if req.Requester.Extra == nil {

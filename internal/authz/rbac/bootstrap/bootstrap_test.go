@@ -149,13 +149,40 @@ func TestCertificateRoles(t *testing.T) {
 			"patch,update podcertificaterequests/status.certificates.k8s.io",
 			"sign signers.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/declared-signer"}},
+		{"system:controller:cert-manager-issuers", []string{
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch secrets.",
+			"update clusterissuers/status.cert-manager.io",
+			"update issuers/status.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/cert-manager-issuers"}},
+		{"system:controller:cert-manager-certificaterequests", []string{
+			"create,patch,update events.events.k8s.io",
+			"get certificaterequests.cert-manager.io",
+			"get,list,watch secrets.",
+			"update certificaterequests/status.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests"}},
+		{"system:controller:cert-manager-certificatesigningrequests", []string{
+			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.events.k8s.io",
+			"get certificatesigningrequests.certificates.k8s.io",
+			"get secrets.",
+			"sign signers.certificates.k8s.io clusterissuers.cert-manager.io/* issuers.cert-manager.io/*",
+			"update certificatesigningrequests/status.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/cert-manager-certificatesigningrequests"}},
+		{"system:controller:cert-manager-certificaterequests-approver", []string{
+			"approve signers.cert-manager.io clusterissuers.cert-manager.io/* issuers.cert-manager.io/*",
+			"create,patch,update events.events.k8s.io",
+			"update certificaterequests/status.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests-approver"}},
 		{"system:controller:signer-installer", []string{
 			"create,get,patch signers.certplane.dev kube-apiserver-client-pod service-dns spiffe",
 			"create,patch,update events.events.k8s.io",
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
-			"create,get,list,patch,watch customresourcedefinitions.apiextensions.k8s.io signers.certplane.dev",
+			"create,patch customresourcedefinitions.apiextensions.k8s.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
+				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io signers.certplane.dev",
+			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
 		}, []string{"ServiceAccount kube-system/definition-installer"}},
 		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},
 		{"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", []string{

@@ -28,6 +28,7 @@ func reads() []controller {
 		{"cert-manager-certificates", []rbacv1.PolicyRule{issuerRequests, allow(read, certManager, "certificates")}},
 		{"cert-manager-issuers", []rbacv1.PolicyRule{issuers}},
 		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{issuers, issuerRequests}},
+		{"cert-manager-certificatesigningrequests", []rbacv1.PolicyRule{requests, issuers}},
 		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{issuerRequests}},
 		{"csr-cleaner", []rbacv1.PolicyRule{requests}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")}},

@@ -79,6 +79,14 @@ func controllers() []controller {
 			allow(read, core, "secrets"),
 			allow("create patch update", events, "events"),
 		}},
+		{"cert-manager-certificatesigningrequests", []rbacv1.PolicyRule{
+			allow("get", certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/status"),
+			allowOn("sign", certificates, "signers", IssuerSigners()...),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow("get", core, "secrets"),
+			allow("create patch update", events, "events"),
+		}},
 		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{
 			allow("update", certManager, "certificaterequests/status"),
 			allowOn("approve", certManager, "signers", IssuerSigners()...),

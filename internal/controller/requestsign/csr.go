@@ -1,0 +1,181 @@
+package requestsign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/issuer"
+)
+
+// CSRName is, on the command line, what answers CertificateSigningRequests.
+const CSRName = "certificatesigningrequests"
+
+// Annotations of CertificateSigningRequests to issuers.
+const (
+	// AnnotationDuration is a duration that counts more than expirationSeconds.
+	AnnotationDuration = "experimental.cert-manager.io/request-duration"
+	// AnnotationIsCA asks for a CA if it is "true".
+	AnnotationIsCA = "experimental.cert-manager.io/request-is-ca"
+	// AnnotationKey names the Secret with the key, for a SelfSigned issuer: in
+	// its namespace, or in that of the Secrets of ClusterIssuers.
+	AnnotationKey = "experimental.cert-manager.io/private-key-secret-name"
+)
+
+// The reasons of Failed conditions that issuers do not have by themselves, and
+// of what a request waits for.
+const (
+	ReasonDeniedReference    = "DeniedReference"
+	ReasonErrorParseDuration = "ErrorParseDuration"
+	ReasonInvalidDuration    = "InvalidDuration"
+	ReasonSecretNotFound     = "SecretNotFound"
+)
+
+const (
+	// minDuration is the shortest life that CertificateSigningRequests can ask
+	// for.
+	minDuration = 10 * time.Minute
+	// lookAgain is when to try again what waits for something.
+	lookAgain = 5 * time.Second
+)
+
+// CSRConfig is what issuers need to answer CertificateSigningRequests.
+type CSRConfig struct {
+	// Cache has the issuers.
+	Cache client.Reader
+	// Client needs get on secrets and create on subjectaccessreviews.
+	Client client.Client
+	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
+	ClusterResources string
+}
+
+// IsIssuer tells whether a signer's name is that of an issuer.
+func IsIssuer(signerName string) bool {
+	_, ok := certmanager.ParseSignerName(signerName)
+	return ok
+}
+
+// CSRs returns the signer that all issuers together are.
+func CSRs(cfg CSRConfig) signer.Sign {
+	c := csrs{Client: cfg.Client, issuers: issuers{
+		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, opened: newOpened(),
+	}}
+	return c.sign
+}
+
+type csrs struct {
+	client.Client
+	issuers issuers
+}
+
+func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
+	who, isIssuer := certmanager.ParseSignerName(req.SignerName)
+	if !isIssuer {
+		return nil, signer.Unavailable(fmt.Errorf("%s is no issuer", req.SignerName))
+	}
+	found, err := c.issuers.find(ctx, who)
+	if err != nil {
+		return nil, signer.Unavailable(err)
+	}
+	waits, ok := check(found, who)
+	if found == nil || waits.event == EventTypeMissing {
+		return nil, later(waits)
+	}
+	// Who may not refer to an issuer need not wait for it.
+	if err := c.checkReference(ctx, req.Requester, who); err != nil {
+		return nil, err
+	}
+	asked, err := fromCSR(req)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, later(waits)
+	}
+	key := keyOf{annotation: AnnotationKey, secret: types.NamespacedName{
+		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: req.Annotations[AnnotationKey],
+	}}
+	issued, err := c.issuers.sign(ctx, found, asked, key, now)
+	if err != nil {
+		return nil, forCSR(err)
+	}
+	return &signer.Issued{Certificate: issued.Certificate, PEM: issued.Chain}, nil
+}
+
+// forCSR has what waits for somebody else tried again before long. Missing
+// Secrets have another name here.
+func forCSR(err error) error {
+	var wait *signer.PendingError
+	if !errors.As(err, &wait) {
+		return err
+	}
+	again := *wait
+	if again.Reason == issuer.ReasonMissingSecret {
+		again.Reason = ReasonSecretNotFound
+	}
+	again.RetryAfter = lookAgain
+	return &again
+}
+
+func later(o outcome) error {
+	return &signer.PendingError{Reason: o.event, Message: o.message, Err: errors.New(o.message), RetryAfter: lookAgain}
+}
+
+// fromCSR returns what a CertificateSigningRequest asks an issuer for.
+func fromCSR(req signer.Request) (issuer.Request, error) {
+	usages, err := pki.ParseUsages(req.Usages)
+	if err != nil {
+		return issuer.Request{}, signer.Permanent(signer.ReasonInvalidRequest, err)
+	}
+	asked := issuer.Request{PEM: req.PEM, Usages: usages, IsCA: req.Annotations[AnnotationIsCA] == "true", Duration: req.Duration}
+	if text, ok := req.Annotations[AnnotationDuration]; ok {
+		duration, err := time.ParseDuration(text)
+		if err != nil {
+			return issuer.Request{}, signer.Permanent(ReasonErrorParseDuration, fmt.Errorf("annotation %s: %w", AnnotationDuration, err))
+		}
+		asked.Duration = &duration
+	}
+	if asked.Duration != nil && *asked.Duration < minDuration {
+		return issuer.Request{}, signer.Permanent(ReasonInvalidDuration, fmt.Errorf("the duration %v is shorter than %v", *asked.Duration, minDuration))
+	}
+	return asked, nil
+}
+
+// checkReference asks whether who made a request may refer to an Issuer: there
+// is one CertificateSigningRequest API for all namespaces, and without the
+// right everybody could use the Issuers of every namespace. ClusterIssuers are
+// for all.
+func (c csrs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
+	if who.Kind != cmv1.IssuerKind {
+		return nil
+	}
+	for _, name := range []string{who.Name, "*"} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: certmanager.Group, Resource: "signers", Verb: "reference", Namespace: who.Namespace, Name: name, Version: "*",
+			},
+		}}
+		for key, values := range by.Extra {
+			review.Spec.Extra[key] = values
+		}
+		if err := c.Create(ctx, review); err != nil {
+			return signer.Unavailable(fmt.Errorf("asking whether %s may refer to %s: %w", by.Username, who, err))
+		}
+		if review.Status.Allowed {
+			return nil
+		}
+	}
+	return signer.Permanent(ReasonDeniedReference, fmt.Errorf(
+		"user %q may not refer to the Issuer %q in namespace %q: grant the verb reference on signers.%s there",
+		by.Username, who.Name, who.Namespace, certmanager.Group))
+}
