@@ -43,6 +43,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
 		cli.NewExplain(streams),
+		cli.NewRenew(streams),
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),
