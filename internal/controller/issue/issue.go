@@ -70,8 +70,12 @@ func (t *turn) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, 
 	return err
 }
 
-// reasonNoPassword says that a keystore cannot be written.
-const reasonNoPassword = "KeystorePasswordSecretNotFound"
+const (
+	// reasonNoPassword says that a keystore cannot be written.
+	reasonNoPassword = "KeystorePasswordSecretNotFound"
+	// reasonNotWritten says that the Secret cannot be written.
+	reasonNotWritten = "SecretNotWritten"
+)
 
 // noPassword says where the password of a keystore is missing.
 type noPassword struct{ secret, key string }
@@ -90,22 +94,22 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	}
 	var missing noPassword
 	if options.Passwords, err = t.passwords(ctx); errors.As(err, &missing) {
-		t.warn(issuing, t.Certificate, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
 		t.by(t.now.Add(lookEvery))
-		return false, nil
+		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
 	}
 	if err != nil {
 		return false, err
 	}
 	wanted, err := content.Apply(options)
 	if err != nil {
-		return false, fmt.Errorf("making Secret %s/%s: %w", t.Certificate.Namespace, t.Certificate.Spec.SecretName, err)
+		t.by(t.now.Add(lookEvery))
+		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
 	}
 	if err := t.unchanged(ctx); err != nil {
 		return false, err
 	}
 	if err := t.Client.Apply(ctx, wanted, client.ForceOwnership, client.FieldOwner(issuing)); err != nil {
-		return false, fmt.Errorf("writing Secret %s/%s: %w", t.Certificate.Namespace, t.Certificate.Spec.SecretName, err)
+		return false, t.refused(ctx, issuing, reasonNotWritten, fmt.Errorf("writing Secret %q: %w", t.Certificate.Spec.SecretName, err))
 	}
 	return true, nil
 }

@@ -6,12 +6,9 @@ import (
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
@@ -24,7 +21,7 @@ func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 	}
 	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
 	if !plan.Refusal.None() {
-		return t.refuseKey(ctx, plan.Refusal)
+		return true, t.hold(ctx, keyManager, plan.Refusal) // nothing goes on without a key
 	}
 	name := plan.Name
 	if plan.Generate || plan.Reuse != nil {
@@ -43,17 +40,6 @@ func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 		t.inform(keyManager, t.Certificate, plan.Event)
 	}
 	return changed || len(plan.Delete) > 0, nil
-}
-
-// refuseKey says in the Issuing condition why there will be no key.
-func (t *turn) refuseKey(ctx context.Context, why issuance.Finding) (changed bool, err error) {
-	changed, err = t.setStatus(ctx, keyManager, func(crt *cmv1.Certificate) {
-		certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, why.Reason, why.Message, metav1.NewTime(t.now))
-	})
-	if changed {
-		t.warn(keyManager, t.Certificate, why)
-	}
-	return true, err // nothing goes on without a key
 }
 
 // storeKey stores the key of the next certificate and returns where.

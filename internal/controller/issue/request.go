@@ -56,11 +56,8 @@ func (t *turn) createRequest(ctx context.Context, key crypto.Signer) error {
 	if apierrors.IsAlreadyExists(err) {
 		return t.collide(ctx, cr.Name)
 	}
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
-		t.warn(requestManager, t.Certificate, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Failed to create CertificateRequest: %v", err)})
-	}
 	if err != nil {
-		return fmt.Errorf("requesting a certificate for %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+		return t.refused(ctx, requestManager, issuance.EventRequestFailed, fmt.Errorf("creating CertificateRequest %q: %w", cr.Name, err))
 	}
 	t.inform(requestManager, t.Certificate, issuance.Finding{
 		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", cr.Name),
@@ -78,11 +75,10 @@ func (t *turn) collide(ctx context.Context, name string) error {
 	if metav1.IsControlledBy(cr, t.Certificate) {
 		return errChanged
 	}
-	t.warn(requestManager, t.Certificate, issuance.Finding{
+	t.by(t.now.Add(lookEvery))
+	return t.hold(ctx, requestManager, issuance.Finding{
 		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and is not of this Certificate: delete it", name),
 	})
-	t.by(t.now.Add(lookEvery))
-	return nil
 }
 
 // fail ends an issuance without a certificate.

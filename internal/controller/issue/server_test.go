@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -94,7 +96,7 @@ func TestRenew(t *testing.T) {
 
 	// A key that stays cannot become another.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.Size = 384 })
-	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonCannotRegenerateKey)
+	w.says(t, "web", "rotationPolicy is Never")
 	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.ReasonCannotRegenerateKey, "rotationPolicy is Never")
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.RotationPolicy = cmv1.RotationPolicyAlways })
 	third := w.sign(t, "web-3")
@@ -138,6 +140,42 @@ func TestBackoffEnds(t *testing.T) {
 	w.refuse(t, "web-1")
 	w.sign(t, "web-1")
 	w.issued(t, "web", 1)
+}
+
+// says waits until the Issuing condition of a Certificate has a message.
+func (w *world) says(t testing.TB, name, text string) {
+	t.Helper()
+	eventually(t, w, name, "says "+text, func(crt *cmv1.Certificate) bool {
+		issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
+		return issuing != nil && issuing.Status == cmmeta.ConditionTrue && strings.Contains(issuing.Message, text)
+	})
+}
+
+// Whatever the API does not let happen is said on the Certificate.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	foreign := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: newCertificate("web").Spec.IssuerRef, Request: apitest.NewCSR(t, "web", "example.com/any", pki.Subject{CommonName: "web"}, apitest.NewKey(t)).Spec.Request},
+	}
+	w.create(t, foreign)
+	w.create(t, newCertificate("web"))
+	w.says(t, "web", "delete it")
+	w.told(t, "web", "cert-manager-certificates-request-manager", issuance.EventRequestFailed, "delete it")
+	if err := w.api.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.renew(t, "web") // whoever deletes it can wait some minutes, too
+	w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+
+	w.tamper(t, "web-tls", func(s *corev1.Secret) { s.Immutable = ptr.To(true) })
+	w.renew(t, "web")
+	w.sign(t, "web-2")
+	w.says(t, "web", "immutable")
+	w.told(t, "web", "cert-manager-certificates-issuing", "SecretNotWritten", "immutable")
+	w.gone(t, w.removed(t, "web-tls"))
+	w.issued(t, "web", 2)
 }
 
 // renew does what a person does who wants a new certificate.
