@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,19 +35,42 @@ func startCertplane(ctx context.Context, opts options) (_ *system, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(configuration), 0o600); err != nil {
 		return nil, err
 	}
+	return s, s.serve(ctx, opts, "127.0.0.1:0")
+}
+
+// serve starts the server in its folder.
+func (s *system) serve(ctx context.Context, opts options, listen string) error {
 	begin := time.Now()
-	if err := s.start(opts.certplane, "serve", "--config", "server.yaml", "--data-dir", "data", "--listen", "127.0.0.1:0"); err != nil {
-		return nil, err
+	if err := s.start(opts.certplane, "serve", "--config", "server.yaml", "--data-dir", "data", "--listen", listen); err != nil {
+		return err
 	}
-	kubeconfig := filepath.Join(dir, "data", "admin.kubeconfig")
-	err = s.await(ctx, "certplane is ready", func(context.Context) bool {
+	kubeconfig := filepath.Join(s.dir, "data", "admin.kubeconfig")
+	err := s.await(ctx, "certplane is ready", func(context.Context) bool {
 		_, err := os.Stat(kubeconfig)
 		return err == nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.startup = time.Since(begin)
 	s.admin, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	return s, err
+	return err
+}
+
+// restartCertplane kills the server and starts it again where it was.
+func (s *system) restartCertplane(ctx context.Context, opts options) error {
+	at, err := url.Parse(s.admin.Host)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.processes {
+		if err := p.kill(); err != nil {
+			return err
+		}
+	}
+	s.processes = nil
+	if err := os.Remove(filepath.Join(s.dir, "data", "admin.kubeconfig")); err != nil {
+		return err
+	}
+	return s.serve(ctx, opts, at.Host)
 }

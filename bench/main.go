@@ -36,6 +36,7 @@ type options struct {
 	profile   string // folder for profiles of certplane, or empty
 
 	rounds        []round
+	podRounds     []podRound
 	settle, limit time.Duration
 }
 
@@ -47,11 +48,13 @@ type round struct {
 
 func parseFlags() options {
 	steady, burst := round{name: "steady"}, round{name: "burst"}
+	var podRequests int
 	var opts options
 	flag.IntVar(&steady.requests, "requests", 12000, "How many certificates the requesters obtain together.")
 	flag.IntVar(&steady.requesters, "requesters", 64, "How many requesters work at the same time.")
 	flag.IntVar(&burst.requests, "burst-requests", 2560, "How many certificates are obtained in the burst that follows; 0 is no burst.")
 	flag.IntVar(&burst.requesters, "burst-requesters", 256, "How many requesters work at the same time in the burst.")
+	flag.IntVar(&podRequests, "pod-requests", 10000, "How many certificates of pods are requested at once, once in peace and once while the server is killed; 0 leaves pods out.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
 	flag.DurationVar(&opts.limit, "limit", 15*time.Minute, "When to give up.")
 	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with etcd, kube-apiserver and kube-controller-manager; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
@@ -67,19 +70,35 @@ func parseFlags() options {
 		os.Exit(2)
 	}
 	opts.certplane = flag.Arg(0)
-	opts.rounds = append(opts.rounds, steady)
+	if steady.requests > 0 {
+		opts.rounds = append(opts.rounds, steady)
+	}
 	if burst.requests > 0 {
 		opts.rounds = append(opts.rounds, burst)
+	}
+	if podRequests > 0 {
+		opts.podRounds = []podRound{
+			{name: "at-once", requests: podRequests},
+			{name: "steady", requests: min(podRequests, 30*podsPerSecond), perSecond: podsPerSecond},
+			{name: "killed", requests: podRequests, kill: true},
+		}
 	}
 	return opts
 }
 
+// podsPerSecond is the pace of the round that measures how soon pods get their
+// certificates.
+const podsPerSecond = 200
+
 func run(ctx context.Context, opts options) error {
 	starts := []func(context.Context, options) (*system, error){startCertplane}
 	missing := missingPeers(opts.assets)
-	if missing == "" {
+	switch {
+	case len(opts.rounds) == 0:
+		starts = nil
+	case missing == "":
 		starts = append(starts, startKubernetes)
-	} else {
+	default:
 		log.Printf("Kubernetes is not measured: %s", missing)
 	}
 	results := newResults(missing)
@@ -89,6 +108,13 @@ func run(ctx context.Context, opts options) error {
 			return err
 		}
 		results.Systems = append(results.Systems, measured)
+	}
+	if len(opts.podRounds) > 0 {
+		pods, err := measurePods(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("pods: %w", err)
+		}
+		results.Pods = pods
 	}
 	results.compare()
 	return results.write(opts.json)

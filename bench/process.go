@@ -94,6 +94,16 @@ func (p *process) stop() error {
 	}
 }
 
+// kill ends the process without warning.
+func (p *process) kill() error {
+	defer p.log.Close()
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	<-p.ended
+	return nil
+}
+
 // alive returns why the process is not there any more.
 func (p *process) alive() error {
 	select {

@@ -13,6 +13,8 @@ import (
 type results struct {
 	Machine machine        `json:"machine"`
 	Systems []systemResult `json:"systems"`
+	// Pods are rounds of PodCertificateRequests, of certplane alone.
+	Pods []podResult `json:"pods,omitempty"`
 	// Missing says why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
 	// Ratios are of certplane to Kubernetes in the first round.
@@ -118,7 +120,32 @@ func (r *results) writeJSON(out io.Writer) error {
 }
 
 func (r *results) writeTable(out io.Writer) error {
-	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n\n", r.Machine.CPUs, r.Machine.Platform, r.Machine.Go)
+	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n", r.Machine.CPUs, r.Machine.Platform, r.Machine.Go)
+	if len(r.Systems) > 0 {
+		if err := r.writeSystems(out); err != nil {
+			return err
+		}
+	}
+	if len(r.Pods) > 0 {
+		return r.writePods(out)
+	}
+	return nil
+}
+
+func (r *results) writePods(out io.Writer) error {
+	fmt.Fprintln(out)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "pods\trequests\tissued\terrors\tlost\tchanged\tseconds\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tend MB\t")
+	for _, p := range r.Pods {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t\n",
+			p.Name, p.Requests, p.Issued, p.Errors, p.Lost, p.Changed, p.Seconds, p.Rate,
+			p.P50Milliseconds, p.P99Milliseconds, p.ServerCPUMilliseconds, p.MemoryMB)
+	}
+	return table.Flush()
+}
+
+func (r *results) writeSystems(out io.Writer) error {
+	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
 	for _, s := range r.Systems {

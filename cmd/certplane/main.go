@@ -42,6 +42,8 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		newConfig(streams),
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
+		cli.NewApprove(streams),
+		cli.NewDeny(streams),
 		cli.NewExplain(streams),
 		cli.NewRenew(streams),
 		cli.NewEncryption(streams),

@@ -31,6 +31,12 @@ func TestKindsAreKnown(t *testing.T) {
 		{schema.GroupKind{Group: "cert-manager.io", Kind: "ClusterIssuer"}, "clusterissuers", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}, "certificaterequests", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Kind: "ServiceAccount"}, "serviceaccounts", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Kind: "Node"}, "nodes", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Kind: "Pod"}, "pods", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Kind: "Secret"}, "secrets", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Kind: "Service"}, "services", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}, "podcertificaterequests", meta.RESTScopeNameNamespace},
+		{schema.GroupKind{Group: "authorization.k8s.io", Kind: "SubjectAccessReview"}, "subjectaccessreviews", meta.RESTScopeNameRoot},
 	}
 	for _, tc := range tests {
 		got, err := mapper.RESTMapping(tc.kind, version(tc.kind))
@@ -48,8 +54,11 @@ func TestKindsAreKnown(t *testing.T) {
 }
 
 func version(kind schema.GroupKind) string {
-	if kind.Group == "certplane.dev" {
+	switch {
+	case kind.Group == "certplane.dev":
 		return "v1alpha1"
+	case kind.Kind == "PodCertificateRequest":
+		return "v1beta1"
 	}
 	return "v1"
 }

@@ -73,6 +73,7 @@ func fillCSR(serializer.CodecFactory) []any {
 		// What v1 cannot hold has a test of its own.
 		func(spec *certificatesv1beta1.PodCertificateRequestSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
+			//lint:ignore SA1019 nodes of Kubernetes 1.35 know no other fields
 			spec.PKIXPublicKey, spec.ProofOfPossession = nil, nil
 			defaultPodExpiration(&spec.MaxExpirationSeconds)
 		},

@@ -53,8 +53,8 @@ type facts struct {
 // server, those of its controllers in a cluster, and that of
 // kube-controller-manager.
 var signerAccounts = []string{
-	"kube-system/csr-signer", "kube-system/csr-webhook-signer", "kube-system/declared-signer",
-	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer", "certplane-system/declared-signer",
+	"kube-system/csr-signer", "kube-system/csr-webhook-signer",
+	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer",
 	"kube-system/certificate-controller",
 }
 
@@ -130,7 +130,11 @@ func (f *facts) askSigners(ctx context.Context, client kubernetes.Interface) err
 	if state := inspect.Judge(f.csr).State; state != inspect.Pending && state != inspect.Approved {
 		return nil
 	}
-	for _, account := range signerAccounts {
+	accounts := signerAccounts
+	if f.declared != nil { // those may sign for any signer, and do so for declared ones
+		accounts = declaredAccounts
+	}
+	for _, account := range accounts {
 		allowed, err := f.maySign(ctx, client, account)
 		switch {
 		case err != nil:

@@ -101,6 +101,5 @@ func spread(uid string, width int64) int64 {
 	}
 	hash := fnv.New64a()
 	hash.Write([]byte(uid))
-	// FNV leaves the high bits of short inputs alike; its remainder is even.
 	return int64(hash.Sum64() % uint64(width+1))
 }

@@ -112,6 +112,9 @@ func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
 		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
 			cert.Usages.Key &^= encipherment
 		}
+		if cert.Usages.Key == 0 && p.usages.Key != 0 { // without any, verifiers would accept all
+			return refuse(ReasonUnsupportedKeyType, p.at("usages"), "keys of the type %s have none of the signer's key usages: use an RSA key", KeyType(f.Key))
+		}
 		return nil
 	}
 	if len(f.Usages) == 0 {

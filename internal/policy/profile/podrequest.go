@@ -49,6 +49,7 @@ func FactsOf(req *certificatesv1beta1.PodCertificateRequest) (Facts, error) {
 // form that has the bare key the API server has seen the proof.
 func keyOf(spec *certificatesv1beta1.PodCertificateRequestSpec) (*x509.CertificateRequest, crypto.PublicKey, error) {
 	if len(spec.StubPKCS10Request) == 0 {
+		//lint:ignore SA1019 kubelets of Kubernetes 1.35 have no other form
 		key, err := x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
 		if err != nil {
 			return nil, nil, fmt.Errorf("parsing spec.pkixPublicKey: %w", err)

@@ -30,7 +30,8 @@ type Issued struct {
 
 // Sign answers a request at the moment now. Its errors are *profile.Refusal,
 // *signer.PermanentError and *signer.PendingError. Refusals come before all
-// that is about the CA: a bad request is told so even while the CA is down.
+// that is about the CA: a bad request is told so even while the CA of an open
+// signer cannot be used.
 func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (*Issued, error) {
 	if s.Unready != nil {
 		return nil, signer.Unavailable(s.Unready)

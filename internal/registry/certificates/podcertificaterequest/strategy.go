@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 nodes of Kubernetes 1.35 know no other fields
+
 package podcertificaterequest
 
 import (

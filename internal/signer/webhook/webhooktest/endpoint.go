@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -134,6 +137,9 @@ func (e *Endpoint) Issue(t testing.TB, request v1alpha1.SigningRequest) []byte {
 		t.Error(err)
 		return nil
 	}
+	if request.Certificate != nil {
+		order(t, parsed, request.Certificate)
+	}
 	now := time.Now()
 	validity := pki.Validity{NotBefore: now, NotAfter: now.Add(time.Duration(request.MaxExpirationSeconds) * time.Second)}
 	serial, err := pki.NewSerial(rand.Reader)
@@ -152,6 +158,30 @@ func (e *Endpoint) Issue(t testing.TB, request v1alpha1.SigningRequest) []byte {
 		return nil
 	}
 	return pki.EncodeCertificates(e.CA.Chain(leaf)...)
+}
+
+// order puts what a certificate is to contain into its request.
+func order(t testing.TB, request *x509.CertificateRequest, content *v1alpha1.Certificate) {
+	t.Helper()
+	var sequence pkix.RDNSequence
+	if _, err := asn1.Unmarshal(content.Subject, &sequence); err != nil {
+		t.Error(err)
+	}
+	request.RawSubject, request.Subject = content.Subject, pkix.Name{}
+	request.Subject.FillFromRDNSequence(&sequence)
+	request.DNSNames, request.EmailAddresses = content.DNSNames, content.EmailAddresses
+	request.IPAddresses, request.URIs = nil, nil
+	for _, text := range content.IPAddresses {
+		request.IPAddresses = append(request.IPAddresses, net.ParseIP(text))
+	}
+	for _, text := range content.URIs {
+		uri, err := url.Parse(text)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		request.URIs = append(request.URIs, uri)
+	}
 }
 
 // NewClient puts another client certificate into the files.

@@ -1,0 +1,235 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KeyType is a kind of key, by the names that pods have for them.
+//
+// +kubebuilder:validation:Enum=RSA2048;RSA3072;RSA4096;ECDSAP256;ECDSAP384;ECDSAP521;ED25519
+type KeyType string
+
+// The key types.
+const (
+	RSA2048   KeyType = "RSA2048"
+	RSA3072   KeyType = "RSA3072"
+	RSA4096   KeyType = "RSA4096"
+	ECDSAP256 KeyType = "ECDSAP256"
+	ECDSAP384 KeyType = "ECDSAP384"
+	ECDSAP521 KeyType = "ECDSAP521"
+	ED25519   KeyType = "ED25519"
+)
+
+// CEL is an expression of the Common Expression Language, in the dialect and
+// with the libraries of Kubernetes' own expressions. It sees
+//
+//   - request: kind, name, namespace, uid, subject (commonName, organizations,
+//     organizationalUnits, text), dnsNames, ipAddresses, uris, emailAddresses,
+//     usages, keyType, expirationSeconds (if has(request.expirationSeconds)),
+//     annotations (of pods' requests: what the pod's author wrote, not verified)
+//   - requester: username, uid, groups, extra. Of a pod's request it is the
+//     pod's service account
+//   - pod, serviceAccount, node, namespaceObject: what a pod's request is about,
+//     each with metadata (name, namespace, uid, labels, annotations), and
+//     pod.spec
+//   - services: those that select the pod and that its service account may
+//     claim, each with name and namespace
+//
+// The last two exist if the signer serves PodCertificateRequests, and have
+// values in these. An expression that has no value for a request, because what
+// it looks at is not there, refuses the request.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=4096
+type CEL string
+
+// SignerProfile is what certificates look like and who gets them. A
+// certificate contains what the expressions yield and nothing else. A request
+// that asks for more than it would get is denied.
+type SignerProfile struct {
+	// subject is the subject of certificates. Default: an empty one, which needs
+	// names.
+	//
+	// +optional
+	Subject SubjectProfile `json:"subject,omitzero"`
+	// names are the subject alternative names of certificates.
+	//
+	// +optional
+	Names NamesProfile `json:"names,omitzero"`
+	// rules must all hold for a request to get a certificate.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Rules []ProfileRule `json:"rules,omitempty"`
+	// annotations are the keys that a pod may give in userAnnotations. Requests
+	// with others are denied: InvalidUnverifiedUserAnnotations.
+	//
+	// +listType=set
+	// +optional
+	Annotations []string `json:"annotations,omitempty"`
+	// keyTypes are the keys that get certificates. Requests with others are
+	// denied: UnsupportedKeyType. Default: all but RSA2048.
+	//
+	// +listType=set
+	// +optional
+	KeyTypes []KeyType `json:"keyTypes,omitempty"`
+	// usages are the usages of certificates, by the names that
+	// CertificateSigningRequests have for them. A CertificateSigningRequest
+	// gets those that it asks for and is denied others; a pod gets all.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Enum="signing";"digital signature";"content commitment";"key encipherment";"key agreement";"data encipherment";"encipher only";"decipher only";"any";"server auth";"client auth";"code signing";"email protection";"s/mime";"ipsec end system";"ipsec tunnel";"ipsec user";"timestamping";"ocsp signing";"microsoft sgc";"netscape sgc"
+	// +listType=set
+	Usages []string `json:"usages"`
+	// certificateAuthorities says what happens to requests for CA certificates.
+	// No Signer issues such: Refuse denies them, Ignore issues a certificate
+	// that is none.
+	//
+	// +kubebuilder:validation:Enum=Refuse;Ignore
+	// +kubebuilder:default=Refuse
+	// +optional
+	CertificateAuthorities CARequests `json:"certificateAuthorities,omitempty"`
+	// extensions says what happens to requested X.509 extensions for which
+	// there is no field here. None is ever copied: Refuse denies such requests,
+	// Ignore leaves the extensions out.
+	//
+	// +kubebuilder:validation:Enum=Refuse;Ignore
+	// +kubebuilder:default=Refuse
+	// +optional
+	Extensions ExtensionRequests `json:"extensions,omitempty"`
+	// lifetime is how long certificates are valid.
+	//
+	// +kubebuilder:default={}
+	// +optional
+	Lifetime LifetimeProfile `json:"lifetime,omitzero"`
+	// refresh is when holders of pod certificates are to get the next one.
+	//
+	// +kubebuilder:default={}
+	// +optional
+	Refresh RefreshProfile `json:"refresh,omitzero"`
+}
+
+// CARequests says what happens to requests for CA certificates.
+type CARequests string
+
+// ExtensionRequests says what happens to requests for extensions.
+type ExtensionRequests string
+
+// What can happen to what a request asks for in vain.
+const (
+	RefuseCAs        CARequests        = "Refuse"
+	IgnoreCAs        CARequests        = "Ignore"
+	RefuseExtensions ExtensionRequests = "Refuse"
+	IgnoreExtensions ExtensionRequests = "Ignore"
+)
+
+// SubjectProfile is what the subject of a certificate is made of.
+type SubjectProfile struct {
+	// fromRequest takes the subject as it is requested, byte for byte. Only for
+	// CertificateSigningRequests, and instead of the other fields; rules can
+	// look at it as request.subject.
+	//
+	// +optional
+	FromRequest bool `json:"fromRequest,omitempty"`
+	// commonName yields a string.
+	//
+	// +optional
+	CommonName CEL `json:"commonName,omitempty"`
+	// organizations yields a list of strings.
+	//
+	// +optional
+	Organizations CEL `json:"organizations,omitempty"`
+	// organizationalUnits yields a list of strings.
+	//
+	// +optional
+	OrganizationalUnits CEL `json:"organizationalUnits,omitempty"`
+}
+
+// NamesProfile is what the alternative names of a certificate are made of.
+// Each expression yields a list of strings; request.dnsNames, for example,
+// yields those that are asked for.
+type NamesProfile struct {
+	// +optional
+	DNSNames CEL `json:"dnsNames,omitempty"`
+	// +optional
+	IPAddresses CEL `json:"ipAddresses,omitempty"`
+	// +optional
+	URIs CEL `json:"uris,omitempty"`
+	// +optional
+	EmailAddresses CEL `json:"emailAddresses,omitempty"`
+}
+
+// ProfileRule is what has to be true of a request.
+type ProfileRule struct {
+	// expression yields whether the rule holds.
+	Expression CEL `json:"expression"`
+	// message is what the requester is told if not. Default: the expression.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+	// messageExpression yields that message.
+	//
+	// +optional
+	MessageExpression CEL `json:"messageExpression,omitempty"`
+	// reason is that of the Denied or Failed condition, a CamelCase word.
+	//
+	// +kubebuilder:validation:Pattern=`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:default=RuleViolated
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// LifetimeProfile is how long certificates are valid.
+type LifetimeProfile struct {
+	// maximum is the longest life. A request for more gets this much. At least
+	// 1h for pods' certificates.
+	//
+	// +kubebuilder:default="24h"
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	Maximum *metav1.Duration `json:"maximum,omitempty"`
+	// default is the life of certificates whose request names none. Default:
+	// maximum.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	Default *metav1.Duration `json:"default,omitempty"`
+	// backdate is how long before its making a certificate begins, for clients
+	// whose clocks are behind. It is part of the life. Less than 5m for pods'
+	// certificates.
+	//
+	// +kubebuilder:default="2m"
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	Backdate *metav1.Duration `json:"backdate,omitempty"`
+}
+
+// RefreshProfile is when the next certificate is due.
+type RefreshProfile struct {
+	// atPercent is the part of a certificate's life after which it is to be
+	// refreshed.
+	//
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=90
+	// +kubebuilder:default=66
+	// +optional
+	AtPercent int32 `json:"atPercent,omitempty"`
+	// jitterPercent is by which part of its life the moment is moved, earlier
+	// or later, for each request differently, so that not all come at once.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=30
+	// +kubebuilder:default=10
+	// +optional
+	JitterPercent *int32 `json:"jitterPercent,omitempty"`
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// podResult is what a round of PodCertificateRequests has measured.
+type podResult struct {
+	Name     string `json:"name"`
+	Requests int    `json:"requests"`
+	Issued   int    `json:"issued"`
+	// Errors are requests that could not be created, Lost those that were and
+	// got no certificate, Changed those whose certificate became another one.
+	Errors  int     `json:"errors"`
+	Lost    int     `json:"lost"`
+	Changed int     `json:"changed"`
+	Seconds float64 `json:"seconds"`
+	Rate    float64 `json:"certificatesPerSecond"`
+	// Latency is from the request to the certificate's arrival on a watch.
+	P50Milliseconds float64 `json:"p50Milliseconds"`
+	P99Milliseconds float64 `json:"p99Milliseconds"`
+	// ServerCPUMilliseconds is user and system time for each certificate; 0 if
+	// the server was killed.
+	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
+	MemoryMB              float64 `json:"memoryMB"`
+}
+
+// answers follows what becomes of the requests of a round. Safe for concurrent
+// use.
+type answers struct {
+	round  string
+	stop   context.CancelFunc
+	issued atomic.Int64
+
+	mu      sync.Mutex
+	started map[string]time.Time // requests without an answer
+	chains  map[string]string
+	took    []time.Duration
+	changed int
+}
+
+// follow returns when the watch stands.
+func follow(ctx context.Context, fleet *fleet, r podRound) (*answers, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &answers{round: r.name, stop: cancel, started: map[string]time.Time{}, chains: map[string]string{}}
+	shared := informers.NewSharedInformerFactory(fleet.client, 0)
+	informer := shared.Certificates().V1().PodCertificateRequests().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { a.see(object) },
+		UpdateFunc: func(_, object any) { a.see(object) },
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	shared.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		cancel()
+		return nil, fmt.Errorf("watching the requests: %w", ctx.Err())
+	}
+	return a, nil
+}
+
+func (a *answers) name(i int) string { return fmt.Sprintf("bench-%s-%d", a.round, i) }
+
+func (a *answers) expect(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.started[name] = time.Now()
+}
+
+func (a *answers) forget(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.started, name)
+}
+
+// see notes the certificate of a request, if it has one.
+func (a *answers) see(object any) {
+	request, ok := object.(*certificatesv1.PodCertificateRequest)
+	if !ok || !meta.IsStatusConditionTrue(request.Status.Conditions, certificatesv1.PodCertificateRequestConditionTypeIssued) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if chain, known := a.chains[request.Name]; known {
+		if chain != request.Status.CertificateChain {
+			a.changed++
+		}
+		return
+	}
+	start, ours := a.started[request.Name]
+	if !ours {
+		return
+	}
+	delete(a.started, request.Name)
+	a.chains[request.Name] = request.Status.CertificateChain
+	a.took = append(a.took, time.Since(start))
+	a.issued.Add(1)
+}
+
+// podPatience is how long a round waits for the next certificate.
+const podPatience = 30 * time.Second
+
+// await returns when every request has its certificate, or none comes any
+// more.
+func (a *answers) await(ctx context.Context) {
+	last, since := int64(-1), time.Now()
+	for {
+		a.mu.Lock()
+		waiting := len(a.started)
+		a.mu.Unlock()
+		if waiting == 0 {
+			return
+		}
+		if now := a.issued.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > podPatience {
+			log.Printf("round %s: %d requests have no certificate after %v", a.round, waiting, podPatience)
+			return
+		}
+		if sleep(ctx, 5*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+func (a *answers) result(r podRound, took time.Duration) podResult {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	result := podResult{
+		Name: r.name, Requests: r.requests, Issued: len(a.took), Lost: len(a.started), Changed: a.changed,
+		Seconds: took.Seconds(), Rate: float64(len(a.took)) / took.Seconds(),
+	}
+	if len(a.took) > 0 {
+		slices.Sort(a.took)
+		result.P50Milliseconds = milliseconds(a.took[len(a.took)/2])
+		result.P99Milliseconds = milliseconds(a.took[len(a.took)*99/100])
+	}
+	return result
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli/decide"
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+const decideLong = `%s CertificateRequests of cert-manager.io. A decision cannot be changed.
+
+It takes get on certificaterequests, update on certificaterequests/status, and
+the verb approve on the issuer's name among signers.cert-manager.io in the whole
+cluster. CertificateSigningRequests are decided with "certplane kubectl
+certificate".`
+
+// NewApprove returns the verb that approves CertificateRequests.
+func NewApprove(streams genericiooptions.IOStreams) *cobra.Command {
+	return newDecide(streams, "approve", "Approve", "Approves", decide.Decision{
+		Kind: cmv1.CertificateRequestConditionApproved, Reason: "Certplane", Message: "manually approved with certplane",
+	})
+}
+
+// NewDeny returns the verb that denies CertificateRequests.
+func NewDeny(streams genericiooptions.IOStreams) *cobra.Command {
+	return newDecide(streams, "deny", "Deny", "Denies", decide.Decision{
+		Kind: cmv1.CertificateRequestConditionDenied, Reason: "Certplane", Message: "manually denied with certplane",
+	})
+}
+
+func newDecide(streams genericiooptions.IOStreams, verb, title, does string, decision decide.Decision) *cobra.Command {
+	var connection connection
+	namespace := "default"
+	cmd := &cobra.Command{
+		Use:               verb + " NAME...",
+		Short:             title + " CertificateRequests of cert-manager.io",
+		Long:              fmt.Sprintf(decideLong, does),
+		Example:           "  certplane " + verb + " -n shop web-1 --reason Checked --message 'the web team has asked'",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.MinimumNArgs(1)(cmd, args); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := decision.Validate(); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			config, err := connection.clientConfig(streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			client, err := decide.Connect(config)
+			if err != nil {
+				return err
+			}
+			return decide.Requests(cmd.Context(), client, namespace, names, decision, time.Now(), streams.Out)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&namespace, "namespace", "n", namespace, "Namespace of the requests.")
+	flags.StringVar(&decision.Reason, "reason", decision.Reason, "One word that says by what it was decided.")
+	flags.StringVar(&decision.Message, "message", decision.Message, "Why, for people.")
+	connection.addTo(flags)
+	return cmd
+}

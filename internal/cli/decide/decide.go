@@ -1,0 +1,86 @@
+// Package decide approves and denies CertificateRequests by hand.
+package decide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// Decision is what is decided, and why.
+type Decision struct {
+	// Kind is Approved or Denied.
+	Kind cmv1.CertificateRequestConditionType
+	// Reason is one word that says by what, Message is for people.
+	Reason, Message string
+}
+
+// Validate reports what is missing.
+func (d Decision) Validate() error {
+	if d.Reason == "" || d.Message == "" {
+		return errors.New("--reason and --message must not be empty: they are what others see of the decision")
+	}
+	return nil
+}
+
+// fieldManager is who decides, in managed fields.
+const fieldManager = "certplane"
+
+// Connect returns a client for Requests. It asks the server nothing yet.
+func Connect(cfg *rest.Config) (client.Client, error) {
+	kinds := runtime.NewScheme()
+	if err := certmanager.AddToScheme(kinds); err != nil {
+		return nil, fmt.Errorf("making the scheme: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind), meta.RESTScopeNamespace)
+	connected, err := client.New(cfg, client.Options{Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return connected, nil
+}
+
+// Requests decides about the requests with these names, and says so. It goes on
+// after a failure, and fails then in the end.
+func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
+	var failed error
+	for _, name := range names {
+		if err := one(ctx, c, client.ObjectKey{Namespace: namespace, Name: name}, d, now); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		fmt.Fprintf(out, "%s CertificateRequest %s/%s\n", d.Kind, namespace, name)
+	}
+	return failed
+}
+
+func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cr := &cmv1.CertificateRequest{}
+		if err := c.Get(ctx, key, cr); err != nil {
+			return err
+		}
+		if err := issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now); err != nil {
+			return err
+		}
+		return c.Status().Update(ctx, cr, client.FieldOwner(fieldManager))
+	})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no CertificateRequest %q in namespace %q", key.Name, key.Namespace)
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+package requestapprove_test
+
+import (
+	"strings"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+const component = "cert-manager-certificaterequests-approver"
+
+func connect(t *testing.T, w *apitest.Server) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := client.New(w.Admin(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin
+}
+
+func create(t *testing.T, admin client.Client, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
+	t.Helper()
+	csr, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cr := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: ref, Request: csr},
+	}
+	if err := admin.Create(t.Context(), cr); err != nil {
+		t.Fatal(err)
+	}
+	return cr
+}
+
+// Every request is approved that the approver may approve, whether its issuer
+// exists or not; of the others an Event tells why they are not.
+func TestApprover(t *testing.T) {
+	admin := connect(t, apitest.Start(t))
+	for _, kind := range []string{"", cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
+		cr := create(t, admin, "of-"+strings.ToLower(kind)+"x", cmmeta.IssuerReference{Name: "later", Kind: kind})
+		apitest.Eventually(t, cr.Name+" is approved", func() bool {
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(cr), cr); err != nil {
+				t.Fatal(err)
+			}
+			return api.RequestIs(cr, cmv1.CertificateRequestConditionApproved)
+		})
+		approved := api.RequestCondition(cr, cmv1.CertificateRequestConditionApproved)
+		if approved.Reason != "cert-manager.io" || approved.Message != "Certificate request has been approved by cert-manager.io" {
+			t.Errorf("%+v", approved)
+		}
+	}
+	outside := create(t, admin, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
+	apitest.Eventually(t, "an Event tells why it is not approved", func() bool {
+		list := &eventsv1.EventList{}
+		if err := admin.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name == "outside" && e.ReportingController == component && e.Reason == "ApprovalForbidden" {
+				return strings.Contains(e.Note, "referenced signer resource does not exist")
+			}
+		}
+		return false
+	})
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(outside), outside); err != nil || len(outside.Status.Conditions) > 0 {
+		t.Errorf("%+v, %v", outside.Status, err)
+	}
+}

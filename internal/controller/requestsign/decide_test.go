@@ -1,0 +1,158 @@
+package requestsign
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/issuer"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+type change func(*cmv1.CertificateRequest)
+
+func request(changes ...change) *cmv1.CertificateRequest {
+	cr := &cmv1.CertificateRequest{}
+	for _, change := range changes {
+		change(cr)
+	}
+	return cr
+}
+
+func is(kind cmv1.CertificateRequestConditionType) change {
+	return func(cr *cmv1.CertificateRequest) {
+		certmanager.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "", metav1.NewTime(now))
+	}
+}
+
+func ready(reason string) change {
+	return func(cr *cmv1.CertificateRequest) {
+		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, reason, "", metav1.NewTime(now))
+	}
+}
+
+func of(group string) change {
+	return func(cr *cmv1.CertificateRequest) { cr.Spec.IssuerRef.Group = group }
+}
+
+func TestStepOf(t *testing.T) {
+	const (
+		approved = cmv1.CertificateRequestConditionApproved
+		deniedIs = cmv1.CertificateRequestConditionDenied
+		invalid  = cmv1.CertificateRequestConditionInvalidRequest
+	)
+	certificate := func(cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("some") }
+	tests := []struct {
+		reason string
+		cr     *cmv1.CertificateRequest
+		want   step
+	}{
+		{"new", request(), stepAwait},
+		{"approved", request(is(approved)), stepSign},
+		{"with the group spelled out", request(is(approved), of("cert-manager.io")), stepSign},
+		{"of somebody else's issuer", request(is(approved), of("example.com")), stepNone},
+		{"of somebody else's issuer, denied", request(is(deniedIs), of("example.com")), stepNone},
+		{"waiting", request(is(approved), ready("Pending")), stepSign},
+		{"denied", request(is(deniedIs)), stepDeny},
+		{"denied while it failed", request(is(deniedIs), ready("Failed")), stepDeny},
+		{"denied, and that is said", denied.apply(request(is(deniedIs)), now), stepNone},
+		{"denied and invalid", request(is(deniedIs), is(invalid)), stepDeny},
+		{"said to be denied, by nobody", request(is(approved), ready("Denied")), stepSign},
+		{"invalid", request(is(approved), is(invalid)), stepNone},
+		{"invalid and not approved", request(is(invalid)), stepNone},
+		{"failed", request(is(approved), ready("Failed")), stepNone},
+		{"issued", request(is(approved), ready("Issued")), stepNone},
+		{"with a certificate that nobody has vouched for", request(is(approved), ready("Pending"), certificate), stepNone},
+		{"with a reason that nobody knows", request(is(approved), ready("Odd")), stepSign},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			if got := stepOf(tc.cr); got != tc.want {
+				t.Errorf("step %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// What a signer says becomes a condition, an event, and another attempt if
+// nobody tells when to try again.
+func TestDecide(t *testing.T) {
+	broken := errors.New("the key of the CA is at /secret/place")
+	tests := []struct {
+		reason string
+		err    error
+		want   string
+		event  string
+		final  bool
+		retry  bool
+	}{
+		{reason: "a certificate", want: "Issued", event: "CertificateIssued", final: true},
+		{reason: "never", err: signer.Permanent("SigningError", broken), want: "Failed", event: "SigningError", final: true},
+		{reason: "a Secret that may come", err: &signer.PendingError{Reason: "SecretMissing", Message: "m", Err: broken}, want: "Pending", event: "SecretMissing"},
+		{reason: "an API that does not answer", err: &signer.PendingError{Reason: "SecretGetError", Message: "m", Err: broken}, want: "Pending", event: "SecretGetError", retry: true},
+		{reason: "an end that is near", err: signer.Expired(broken), want: "Pending", event: "SignerExpired", retry: true},
+		{reason: "no verdict", err: broken, want: "Pending", event: "SignerUnavailable", retry: true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			o := decide(&issuer.Issued{}, tc.err)
+			if o.reason != tc.want || o.event != tc.event || o.final() != tc.final || (o.retry != nil) != tc.retry {
+				t.Errorf("%+v", o)
+			}
+			if tc.reason == "no verdict" && o.message != "The issuer cannot sign at present; it keeps trying" {
+				t.Errorf("it tells the requester of %q", o.message)
+			}
+		})
+	}
+}
+
+// The first failure counts, and the decision of an approver stays as it is.
+func TestApply(t *testing.T) {
+	later := now.Add(time.Hour)
+	cr := request(is(cmv1.CertificateRequestConditionApproved))
+	failed := outcome{reason: cmv1.CertificateRequestReasonFailed, message: "m"}
+	once := failed.apply(cr, now)
+	twice := denied.apply(once, later)
+	if !twice.Status.FailureTime.Time.Equal(now) {
+		t.Errorf("it has failed at %v", twice.Status.FailureTime)
+	}
+	if cr.Status.FailureTime != nil || len(cr.Status.Conditions) != 1 {
+		t.Error("its argument has changed")
+	}
+	approved := certmanager.RequestCondition(twice, cmv1.CertificateRequestConditionApproved)
+	if diff := cmp.Diff(&cr.Status.Conditions[0], approved); diff != "" {
+		t.Errorf("approval (-before +after):\n%s", diff)
+	}
+	if !failed.on(once) || failed.on(twice) || denied.on(cr) {
+		t.Error("an outcome is not recognised")
+	}
+}
+
+// A request waits for one Secret at a time, and for none when it is answered.
+func TestWaitingForSecrets(t *testing.T) {
+	name := func(s string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: s} }
+	w := newWaiting()
+	w.put(name("a"), name("one"))
+	w.put(name("b"), name("one"))
+	w.put(name("a"), name("two"))
+	if got := w.of(name("one")); len(got) != 1 || got[0] != name("b") {
+		t.Errorf("for one wait %v", got)
+	}
+	if got := w.all(); len(got) != 2 {
+		t.Errorf("there wait %v", got)
+	}
+	w.forget(name("a"))
+	w.forget(name("b"))
+	if len(w.secrets)+len(w.requests) != 0 {
+		t.Errorf("left are %v, %v", w.secrets, w.requests)
+	}
+}
