@@ -45,6 +45,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewApprove(streams),
 		cli.NewDeny(streams),
 		cli.NewExplain(streams),
+		cli.NewRenew(streams),
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),

@@ -12,6 +12,7 @@ const (
 	issuers         = "issuers"
 	requests        = "certificaterequests"
 	requestApprover = "certificaterequests-approver"
+	certificates    = "certificates"
 	issuersCSRs     = "certificatesigningrequests"
 )
 
@@ -19,7 +20,7 @@ const (
 func (c Config) work() controllers.Config {
 	// Others may do the same: kube-controller-manager publishes, and may know
 	// another CA; cert-manager answers what is of cert-manager.io.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, issuersCSRs}}
+	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, issuersCSRs, certificates}}
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
@@ -40,6 +41,12 @@ type CertManagerSettings struct {
 	// the whole cluster. Default: none, which is the namespace of the controllers'
 	// service accounts: kube-system in "certplane serve".
 	ClusterResourceNamespace string `json:"clusterResourceNamespace,omitempty"`
+
+	issue.CertificateSettings `json:",inline"`
+}
+
+func defaultCertManagerSettings() CertManagerSettings {
+	return CertManagerSettings{CertificateSettings: issue.DefaultCertificateSettings()}
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -48,7 +55,7 @@ func (s CertManagerSettings) Validate() error {
 	if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
 		return fmt.Errorf("certManager.clusterResourceNamespace: %q cannot be a namespace: %s", namespace, problems[0])
 	}
-	return nil
+	return s.CertificateSettings.Validate()
 }
 
 // clusterResources is where the Secrets of ClusterIssuers are.

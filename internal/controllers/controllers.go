@@ -55,7 +55,8 @@ type Settings struct {
 	// cert-manager.io whether they can sign), certificaterequests (answers the
 	// requests to them), certificaterequests-approver (approves all of these,
 	// whoever asks: turn it off where somebody else decides),
-	// certificatesigningrequests (answers those that name Issuers) and publish
+	// certificatesigningrequests (answers those that name Issuers), certificates
+	// (issues and renews Certificates into Secrets) and publish
 	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
 	// one are on by default in "certplane serve" only, because in clusters others
 	// may do the same: cert-manager and kube-controller-manager. Default: ["*"].
@@ -92,6 +93,7 @@ func DefaultSettings() Settings {
 		Cleaning:        clean.DefaultSettings(),
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
+		CertManager:     defaultCertManagerSettings(),
 	}
 }
 
@@ -151,6 +153,7 @@ var all = []controller{
 	{requestsign.Name, requestsAccount, addRequests},
 	{requestsign.CSRName, csrIssuersAccount, addCSRIssuers},
 	{requestapprove.Name, requestApproverAccount, addRequestApprover},
+	{"certificates", certificatesAccount, addCertificates},
 }
 
 // Accounts returns the service accounts that the controllers act as.

@@ -106,8 +106,17 @@ func TestCertificateRoles(t *testing.T) {
 			"patch,update certificatesigningrequests/status.certificates.k8s.io",
 			"sign" + signers + "kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown",
 		}, []string{"ServiceAccount kube-system/csr-signer"}},
+		{"system:controller:cert-manager-certificates", []string{
+			"create,delete,get certificaterequests.cert-manager.io",
+			"create,delete,get,list,patch,watch secrets.",
+			"create,patch,update events.events.k8s.io",
+			"get certificates.cert-manager.io",
+			"patch certificates/status.cert-manager.io",
+			"update certificates/finalizers.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/cert-manager-certificates"}},
 		{"system:controller:controller-cache", []string{
 			"get,list,watch certificaterequests.cert-manager.io",
+			"get,list,watch certificates.cert-manager.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"get,list,watch clusterissuers.cert-manager.io",
 			"get,list,watch clusterroles.rbac.authorization.k8s.io",

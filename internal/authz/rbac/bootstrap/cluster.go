@@ -25,6 +25,7 @@ func reads() []controller {
 			allow(read, core, "nodes", "pods", "serviceaccounts", "services"),
 			namespaces,
 		}},
+		{"cert-manager-certificates", []rbacv1.PolicyRule{issuerRequests, allow(read, certManager, "certificates")}},
 		{"cert-manager-issuers", []rbacv1.PolicyRule{issuers}},
 		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{issuers, issuerRequests}},
 		{"cert-manager-certificatesigningrequests", []rbacv1.PolicyRule{requests, issuers}},

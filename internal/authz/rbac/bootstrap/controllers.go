@@ -56,6 +56,16 @@ func controllers() []controller {
 			allow("create", authorization, "subjectaccessreviews"),
 			allow("create patch update", events, "events"),
 		}},
+		// It keeps what Certificates ask for in Secrets of any namespace and name.
+		{"cert-manager-certificates", []rbacv1.PolicyRule{
+			allow("get", certManager, "certificates"),
+			allow("patch", certManager, "certificates/status"),
+			// For who must not be deleted before what it owns.
+			allow("update", certManager, "certificates/finalizers"),
+			allow("create delete get", certManager, "certificaterequests"),
+			allow("create delete patch "+read, core, "secrets"),
+			allow("create patch update", events, "events"),
+		}},
 		// The Secrets of Issuers can be in any namespace and have any name. To list
 		// and watch is to learn of changes.
 		{"cert-manager-issuers", []rbacv1.PolicyRule{

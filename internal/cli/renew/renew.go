@@ -1,0 +1,116 @@
+// Package renew has Certificates of cert-manager.io renewed before their time.
+package renew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// Config says which Certificates.
+type Config struct {
+	// Namespace is where they are; empty: in all namespaces, if there are no
+	// Names.
+	Namespace string
+	// Names are theirs; without any, those of Selector are meant, and all if
+	// that is empty.
+	Names    []string
+	Selector string
+	// Connect returns a client.
+	Connect func() (dynamic.Interface, error)
+	// Kubectl is how the user calls kubectl.
+	Kubectl string
+	Now     func() time.Time
+	Stdout  io.Writer
+}
+
+var resource = cmv1.SchemeGroupVersion.WithResource("certificates")
+
+// Run has a new certificate issued for each of the Certificates, whatever the
+// state of the present one and whatever has failed before. It does not wait for
+// them. One that cannot be renewed does not keep the others from it.
+func Run(ctx context.Context, cfg Config) error {
+	client, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	r := renewer{Config: cfg, certificates: client.Resource(resource)}
+	if len(cfg.Names) == 0 {
+		return r.selected(ctx)
+	}
+	var failed []error
+	for _, name := range cfg.Names {
+		failed = append(failed, r.renew(ctx, cfg.Namespace, name))
+	}
+	return errors.Join(failed...)
+}
+
+type renewer struct {
+	Config
+	certificates dynamic.NamespaceableResourceInterface
+}
+
+func (r renewer) selected(ctx context.Context) error {
+	list, err := r.certificates.Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.Selector})
+	switch {
+	case apierrors.IsNotFound(err):
+		return exit.WithNext(errors.New("the server has no Certificates"), "Install the kinds of cert-manager.io there.")
+	case err != nil:
+		return fmt.Errorf("listing Certificates: %w", err)
+	case len(list.Items) == 0:
+		return errors.New("there is no such Certificate")
+	}
+	var failed []error
+	for i := range list.Items {
+		failed = append(failed, r.renew(ctx, list.Items[i].GetNamespace(), list.Items[i].GetName()))
+	}
+	return errors.Join(failed...)
+}
+
+// renew begins again when somebody else has changed the Certificate meanwhile.
+func (r renewer) renew(ctx context.Context, namespace, name string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.attempt(ctx, namespace, name) })
+	switch {
+	case apierrors.IsNotFound(err):
+		return exit.WithNext(fmt.Errorf("there is no Certificate %s/%s", namespace, name), fmt.Sprintf("See which there are: %s get certificates -A", r.Kubectl))
+	case err != nil:
+		return fmt.Errorf("renewing Certificate %s/%s: %w", namespace, name, err)
+	}
+	_, err = fmt.Fprintf(r.Stdout, "Certificate %s/%s is being renewed\n", namespace, name)
+	return err
+}
+
+func (r renewer) attempt(ctx context.Context, namespace, name string) error {
+	loose, err := r.certificates.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	crt := &cmv1.Certificate{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, crt); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	if !crt.DeletionTimestamp.IsZero() {
+		return errors.New("it is being deleted")
+	}
+	issuance.SetRenewing(crt, r.Now())
+	renewing, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crt)
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	loose.Object["status"] = renewing["status"]
+	_, err = r.certificates.Namespace(namespace).UpdateStatus(ctx, &unstructured.Unstructured{Object: loose.Object}, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,80 @@
+package renew_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/renew"
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// Certificates are renewed by name, by label, and all of them, with the right
+// to write their status.
+func TestRun(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} })
+	kinds := runtime.NewScheme()
+	if err := certmanager.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(s.Admin(t), client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, labels := range map[string]map[string]string{"web": {"app": "web"}, "mail": {"app": "mail"}, "other": nil} {
+		err := api.Create(t.Context(), &cmv1.Certificate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels},
+			Spec:       cmv1.CertificateSpec{SecretName: name, CommonName: name, IssuerRef: cmmeta.IssuerReference{Name: "ca"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, update := apitest.Allow("get list", "certificates"), apitest.Allow("update", "certificates/status")
+	read.APIGroups, update.APIGroups = []string{certmanager.Group}, []string{certmanager.Group}
+	s.Grant(t, "renewer", read, update)
+	s.Grant(t, "reader", read)
+	run := func(user string, cfg renew.Config) (string, error) {
+		var out bytes.Buffer
+		cfg.Now, cfg.Stdout, cfg.Kubectl = time.Now, &out, "kubectl"
+		cfg.Connect = func() (dynamic.Interface, error) { return dynamic.NewForConfig(s.As(t, user)) }
+		err := renew.Run(t.Context(), cfg)
+		return out.String(), err
+	}
+	renewed := func(name string) bool {
+		crt := &cmv1.Certificate{}
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, crt); err != nil {
+			t.Fatal(err)
+		}
+		issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
+		return issuing != nil && issuing.Status == cmmeta.ConditionTrue && issuing.Reason == issuance.ReasonManuallyTriggered
+	}
+
+	if _, err := run("reader", renew.Config{Namespace: "default", Names: []string{"web"}}); err == nil || renewed("web") {
+		t.Errorf("renewed without the right to: %v", err)
+	}
+	out, err := run("renewer", renew.Config{Namespace: "default", Names: []string{"nosuch", "web"}})
+	if err == nil || !strings.Contains(err.Error(), "default/nosuch") || !strings.Contains(out, "default/web") || !renewed("web") || renewed("mail") {
+		t.Errorf("one that does not exist keeps the other: %q %v", out, err)
+	}
+	if _, err := run("renewer", renew.Config{Namespace: "default", Selector: "app=mail"}); err != nil || !renewed("mail") || renewed("other") {
+		t.Errorf("by label: %v", err)
+	}
+	if _, err := run("renewer", renew.Config{}); err != nil || !renewed("other") {
+		t.Errorf("all: %v", err)
+	}
+	if _, err := run("renewer", renew.Config{Selector: "app=nosuch"}); err == nil {
+		t.Error("nothing was to be renewed, and nobody says so")
+	}
+}

@@ -1,0 +1,75 @@
+// Package issue gives Certificates of cert-manager.io the certificates that
+// they ask for, in Secrets, and keeps them so.
+//
+// One worker does for a Certificate what has several names in the API: each
+// step writes as the field manager, and tells Events as the component, that
+// users and their tools know it by.
+package issue
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
+)
+
+// Config is what the controller needs to run.
+type Config struct {
+	// Cache is how Certificates and their requests are watched: as the identity
+	// of the cache that all controllers share. It needs get, list and watch on
+	// certificates and certificaterequests.
+	Cache *rest.Config
+	// API is how the Secrets with next keys are watched, of which only the
+	// metadata is kept, Secrets tells of changes of all others, and Client reads and writes with the same identity: get, list, watch, create,
+	// patch and delete on secrets, get and patch on certificates/status, create,
+	// get and delete on certificaterequests. It must read past caches.
+	API     *rest.Config
+	Secrets *secretwatch.Watcher
+	Client  client.Client
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
+	// Settings are the user's.
+	Settings CertificateSettings
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+	// Events returns what tells of what happened in the name of a component. It
+	// can be nil.
+	Events func(component string) events.EventRecorder
+}
+
+// Add adds the controller to mgr. It works while the API has Certificates.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if err := mgr.Add(&controller{Config: cfg, recorders: recorders(cfg.Events)}); err != nil {
+		return fmt.Errorf("adding the issuance of Certificates: %w", err)
+	}
+	return nil
+}
+
+// controller works while the API has Certificates.
+type controller struct {
+	Config
+	recorders map[actor]events.EventRecorder
+}
+
+// Start implements manager.Runnable.
+func (c *controller) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("certificates"))
+	resource := served.Resource{
+		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificates", Lookup: c.Versions,
+	}
+	resource.Follow(ctx, "Issuing Certificates", func(ctx context.Context, _ string) error { return c.work(ctx) })
+	return nil
+}

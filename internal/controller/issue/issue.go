@@ -1,0 +1,141 @@
+package issue
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+)
+
+// issue does what the answer to the request for the next certificate asks for.
+func (t *turn) issue(ctx context.Context) (changed bool, err error) {
+	key := t.nextKey()
+	outcome := issuance.Issue(t.Situation, key, t.now)
+	switch outcome.Step {
+	case issuance.Store:
+		return true, t.store(ctx, outcome.Request, key)
+	case issuance.StoreTemporary:
+		return true, t.storeTemporary(ctx, outcome.Request, key)
+	case issuance.Fail:
+		return true, t.fail(ctx, issuing, outcome.Why)
+	}
+	if isIssuing(t.Certificate) {
+		log.FromContext(ctx).V(1).Info("Issuing", "waits", outcome.Why.Message)
+		t.by(t.now.Add(lookEvery))
+	}
+	return false, nil
+}
+
+// store writes a certificate into its Secret, and then that it is there: if
+// the second fails, both are done again.
+func (t *turn) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
+	content, err := secret.Issued(t.Certificate, cr, key)
+	if err != nil {
+		return t.fail(ctx, issuing, issuance.Finding{Reason: issuance.ReasonInvalidCertificate, Message: fmt.Sprintf("Cannot encode the private key: %v", err)})
+	}
+	if written, err := t.apply(ctx, content); !written {
+		return err
+	}
+	changed, err := t.setStatus(ctx, issuing, issuance.SetIssued)
+	if changed {
+		t.inform(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
+	}
+	return err
+}
+
+func (t *turn) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
+	chain, err := issuance.Temporary(cr, t.now)
+	if err != nil {
+		// The issuer says what is wrong with the request, if anything is.
+		log.FromContext(ctx).Error(err, "Cannot make a temporary certificate")
+		t.by(t.now.Add(lookEvery))
+		return nil
+	}
+	content, err := secret.Interim(t.Certificate, chain, key)
+	if err != nil {
+		return err
+	}
+	written, err := t.apply(ctx, content)
+	if written {
+		t.inform(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageTemporary})
+	}
+	t.by(t.now.Add(lookEvery))
+	return err
+}
+
+const (
+	// reasonNoPassword says that a keystore cannot be written.
+	reasonNoPassword = "KeystorePasswordSecretNotFound"
+	// reasonNotWritten says that the Secret cannot be written.
+	reasonNotWritten = "SecretNotWritten"
+)
+
+// noPassword says where the password of a keystore is missing.
+type noPassword struct{ secret, key string }
+
+// Error implements error.
+func (e noPassword) Error() string {
+	return fmt.Sprintf("Secret %q has no password under the key %q: it is needed for a keystore", e.secret, e.key)
+}
+
+// apply writes the Certificate's Secret. It is not written, without an error,
+// while a password for a keystore is missing.
+func (t *turn) apply(ctx context.Context, content secret.Content) (written bool, err error) {
+	options := secret.Options{Owned: t.Settings.EnableCertificateOwnerRef, Now: t.now}
+	if t.Secret != nil {
+		options.Type = t.Secret.Type
+	}
+	var missing noPassword
+	if options.Passwords, err = t.passwords(ctx); errors.As(err, &missing) {
+		t.by(t.now.Add(lookEvery))
+		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
+	}
+	if err != nil {
+		return false, err
+	}
+	wanted, err := content.Apply(options)
+	if err != nil {
+		t.by(t.now.Add(lookEvery))
+		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
+	}
+	if err := t.unchanged(ctx); err != nil {
+		return false, err
+	}
+	if err := t.Client.Apply(ctx, wanted, client.ForceOwnership, client.FieldOwner(issuing)); err != nil {
+		return false, t.refused(ctx, issuing, reasonNotWritten, fmt.Errorf("writing Secret %q: %w", t.Certificate.Spec.SecretName, err))
+	}
+	return true, nil
+}
+
+func (t *turn) passwords(ctx context.Context) (passwords secret.Passwords, err error) {
+	jks, pkcs12 := secret.PasswordRefs(&t.Certificate.Spec)
+	if passwords.JKS, err = t.password(ctx, jks); err != nil {
+		return passwords, err
+	}
+	passwords.PKCS12, err = t.password(ctx, pkcs12)
+	return passwords, err
+}
+
+func (t *turn) password(ctx context.Context, ref *secret.PasswordRef) (string, error) {
+	switch {
+	case ref == nil:
+		return "", nil
+	case ref.Secret == "":
+		return ref.Value, nil
+	}
+	found, err := t.secret(ctx, t.Certificate.Namespace, ref.Secret)
+	if err != nil {
+		return "", err
+	}
+	if found == nil || len(found.Data[ref.Key]) == 0 {
+		return "", noPassword{ref.Secret, ref.Key}
+	}
+	return string(found.Data[ref.Key]), nil
+}

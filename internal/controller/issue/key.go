@@ -1,0 +1,115 @@
+package issue
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+)
+
+// keepKey sees to it that there is a key for the next certificate while one is
+// being issued, and none otherwise.
+func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
+	if t.Owner != nil && t.Owner.Name != t.Certificate.Name && len(t.nextKeys) == 0 {
+		return false, nil // its Secret belongs to another one
+	}
+	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
+	if !plan.Refusal.None() {
+		return true, t.hold(ctx, keyManager, plan.Refusal) // nothing goes on without a key
+	}
+	name := plan.Name
+	if plan.Generate || plan.Reuse != nil {
+		if name, err = t.storeKey(ctx, plan); err != nil {
+			return false, err
+		}
+	}
+	changed, err = t.setStatus(ctx, keyManager, func(crt *cmv1.Certificate) { crt.Status.NextPrivateKeySecretName = name })
+	if err != nil {
+		return false, err
+	}
+	if err := t.deleteKeys(ctx, plan.Delete); err != nil {
+		return false, err
+	}
+	if len(plan.Delete) > 0 {
+		t.inform(keyManager, t.Certificate, plan.Event)
+	}
+	return changed || len(plan.Delete) > 0, nil
+}
+
+// storeKey stores the key of the next certificate and returns where.
+func (t *turn) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
+	key, err := plan.Reuse, error(nil)
+	if plan.Generate {
+		key, err = wanted.NewKey(&t.Certificate.Spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+	}
+	secret, err := issuance.NextKeySecret(t.Certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.unchanged(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.Client.Create(ctx, secret, client.FieldOwner(keyManager)); err != nil {
+		return nil, fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+	}
+	t.tellKey(plan, secret.Name)
+	return &secret.Name, nil
+}
+
+func (t *turn) tellKey(plan issuance.KeyPlan, name string) {
+	what := plan.Event
+	if what.Reason == issuance.EventGenerated {
+		what.Message += fmt.Sprintf(" %q", name)
+	}
+	if plan.IsWarning {
+		t.warn(keyManager, t.Certificate, what)
+		return
+	}
+	t.inform(keyManager, t.Certificate, what)
+}
+
+func (t *turn) deleteKeys(ctx context.Context, names []string) error {
+	for _, secret := range t.nextKeys {
+		for _, name := range names {
+			if secret.Name != name {
+				continue
+			}
+			err := t.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting the key %s/%s: %w", secret.Namespace, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// nextKey returns the key of the next certificate, or nil. One that cannot be
+// read is none: keepKey replaces it.
+func (t *turn) nextKey() crypto.Signer {
+	for _, secret := range t.nextKeys {
+		if key := keyOf(t.Certificate, secret); key != nil {
+			return key
+		}
+	}
+	return nil
+}
+
+func keyOf(crt *cmv1.Certificate, secret *corev1.Secret) crypto.Signer {
+	if name := crt.Status.NextPrivateKeySecretName; name == nil || *name != secret.Name {
+		return nil
+	}
+	key, err := issuance.NextKey(secret)
+	if err != nil {
+		return nil
+	}
+	return key
+}

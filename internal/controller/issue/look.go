@@ -1,0 +1,111 @@
+package issue
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// look collects what there is of a Certificate. Secrets and certificates are
+// read from the API, everything else from the caches.
+func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*turn, error) {
+	target, err := r.secret(ctx, crt.Namespace, crt.Spec.SecretName)
+	if err != nil {
+		return nil, err
+	}
+	list := &cmv1.CertificateRequestList{}
+	err = r.objects.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the requests of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
+	}
+	t := &turn{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
+		Certificate: crt, Secret: target, Owner: issuance.Owner(r.naming(ctx, crt.Namespace, crt.Spec.SecretName), target),
+	}}
+	if t.Requests, err = r.answered(ctx, crt, issuance.Own(crt, t.requests)); err != nil {
+		return nil, err
+	}
+	t.nextKeys, err = r.findNextKeys(ctx, crt)
+	return t, err
+}
+
+// secret returns a Secret as it is now, or nil.
+func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	found := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
+	}
+	return found, nil
+}
+
+// answered completes requests whose answer is waited for: the cache holds no
+// certificates.
+func (r *reconciler) answered(ctx context.Context, crt *cmv1.Certificate, own []*cmv1.CertificateRequest) ([]*cmv1.CertificateRequest, error) {
+	if !isIssuing(crt) {
+		return own, nil
+	}
+	for i, cr := range own {
+		revision, ok := issuance.Revision(cr)
+		if !ok || revision != issuance.NextRevision(crt) || certmanager.ReadyReason(cr) != cmv1.CertificateRequestReasonIssued {
+			continue
+		}
+		whole := &cmv1.CertificateRequest{}
+		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(cr), whole); err != nil {
+			return nil, fmt.Errorf("reading CertificateRequest %s/%s: %w", cr.Namespace, cr.Name, err)
+		}
+		own[i] = whole
+	}
+	return own, nil
+}
+
+// findNextKeys returns the Secrets with keys for the next certificate.
+func (r *reconciler) findNextKeys(ctx context.Context, crt *cmv1.Certificate) ([]*corev1.Secret, error) {
+	names, err := r.nextKeyNames(ctx, crt)
+	if err != nil {
+		return nil, err
+	}
+	var found []*corev1.Secret
+	for _, name := range names {
+		secret, err := r.secret(ctx, crt.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && secret.DeletionTimestamp.IsZero() && metav1.IsControlledBy(secret, crt) {
+			found = append(found, secret)
+		}
+	}
+	return found, nil
+}
+
+// nextKeyNames are those of the cache, and the one that the status names: the
+// cache can be late.
+func (r *reconciler) nextKeyNames(ctx context.Context, crt *cmv1.Certificate) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err := r.keys.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the keys of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
+	}
+	var names []string
+	named := crt.Status.NextPrivateKeySecretName
+	for i := range list.Items {
+		if name := list.Items[i].Name; named == nil || name != *named {
+			names = append(names, name)
+		}
+	}
+	if named != nil {
+		names = append(names, *named)
+	}
+	return names, nil
+}

@@ -1,0 +1,148 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+type reconciler struct {
+	*controller
+	objects cache.Cache // Certificates and their requests
+	keys    cache.Cache // the metadata of Secrets with keys for next certificates
+}
+
+const (
+	// conflictPause is when to look again at what somebody else has changed: the
+	// cache has it by then.
+	conflictPause = 300 * time.Millisecond
+	// lookEvery is how often a Certificate that waits looks around, whatever it
+	// is told of.
+	lookEvery = 3 * time.Minute
+)
+
+// errChanged says that a decision was made about a Certificate that is not as
+// it was.
+var errChanged = errors.New("the Certificate has changed meanwhile")
+
+// turn is one look at a Certificate, and what is done on that occasion.
+type turn struct {
+	*reconciler
+	issuance.Situation
+	now time.Time
+	// requests are those that name the Certificate or are its own; nextKeys are
+	// the Secrets with keys for its next certificate.
+	requests []*cmv1.CertificateRequest
+	nextKeys []*corev1.Secret
+	// again is when to look again at the latest; zero: when something changes.
+	again time.Time
+}
+
+// step does one thing. It returns whether something has changed that those
+// after it decide by: then they have to wait for the next turn.
+type step func(*turn, context.Context) (changed bool, err error)
+
+// steps are what is done for a Certificate, in this order.
+var steps = []step{
+	(*turn).restoreRevision,
+	(*turn).tellReadiness,
+	(*turn).adopt,
+	(*turn).start,
+	(*turn).keepKey,
+	(*turn).request,
+	(*turn).issue,
+	(*turn).maintain,
+	(*turn).deleteSurplus,
+}
+
+// Reconcile does for one Certificate what is to be done now.
+func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	crt := &cmv1.Certificate{}
+	if err := r.objects.Get(ctx, key.NamespacedName, crt); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !crt.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	t, err := r.look(ctx, crt)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch err := t.do(ctx); {
+	case errors.Is(err, errChanged), apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		log.FromContext(ctx).V(1).Info("Nothing to do for what is going away", "error", err.Error())
+		return reconcile.Result{RequeueAfter: lookEvery}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: t.lookAgain()}, nil
+}
+
+func (t *turn) do(ctx context.Context) error {
+	for _, step := range steps {
+		if changed, err := step(t, ctx); changed || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// by has another look taken no later than at a time, if there is one.
+func (t *turn) by(at time.Time) {
+	if !at.IsZero() && (t.again.IsZero() || at.Before(t.again)) {
+		t.again = at
+	}
+}
+
+// lookAgain returns after how long; 0 is never.
+func (t *turn) lookAgain() time.Duration {
+	if t.again.IsZero() {
+		return 0
+	}
+	return max(t.again.Sub(t.now), time.Millisecond)
+}
+
+// setStatus changes the Certificate's status as an actor; if that changes
+// nothing, nothing is written. It fails with a conflict if somebody else was
+// faster.
+func (t *turn) setStatus(ctx context.Context, who actor, change func(*cmv1.Certificate)) (changed bool, err error) {
+	before := t.Certificate
+	after := before.DeepCopy()
+	change(after)
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := t.Client.Status().Patch(ctx, after, patch, client.FieldOwner(who)); err != nil {
+		return false, fmt.Errorf("writing the status of Certificate %s/%s: %w", before.Namespace, before.Name, err)
+	}
+	t.Certificate = after
+	return true, nil
+}
+
+// unchanged fails unless the Certificate is in the API what it was when this
+// turn began. It comes before all that cannot be taken back: caches are late.
+func (t *turn) unchanged(ctx context.Context) error {
+	latest := &metav1.PartialObjectMetadata{}
+	latest.SetGroupVersionKind(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))
+	err := t.Client.Get(ctx, client.ObjectKeyFromObject(t.Certificate), latest)
+	if err == nil && (latest.UID != t.Certificate.UID || latest.ResourceVersion != t.Certificate.ResourceVersion) {
+		return errChanged
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package issue
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// request sees to it that there is one request for the next certificate.
+func (t *turn) request(ctx context.Context) (changed bool, err error) {
+	key := t.nextKey()
+	if key == nil {
+		return false, nil
+	}
+	plan := issuance.PlanRequest(t.Situation, key.Public())
+	for _, doomed := range plan.Delete {
+		if err := t.deleteRequest(ctx, requestManager, doomed.Request, doomed.Why); err != nil {
+			return false, err
+		}
+	}
+	if len(plan.Delete) > 0 {
+		return true, nil // their end brings the Certificate back
+	}
+	if !plan.Create {
+		return false, nil
+	}
+	return true, t.createRequest(ctx, key)
+}
+
+func (t *turn) deleteRequest(ctx context.Context, who actor, cr *cmv1.CertificateRequest, why string) error {
+	log.FromContext(ctx).V(1).Info("Deleting CertificateRequest", "request", cr.Name, "by", who, "why", why)
+	err := t.Client.Delete(ctx, cr, client.Preconditions{UID: &cr.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting CertificateRequest %s/%s: %w", cr.Namespace, cr.Name, err)
+	}
+	return nil
+}
+
+func (t *turn) createRequest(ctx context.Context, key crypto.Signer) error {
+	cr, err := issuance.NewRequest(t.Certificate, key, t.Settings.CopiedAnnotationPrefixes)
+	if err != nil {
+		return t.fail(ctx, requestManager, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Cannot make a certificate request: %v", err)})
+	}
+	if err := t.unchanged(ctx); err != nil {
+		return err
+	}
+	err = t.Client.Create(ctx, cr, client.FieldOwner(requestManager))
+	if apierrors.IsAlreadyExists(err) {
+		return t.collide(ctx, cr.Name)
+	}
+	if err != nil {
+		return t.refused(ctx, requestManager, issuance.EventRequestFailed, fmt.Errorf("creating CertificateRequest %q: %w", cr.Name, err))
+	}
+	t.inform(requestManager, t.Certificate, issuance.Finding{
+		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", cr.Name),
+	})
+	return nil
+}
+
+// collide is for a request that has the name that the next one is to have. If
+// it is the Certificate's own, the cache does not know it yet.
+func (t *turn) collide(ctx context.Context, name string) error {
+	cr := &cmv1.CertificateRequest{}
+	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Certificate.Namespace, Name: name}, cr); err != nil {
+		return err
+	}
+	if metav1.IsControlledBy(cr, t.Certificate) {
+		return errChanged
+	}
+	t.by(t.now.Add(lookEvery))
+	return t.hold(ctx, requestManager, issuance.Finding{
+		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and is not of this Certificate: delete it", name),
+	})
+}
+
+// fail ends an issuance without a certificate.
+func (t *turn) fail(ctx context.Context, who actor, why issuance.Finding) error {
+	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { issuance.SetFailed(crt, why, t.now) })
+	if changed {
+		t.warn(who, t.Certificate, why)
+	}
+	return err
+}

@@ -1,0 +1,231 @@
+package issue_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// A Certificate gets its certificate, and another one when it asks for
+// something else.
+func TestIssue(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, newCertificate("web"))
+	w.condition(t, "web", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonDoesNotExist)
+	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonDoesNotExist)
+	w.managers(t, w.waiting(t, "web-1"), "cert-manager-certificates-request-manager")
+	waits, _ := get[cmv1.Certificate](t, w, "web")
+	w.managers(t, waits, "cert-manager-certificates-trigger", "cert-manager-certificates-key-manager", "cert-manager-certificates-readiness")
+
+	cert := w.sign(t, "web-1")
+	crt := w.issued(t, "web", 1)
+	secret := w.holds(t, "web-tls", cert)
+	if secret.Type != corev1.SecretTypeTLS || len(secret.OwnerReferences) > 0 ||
+		secret.Annotations[cmv1.IssuerGroupAnnotationKey] != "test.example.com" || secret.Labels[cmv1.PartOfCertManagerControllerLabelKey] != "true" {
+		t.Errorf("Secret: type %s, metadata %+v", secret.Type, secret.ObjectMeta)
+	}
+	key, err := pki.ParsePrivateKey(secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil || !pki.SameKey(key.Public(), cert.PublicKey) {
+		t.Errorf("the key in the Secret is not the certificate's: %v", err)
+	}
+	if !crt.Status.NotAfter.Time.Equal(cert.NotAfter) || crt.Status.RenewalTime == nil {
+		t.Errorf("status: %+v", crt.Status)
+	}
+	w.noKeys(t)
+	w.managers(t, secret, "cert-manager-certificates-issuing")
+	w.managers(t, crt, "cert-manager-certificates-issuing")
+	w.told(t, "web", "cert-manager-certificates-trigger", "Issuing", "does not exist")
+	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.EventGenerated, "Stored new private key")
+	w.told(t, "web", "cert-manager-certificates-request-manager", issuance.EventRequested, `"web-1"`)
+	w.told(t, "web", "cert-manager-certificates-issuing", "Issuing", issuance.MessageIssued)
+
+	// A change is a reason for another one; the old request goes then.
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.example.com") })
+	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRequestChanged)
+	second := w.sign(t, "web-2")
+	w.issued(t, "web", 2)
+	w.holds(t, "web-tls", second)
+	if pki.SameKey(cert.PublicKey, second.PublicKey) {
+		t.Error("the key is the same, although it rotates by default")
+	}
+	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"}})
+
+	// A Secret that is lost comes back.
+	if err := w.api.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	third := w.sign(t, "web-3")
+	w.holds(t, "web-tls", third)
+	w.issued(t, "web", 3)
+}
+
+// A certificate is renewed by time, with the same key if it is to stay.
+func TestRenew(t *testing.T) {
+	w := newWorld(t)
+	crt := newCertificate("web")
+	crt.Spec.Duration = &metav1.Duration{Duration: time.Hour}
+	crt.Spec.RenewBefore = &metav1.Duration{Duration: time.Hour - 3*time.Second}
+	crt.Spec.PrivateKey.RotationPolicy = cmv1.RotationPolicyNever
+	w.create(t, crt)
+	first := w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRenewing)
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.RenewBefore.Duration = 5 * time.Minute })
+	second := w.sign(t, "web-2")
+	w.issued(t, "web", 2)
+	w.holds(t, "web-tls", second)
+	if first.Equal(second) || !pki.SameKey(first.PublicKey, second.PublicKey) {
+		t.Error("renewed with another key, although spec.privateKey.rotationPolicy is Never")
+	}
+	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.EventReused, "web-tls")
+
+	// A key that stays cannot become another.
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.Size = 384 })
+	w.says(t, "web", "rotationPolicy is Never")
+	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.ReasonCannotRegenerateKey, "rotationPolicy is Never")
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.RotationPolicy = cmv1.RotationPolicyAlways })
+	third := w.sign(t, "web-3")
+	w.issued(t, "web", 3)
+	w.holds(t, "web-tls", third)
+}
+
+// What fails is tried again after a while, or when somebody does something
+// about it.
+func TestBackoff(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, newCertificate("web"))
+	w.refuse(t, "web-1")
+	crt := w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionFalse, cmv1.CertificateRequestReasonFailed)
+	if crt.Status.FailedIssuanceAttempts == nil || *crt.Status.FailedIssuanceAttempts != 1 || crt.Status.LastFailureTime == nil {
+		t.Errorf("status: %+v", crt.Status)
+	}
+	w.told(t, "web", "cert-manager-certificates-issuing", cmv1.CertificateRequestReasonFailed, "no such luck")
+	eventually(t, w, "web", "has no next key", func(crt *cmv1.Certificate) bool { return crt.Status.NextPrivateKeySecretName == nil })
+	w.noKeys(t)
+
+	// By hand.
+	w.renew(t, "web")
+	w.refuse(t, "web-1")
+	eventually(t, w, "web", "has failed twice", func(crt *cmv1.Certificate) bool {
+		return crt.Status.FailedIssuanceAttempts != nil && *crt.Status.FailedIssuanceAttempts == 2
+	})
+	// By another spec.
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = []string{"better.example.com"} })
+	w.sign(t, "web-1")
+	crt = w.issued(t, "web", 1)
+	if crt.Status.FailedIssuanceAttempts != nil || crt.Status.LastFailureTime != nil {
+		t.Errorf("the failures are not forgotten: %+v", crt.Status)
+	}
+}
+
+// After the wait comes the next attempt, without anybody doing anything.
+func TestBackoffEnds(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.CertManager.BackoffMin.Duration = time.Second })
+	w.create(t, newCertificate("web"))
+	w.refuse(t, "web-1")
+	w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+}
+
+// says waits until the Issuing condition of a Certificate has a message.
+func (w *world) says(t testing.TB, name, text string) {
+	t.Helper()
+	eventually(t, w, name, "says "+text, func(crt *cmv1.Certificate) bool {
+		issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
+		return issuing != nil && issuing.Status == cmmeta.ConditionTrue && strings.Contains(issuing.Message, text)
+	})
+}
+
+// Whatever the API does not let happen is said on the Certificate.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	foreign := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: newCertificate("web").Spec.IssuerRef, Request: apitest.NewCSR(t, "web", "example.com/any", pki.Subject{CommonName: "web"}, apitest.NewKey(t)).Spec.Request},
+	}
+	w.create(t, foreign)
+	w.create(t, newCertificate("web"))
+	w.says(t, "web", "delete it")
+	w.told(t, "web", "cert-manager-certificates-request-manager", issuance.EventRequestFailed, "delete it")
+	if err := w.api.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.renew(t, "web") // whoever deletes it can wait some minutes, too
+	w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+
+	w.tamper(t, "web-tls", func(s *corev1.Secret) { s.Immutable = ptr.To(true) })
+	w.renew(t, "web")
+	w.sign(t, "web-2")
+	w.says(t, "web", "immutable")
+	w.told(t, "web", "cert-manager-certificates-issuing", "SecretNotWritten", "immutable")
+	w.gone(t, w.removed(t, "web-tls"))
+	w.issued(t, "web", 2)
+}
+
+// renew does what a person does who wants a new certificate.
+func (w *world) renew(t testing.TB, name string) {
+	t.Helper()
+	apitest.Eventually(t, "renewal is wanted", func() bool {
+		crt, _ := get[cmv1.Certificate](t, w, name)
+		issuance.SetRenewing(crt, time.Now())
+		return w.api.Status().Update(t.Context(), crt) == nil
+	})
+}
+
+// noKeys waits until no key waits for a certificate.
+func (w *world) noKeys(t testing.TB) {
+	t.Helper()
+	apitest.Eventually(t, "keys are gone that nobody needs", func() bool {
+		list := &corev1.SecretList{}
+		err := w.api.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{cmv1.IsNextPrivateKeySecretLabelKey: "true"})
+		return err == nil && len(list.Items) == 0
+	})
+}
+
+func (w *world) gone(t testing.TB, o client.Object) {
+	t.Helper()
+	apitest.Eventually(t, o.GetName()+" is gone", func() bool {
+		err := w.api.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		return err != nil && client.IgnoreNotFound(err) == nil
+	})
+}
+
+// managers checks that these have written fields of an object.
+func (w *world) managers(t testing.TB, o client.Object, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == name }) {
+			t.Errorf("%s has no fields of %s: %v", o.GetName(), name, o.GetManagedFields())
+		}
+	}
+}
+
+// told waits for an Event about a Certificate.
+func (w *world) told(t testing.TB, name, component, reason, text string) {
+	t.Helper()
+	apitest.Eventually(t, component+" tells of "+reason+": "+text, func() bool {
+		list := &eventsv1.EventList{}
+		if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == name && e.ReportingController == component && e.Reason == reason && strings.Contains(e.Note, text)
+		})
+	})
+}

@@ -1,0 +1,249 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+	"github.com/certplane/certplane/internal/secretwatch"
+)
+
+const (
+	// concurrency is how many Certificates are looked at at the same time: most
+	// of that time the API answers, but for new RSA keys.
+	concurrency = 10
+	// How long a Certificate for which the API did not answer waits for the next
+	// attempt: the first time, and at most.
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Minute
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// work issues Certificates until ctx ends.
+func (c *controller) work(ctx context.Context) error {
+	r := &reconciler{controller: c}
+	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
+		return err
+	}
+	worker, err := r.newWorker(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.objects.Start(ctx) })
+	group.Go(func() error { return r.keys.Start(ctx) })
+	group.Go(func() error { return worker.Start(ctx) })
+	return group.Wait()
+}
+
+// Names of indexes.
+const (
+	bySecretName  = "spec.secretName"
+	byAnySecret   = "secret"
+	byCertificate = "certificate"
+)
+
+// openObjects makes the cache of Certificates and their requests.
+func (r *reconciler) openObjects(ctx context.Context) (err error) {
+	r.objects, err = cache.New(r.Cache, cache.Options{
+		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&cmv1.CertificateRequest{}: {Transform: stripRequest}},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of Certificates: %w", err)
+	}
+	err = errors.Join(
+		r.objects.IndexField(ctx, &cmv1.Certificate{}, bySecretName, func(o client.Object) []string {
+			return []string{o.(*cmv1.Certificate).Spec.SecretName}
+		}),
+		r.objects.IndexField(ctx, &cmv1.Certificate{}, byAnySecret, secretsOf),
+		r.objects.IndexField(ctx, &cmv1.CertificateRequest{}, byCertificate, certificatesOf),
+	)
+	if err != nil {
+		return fmt.Errorf("indexing Certificates: %w", err)
+	}
+	return nil
+}
+
+// openKeys makes the cache of the metadata of Secrets that hold keys for next
+// certificates: there is one while a Certificate is being issued.
+func (r *reconciler) openKeys(ctx context.Context) (err error) {
+	r.keys, err = cache.New(r.API, cache.Options{
+		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultLabelSelector: labels.SelectorFromSet(issuance.NextKeyLabels()),
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of keys: %w", err)
+	}
+	if err := r.keys.IndexField(ctx, secretMetadata(), byCertificate, ownersOf); err != nil {
+		return fmt.Errorf("indexing keys: %w", err)
+	}
+	return nil
+}
+
+// secretsOf are the names of the Secrets that a Certificate writes or reads.
+func secretsOf(o client.Object) []string {
+	spec := &o.(*cmv1.Certificate).Spec
+	names := []string{spec.SecretName}
+	jks, pkcs12 := secret.PasswordRefs(spec)
+	for _, ref := range []*secret.PasswordRef{jks, pkcs12} {
+		if ref != nil && ref.Secret != "" && !slices.Contains(names, ref.Secret) {
+			names = append(names, ref.Secret)
+		}
+	}
+	return names
+}
+
+// stripRequest keeps of requests what decisions need: certificates are read
+// once, when they have come.
+func stripRequest(object any) (any, error) {
+	if cr, ok := object.(*cmv1.CertificateRequest); ok {
+		cr.ManagedFields = nil
+		cr.Status.Certificate, cr.Status.CA = nil, nil
+		cr.Spec.Groups, cr.Spec.Extra = nil, nil
+	}
+	return object, nil
+}
+
+// certificatesOf are the names of the Certificates to which a request belongs:
+// those that own it and the one that it names.
+func certificatesOf(o client.Object) []string {
+	names := ownersOf(o)
+	if name := o.GetAnnotations()[cmv1.CertificateNameKey]; name != "" {
+		names = append(names, name)
+	}
+	return names
+}
+
+// ownersOf are the names of the Certificates that control an object: of one, or
+// of none.
+func ownersOf(o client.Object) []string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != cmv1.CertificateKind {
+		return nil
+	}
+	return []string{owner.Name}
+}
+
+func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
+	worker, err := ctrl.NewUnmanaged("certificates", ctrl.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout:   time.Minute,
+		SkipNameValidation:      ptr.To(true),
+		Logger:                  log.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the worker for Certificates: %w", err)
+	}
+	err = errors.Join(
+		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), handler.EnqueueRequestsFromMapFunc(r.withRivals))),
+		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), handler.EnqueueRequestsFromMapFunc(fromNames(certificatesOf)))),
+		worker.Watch(source.Kind(r.keys, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(fromNames(ownersOf)))),
+		worker.Watch(source.Func(r.watchSecrets)),
+	)
+	return worker, err
+}
+
+func secretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
+}
+
+// withRivals has a Certificate looked at, and those that name the same Secret.
+func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := []reconcile.Request{requestFor(o.GetNamespace(), o.GetName())}
+	crt, ok := o.(*cmv1.Certificate)
+	if !ok {
+		return requests
+	}
+	for _, rival := range r.naming(ctx, crt.Namespace, crt.Spec.SecretName) {
+		if rival.Name != crt.Name {
+			requests = append(requests, requestFor(rival.Namespace, rival.Name))
+		}
+	}
+	return requests
+}
+
+// watchSecrets has Certificates looked at whose Secret has changed, or that
+// of the password of a keystore.
+func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
+	go r.Secrets.Run(ctx, secretwatch.Listener{
+		Changed: func(secret types.NamespacedName) {
+			for _, crt := range r.using(ctx, byAnySecret, secret.Namespace, secret.Name) {
+				q.Add(requestFor(crt.Namespace, crt.Name))
+			}
+		},
+		Missed: func() {
+			for _, crt := range r.list(ctx) {
+				q.Add(requestFor(crt.Namespace, crt.Name))
+			}
+		},
+	})
+	return nil
+}
+
+// naming returns the Certificates whose Secret this is to be. They must not be
+// modified.
+func (r *reconciler) naming(ctx context.Context, namespace, secretName string) []*cmv1.Certificate {
+	return r.using(ctx, bySecretName, namespace, secretName)
+}
+
+func (r *reconciler) using(ctx context.Context, index, namespace, secretName string) []*cmv1.Certificate {
+	return r.list(ctx, client.InNamespace(namespace), client.MatchingFields{index: secretName})
+}
+
+func (r *reconciler) list(ctx context.Context, options ...client.ListOption) []*cmv1.Certificate {
+	list := &cmv1.CertificateList{}
+	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Cannot list Certificates") // a mistake of ours: the cache and its index are there
+	}
+	return pointers(list.Items)
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
+
+func fromNames(names func(client.Object) []string) handler.MapFunc {
+	return func(_ context.Context, o client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		for _, name := range names(o) {
+			requests = append(requests, requestFor(o.GetNamespace(), name))
+		}
+		return requests
+	}
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
+}

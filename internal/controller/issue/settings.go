@@ -1,0 +1,54 @@
+package issue
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// CertificateSettings are the part of the stanza "certManager" that is about
+// Certificates.
+type CertificateSettings struct {
+	// backoffMin is how long a Certificate whose issuance has failed waits for
+	// the next attempt. It doubles with each failure. A change of the spec, or
+	// "certplane renew", is tried at once. A duration such as 1h. Default: 1h.
+	BackoffMin metav1.Duration `json:"backoffMin"`
+	// backoffMax bounds that wait. Default: 32h.
+	BackoffMax metav1.Duration `json:"backoffMax"`
+	// enableCertificateOwnerRef makes a Certificate the owner of its Secret, so
+	// that the Secret is deleted with it. If false, the Secret stays. Default:
+	// false.
+	EnableCertificateOwnerRef bool `json:"enableCertificateOwnerRef"`
+	// copiedAnnotationPrefixes say which annotations of a Certificate its
+	// CertificateRequests get: those that begin with one of them; "*" stands for
+	// all, and a prefix after "-" leaves annotations out. The last one that fits
+	// decides. Default: all but those of kubectl, Flux and Argo CD.
+	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
+}
+
+// DefaultCertificateSettings returns what applies when nothing is said.
+func DefaultCertificateSettings() CertificateSettings {
+	return CertificateSettings{
+		BackoffMin:               metav1.Duration{Duration: time.Hour},
+		BackoffMax:               metav1.Duration{Duration: 32 * time.Hour},
+		CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+	}
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (s CertificateSettings) Validate() error {
+	if d := s.BackoffMin.Duration; d <= 0 {
+		return fmt.Errorf("certManager.backoffMin: %s must be more than 0s", d)
+	}
+	if d := s.BackoffMax.Duration; d < s.BackoffMin.Duration {
+		return fmt.Errorf("certManager.backoffMax: %s must be at least backoffMin, %s", d, s.BackoffMin.Duration)
+	}
+	return nil
+}
+
+func (s CertificateSettings) backoff() issuance.Backoff {
+	return issuance.Backoff{Min: s.BackoffMin.Duration, Max: s.BackoffMax.Duration}
+}

@@ -1,0 +1,58 @@
+package issue
+
+import (
+	"context"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// restoreRevision takes up the count of certificates that a restore has lost.
+func (t *turn) restoreRevision(ctx context.Context) (changed bool, err error) {
+	revision := issuance.RestoredRevision(t.Certificate, t.requests)
+	if revision == nil {
+		return false, nil
+	}
+	return t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { crt.Status.Revision = revision })
+}
+
+// tellReadiness writes whether the certificate that there is will do. What is
+// done next does not depend on it.
+func (t *turn) tellReadiness(ctx context.Context) (changed bool, err error) {
+	ready := issuance.Ready(t.Situation, t.now)
+	t.by(ready.Again)
+	_, err = t.setStatus(ctx, readiness, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
+	return false, err
+}
+
+// adopt ends an issuance that is not needed any more.
+func (t *turn) adopt(ctx context.Context) (changed bool, err error) {
+	why := issuance.Adopt(t.Situation, t.now)
+	if why.None() {
+		return false, nil
+	}
+	if changed, err = t.setStatus(ctx, trigger, issuance.SetAdopted); changed {
+		t.inform(trigger, t.Certificate, why)
+	}
+	return changed, err
+}
+
+// start starts an issuance if one is due.
+func (t *turn) start(ctx context.Context) (changed bool, err error) {
+	start := t.Settings.backoff().Decide(t.Situation, t.now)
+	t.by(start.Again)
+	if start.Held != "" {
+		log.FromContext(ctx).V(1).Info("Not issuing yet", "why", start.Held)
+	}
+	if start.Why.None() {
+		return false, nil
+	}
+	changed, err = t.setStatus(ctx, trigger, func(crt *cmv1.Certificate) { issuance.SetIssuing(crt, start.Why, t.now) })
+	if changed {
+		t.warn(trigger, t.Certificate, start.Warning)
+		t.inform(trigger, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: start.Why.Message})
+	}
+	return false, err
+}

@@ -1,0 +1,40 @@
+package issue
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// maintain writes a Secret again that is not what the Certificate asks for,
+// around a certificate that is.
+func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
+	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, t.now)
+	if err != nil {
+		return false, fmt.Errorf("comparing Secret %s/%s: %w", t.Certificate.Namespace, t.Certificate.Spec.SecretName, err)
+	}
+	if drift == "" {
+		return false, nil
+	}
+	log.FromContext(ctx).V(1).Info("Writing the Secret again", "why", drift)
+	return t.apply(ctx, content)
+}
+
+// deleteSurplus deletes the requests of certificates of the past.
+func (t *turn) deleteSurplus(ctx context.Context) (changed bool, err error) {
+	for _, cr := range issuance.Surplus(t.Certificate, t.Requests) {
+		if err := t.deleteRequest(ctx, revisionManager, cr, "spec.revisionHistoryLimit"); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func isIssuing(crt *cmv1.Certificate) bool {
+	return certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing)
+}
