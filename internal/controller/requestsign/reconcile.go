@@ -139,7 +139,7 @@ func (r *reconciler) store(ctx context.Context, cr *cmv1.CertificateRequest, a a
 	due := stepOf(cr)
 	var err error
 	for range maxConflicts {
-		err = r.Client.Status().Update(ctx, a.apply(cr, r.Clock.Now()), client.FieldOwner(Component(a.by)))
+		err = r.write(ctx, a.apply(cr, r.Clock.Now()), client.FieldOwner(Component(a.by)))
 		if err == nil {
 			return nil
 		}
