@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
@@ -27,11 +29,17 @@ const (
 	requestApproverAccount = "cert-manager-certificaterequests-approver"
 )
 
-// NeedsDefinitions tells whether what an account does needs kinds that clusters
-// do not have.
-func NeedsDefinitions(account string) bool {
-	return account == SignerManagerAccount || account == issuersAccount || account == requestsAccount ||
-		account == csrIssuersAccount || account == requestApproverAccount
+// Groups returns the API groups, of those whose kinds clusters do not have by
+// themselves, that an account works with.
+func Groups(account string) []string {
+	switch account {
+	case SignerManagerAccount:
+		return []string{v1alpha1.GroupName}
+	case issuersAccount, requestsAccount, requestApproverAccount, csrIssuersAccount, certificatesAccount:
+		return []string{cmv1.SchemeGroupVersion.Group, acmev1.SchemeGroupVersion.Group}
+	default:
+		return nil
+	}
 }
 
 // CertManagerSettings is the stanza "certManager".

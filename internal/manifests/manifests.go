@@ -60,17 +60,32 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 }
 
 // definitions are the kinds that the chosen controllers work with and clusters
-// do not have.
+// do not have. Those of cert-manager.io are in clusters where cert-manager is,
+// maybe in another version, so nobody gets them who does not ask for what works
+// with them.
 func definitions(cfg cluster.Config) ([]runtime.Object, error) {
-	if !slices.ContainsFunc(cfg.Accounts(), controllers.NeedsDefinitions) {
-		return nil, nil
-	}
-	all, err := crds.All()
+	groups := groups(cfg)
 	var kinds []runtime.Object
-	for _, definition := range all {
+	for _, name := range crds.Names() {
+		if _, group, _ := strings.Cut(name, "."); !slices.Contains(groups, group) {
+			continue
+		}
+		definition, err := crds.Read(name)
+		if err != nil {
+			return nil, err
+		}
 		kinds = append(kinds, definition)
 	}
-	return kinds, err
+	return kinds, nil
+}
+
+// groups are the API groups of what the chosen controllers work with.
+func groups(cfg cluster.Config) []string {
+	var groups []string
+	for _, account := range cfg.Accounts() {
+		groups = append(groups, controllers.Groups(account)...)
+	}
+	return groups
 }
 
 // Write writes the objects as YAML, always the same for the same cfg.

@@ -35,6 +35,9 @@ func config(change func(*cluster.Config)) manifests.Config {
 
 func withCA(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" }
 
+// withCertManager also chooses what works with cert-manager.io.
+func withCertManager(c *cluster.Config) { c.Controllers = []string{"*", "certificates"} }
+
 func write(t *testing.T, cfg manifests.Config) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -89,7 +92,7 @@ func find[T runtime.Object](all []runtime.Object) []T {
 
 // The definitions are there whole, before what needs it.
 func TestDefinitions(t *testing.T) {
-	all := objects(t, config(nil))
+	all := objects(t, config(withCertManager))
 	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
 	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names()) {
 		t.Fatalf("there are %d definitions, and the second object is %T", len(definitions), all[1])
@@ -112,7 +115,7 @@ func TestDefinitions(t *testing.T) {
 // The roles for users of cert-manager.io are a part of those that there are.
 func TestUserRoles(t *testing.T) {
 	got := map[string][]string{}
-	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(nil))) {
+	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(withCertManager))) {
 		for label := range role.Labels {
 			if to, joins := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); joins {
 				got[role.Name] = append(got[role.Name], to)
@@ -191,13 +194,6 @@ func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
 	}
 }
 
-// withoutDefinitions leaves out what speaks of everything.
-func withoutDefinitions(text string) string {
-	documents := strings.Split(text, "\n---\n")
-	documents = slices.DeleteFunc(documents, func(d string) bool { return strings.Contains(d, "\nkind: CustomResourceDefinition\n") })
-	return strings.Join(documents, "\n---\n")
-}
-
 // The rights to what only some controllers need go with them.
 func TestRightsFollowTheChoice(t *testing.T) {
 	tests := []struct {
@@ -206,13 +202,14 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
+		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			text := withoutDefinitions(write(t, config(func(c *cluster.Config) { c.Controllers = tc.choice })))
+			text := write(t, config(func(c *cluster.Config) { c.Controllers = tc.choice }))
 			for _, not := range tc.not {
 				if strings.Contains(text, not) {
 					t.Errorf("%q is there:\n%s", not, text)

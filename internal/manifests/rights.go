@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +44,12 @@ func rights(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// userRoles are for users of cert-manager.io. They become a part of the roles
-// view, edit and admin that every cluster has.
+// userRoles are for users of cert-manager.io, if that is served. They become a
+// part of the roles view, edit and admin that every cluster has.
 func userRoles(cfg cluster.Config) []runtime.Object {
+	if !slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
+		return nil
+	}
 	var objects []runtime.Object
 	for _, known := range bootstrap.CertManagerRoles() {
 		role := clusterRole(cfg.Namespace+":"+known.Name, known.Rules)

@@ -15,8 +15,6 @@ import (
 	"time"
 )
 
-const podRequests = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
-
 // declared is a Signer of SPIFFE IDs for pods.
 const declared = `
 apiVersion: certplane.dev/v1alpha1

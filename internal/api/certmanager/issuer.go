@@ -50,6 +50,7 @@ func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.Err
 }
 
 func issuerWarnings(config *cmv1.IssuerConfig) []string {
+	//lint:ignore SA1019 who still sets it is to be told
 	if config.ACME != nil && config.ACME.ExternalAccountBinding != nil && config.ACME.ExternalAccountBinding.KeyAlgorithm != "" {
 		return []string{"spec.acme.externalAccountBinding.keyAlgorithm is deprecated and has no effect: the algorithm is always HS256"}
 	}

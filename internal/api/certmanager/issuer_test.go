@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 who still sets what is deprecated is to be told
+
 package certmanager_test
 
 import (

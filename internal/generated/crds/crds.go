@@ -45,16 +45,3 @@ func Read(name string) (*unstructured.Unstructured, error) {
 	}
 	return definition, nil
 }
-
-// All returns the CustomResourceDefinitions, in the order of their names.
-func All() ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	for _, name := range Names() {
-		definition, err := Read(name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, definition)
-	}
-	return all, nil
-}
