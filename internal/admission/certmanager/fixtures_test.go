@@ -24,6 +24,7 @@ import (
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/server"
 )
 
 // world is a server and its administrator.
@@ -32,9 +33,14 @@ type world struct {
 	admin client.WithWatch
 }
 
+// withoutControllers keeps everybody away from the requests but the tests.
+func withoutControllers(c *server.Config) {
+	c.Controllers = append(c.Controllers, "-issuers", "-certificates", "-certificaterequests", "-certificaterequests-approver", "-certificatesigningrequests")
+}
+
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: apitest.Start(t)}
+	w := &world{Server: apitest.Start(t, withoutControllers)}
 	w.admin = connect(t, w.Admin(t))
 	return w
 }
