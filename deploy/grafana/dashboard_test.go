@@ -130,10 +130,16 @@ func TestMetricsExist(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) {
 		c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://localhost:1/sign", TokenFile: token}}
 	})
-	shown, err := apitest.Client(t, s.Admin(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The signers' own queues come last: they start when the server is ready.
+	var shown []byte
+	apitest.Eventually(t, "the signers run", func() bool {
+		var err error
+		shown, err = apitest.Client(t, s.Admin(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return isShown(string(shown), "certplane_signing_queue_length")
+	})
 	var names []string
 	for _, query := range load(t).queries() {
 		names = append(names, metricName.FindAllString(query, -1)...)

@@ -99,7 +99,6 @@ func (f fixture) calls() map[string]call {
 		"unknown selector":       {method: http.MethodGet, path: csrs + "?fieldSelector=spec.username%3Dx"},
 		"bad limit":              {method: http.MethodGet, path: csrs + "?limit=x"},
 		"bad continue":           {method: http.MethodGet, path: csrs + "?continue=x"},
-		"discovery":              {method: http.MethodGet, path: "/apis/certificates.k8s.io/v1"},
 		"put what is not there":  {method: http.MethodPut, path: csrs + "/nosuch", body: f.csr("nosuch", nil)},
 		"put under another name": {method: http.MethodPut, path: life, body: f.csr("other", nil)},
 		"exists":                 {method: http.MethodPost, path: csrs, body: f.csr("life", nil)},
