@@ -161,14 +161,17 @@ func TestFind(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		public crypto.PublicKey
-		want   string
+		want   []string // in any order: a token has none
 	}{
-		{"a key of another label", elsewhere, "trying 3 keys: it does not belong to the CA certificate"},
-		{"another kind of key", h.generate(t, "RSA", "rsa"), "there is no private key like that which can be seen (of the CA certificate's kind, RSA)"},
-		{"no kind of key", "text", "keys of type string are not supported on a token"},
+		{"a key of another label", elsewhere, []string{"trying 3 keys: ", "it does not belong to the CA certificate"}},
+		{"another kind of key", h.generate(t, "RSA", "rsa"), []string{"there is no private key like that which can be seen (of the CA certificate's kind, RSA)"}},
+		{"no kind of key", "text", []string{"keys of type string are not supported on a token"}},
 	} {
-		if _, err := token.Find(t.Context(), tc.public); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q", tc.reason, err, tc.want)
+		_, err := token.Find(t.Context(), tc.public)
+		for _, want := range tc.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want %q", tc.reason, err, want)
+			}
 		}
 	}
 	later := h.generate(t, "RSA", "issuing")
