@@ -86,11 +86,19 @@ func addCap(mgr ctrl.Manager, cfg Config, broom broom) error {
 	return nil
 }
 
+// How long a request that could not be deleted waits for the next attempt, the
+// first time and at most, and how long an attempt may take.
+const (
+	firstPause  = 200 * time.Millisecond
+	lastPause   = 5 * time.Minute
+	workTimeout = time.Minute
+)
+
 func options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
-		RateLimiter:             clientqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute),
-		ReconciliationTimeout:   time.Minute,
+		RateLimiter:             clientqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		ReconciliationTimeout:   workTimeout,
 		// Names are unique in a manager; a process can have several.
 		SkipNameValidation: ptr.To(true),
 	}

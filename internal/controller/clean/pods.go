@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // PodConfig is what the cleaner of PodCertificateRequests needs to run.
@@ -87,24 +87,21 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 	if err := requests.IndexField(ctx, kind.object(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
 		return fmt.Errorf("indexing PodCertificateRequests: %w", err)
 	}
-	worker, err := p.newPodWorker(ctx, kind, requests)
+	cleaning, err := p.newPodWorker(ctx, kind, requests)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return requests.Start(ctx) })
-	group.Go(func() error { return worker.Start(ctx) })
-	return group.Wait()
+	return worker.Run(ctx, requests, cleaning)
 }
 
 // newPodWorker returns what deletes requests and what nodes have too many of.
 func (p *podCleaner) newPodWorker(ctx context.Context, kind podKind, requests cache.Cache) (controller.Controller, error) {
 	sweeper := &podSweeper{podCleaner: p, kind: kind, requests: requests, told: map[string]time.Time{}}
-	opts := options(concurrency)
-	opts.Reconciler, opts.Logger = sweeper, log.FromContext(ctx)
-	worker, err := controller.NewUnmanaged("podcertificaterequestcleaner", opts)
+	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("making the worker for PodCertificateRequests: %w", err)
+		return nil, err
 	}
-	return worker, worker.Watch(source.Kind(requests, kind.object(), sweeper.schedule()))
+	return cleaning, cleaning.Watch(source.Kind(requests, kind.object(), sweeper.schedule()))
 }

@@ -8,13 +8,10 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
@@ -26,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -38,7 +36,7 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = worker.Queue
 
 // work issues Certificates until ctx ends.
 func (c *controller) work(ctx context.Context) error {
@@ -46,15 +44,11 @@ func (c *controller) work(ctx context.Context) error {
 	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
 		return err
 	}
-	worker, err := r.newWorker(ctx)
+	issuing, err := r.newWorker(ctx)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.objects.Start(ctx) })
-	group.Go(func() error { return r.keys.Start(ctx) })
-	group.Go(func() error { return worker.Start(ctx) })
-	return group.Wait()
+	return worker.Run(ctx, r.objects, r.keys, issuing)
 }
 
 // Names of indexes.
@@ -149,24 +143,19 @@ func ownersOf(o client.Object) []string {
 }
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
-	worker, err := ctrl.NewUnmanaged("certificates", ctrl.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
-		ReconciliationTimeout:   time.Minute,
-		SkipNameValidation:      ptr.To(true),
-		Logger:                  log.FromContext(ctx),
+	issuing, err := worker.New(ctx, "certificates", r, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the worker for Certificates: %w", err)
+		return nil, err
 	}
 	err = errors.Join(
-		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), handler.EnqueueRequestsFromMapFunc(r.withRivals))),
-		worker.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), handler.EnqueueRequestsFromMapFunc(fromNames(certificatesOf)))),
-		worker.Watch(source.Kind(r.keys, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(fromNames(ownersOf)))),
-		worker.Watch(source.Func(r.watchSecrets)),
+		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), handler.EnqueueRequestsFromMapFunc(r.withRivals))),
+		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), handler.EnqueueRequestsFromMapFunc(fromNames(certificatesOf)))),
+		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(fromNames(ownersOf)))),
+		issuing.Watch(source.Func(r.watchSecrets)),
 	)
-	return worker, err
+	return issuing, err
 }
 
 func secretMetadata() *metav1.PartialObjectMetadata {

@@ -10,13 +10,9 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -26,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Config is what the controller needs to run.
@@ -83,7 +80,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = worker.Queue
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
@@ -96,28 +93,23 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context) error {
-	worker, err := controller.NewUnmanaged(r.name(), controller.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
-		ReconciliationTimeout:   2 * time.Minute,
-		SkipNameValidation:      ptr.To(true),
-		Logger:                  log.FromContext(ctx),
+	looking, err := worker.New(ctx, r.name(), r, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: 2 * time.Minute,
 	})
-	if err != nil {
-		return fmt.Errorf("making the worker for %s: %w", r.name(), err)
-	}
-	err = errors.Join(worker.Watch(r.objects()), worker.Watch(source.Func(r.followSecrets)))
 	if err != nil {
 		return err
 	}
-	return worker.Start(ctx)
+	err = errors.Join(looking.Watch(r.objects()), looking.Watch(source.Func(r.followSecrets)))
+	if err != nil {
+		return err
+	}
+	return looking.Start(ctx)
 }
 
 // objects are the issuers, when their spec changes; a status that somebody else
 // writes is corrected too.
 func (r *reconciler) objects() source.Source {
-	return source.Kind[client.Object](cache.Cache(r.cache), r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
+	return source.Kind[client.Object](r.cache, r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
 }
 
 // followSecrets has the issuers looked at whose Secret changes.

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
@@ -19,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // How long a request that could not be answered waits for the next attempt:
@@ -28,7 +27,7 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = worker.Queue
 
 // work signs requests of one version of the API until ctx ends.
 func (c *controller) work(ctx context.Context, version string) error {
@@ -40,14 +39,11 @@ func (c *controller) work(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of pods and their requests: %w", err)
 	}
-	worker, err := c.newWorker(ctx, &reconciler{controller: c, version: version, objects: objects}, objects)
+	signing, err := c.newWorker(ctx, &reconciler{controller: c, version: version, objects: objects}, objects)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return objects.Start(ctx) })
-	group.Go(func() error { return worker.Start(ctx) })
-	return group.Wait()
+	return worker.Run(ctx, objects, signing)
 }
 
 // stripPod keeps of pods what signers may look at: there can be very many.
@@ -60,24 +56,17 @@ func stripPod(object any) (any, error) {
 }
 
 func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache.Cache) (ctrl.Controller, error) {
-	worker, err := ctrl.NewUnmanaged("podsign", ctrl.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: c.Settings.Concurrency,
-		// For each request alone: no flood of requests that have to wait slows
-		// down one that need not.
-		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
-		ReconciliationTimeout: time.Minute,
-		SkipNameValidation:    ptr.To(true),
-		Logger:                log.FromContext(ctx),
+	signing, err := worker.New(ctx, "podsign", r, worker.Options{
+		Concurrency: c.Settings.Concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the worker for pods' requests: %w", err)
+		return nil, err
 	}
 	err = errors.Join(
-		worker.Watch(source.Kind(objects, newObject(r.version), &handler.EnqueueRequestForObject{}, r.predicate())),
-		worker.Watch(source.Func(r.retryWithSigners)),
+		signing.Watch(source.Kind(objects, newObject(r.version), &handler.EnqueueRequestForObject{}, r.predicate())),
+		signing.Watch(source.Func(r.retryWithSigners)),
 	)
-	return worker, err
+	return signing, err
 }
 
 // predicate keeps out of the queue what there is nothing to do for.

@@ -11,13 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -27,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -92,26 +90,21 @@ const (
 const concurrency = 5
 
 func (r *reconciler) work(ctx context.Context) error {
-	worker, err := controller.NewUnmanaged(Name, controller.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
-		ReconciliationTimeout:   time.Minute,
-		SkipNameValidation:      ptr.To(true),
-		Logger:                  log.FromContext(ctx),
+	approving, err := worker.New(ctx, Name, r, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {
-		return fmt.Errorf("making the approver's worker: %w", err)
+		return err
 	}
 	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		cr, ok := o.(*cmv1.CertificateRequest)
 		return ok && waits(cr)
 	})
-	err = worker.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, undecided))
+	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, undecided))
 	if err != nil {
 		return err
 	}
-	return worker.Start(ctx)
+	return approving.Start(ctx)
 }
 
 // waits tells whether a request is to be approved: of whichever issuer, and

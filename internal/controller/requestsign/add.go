@@ -11,13 +11,10 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -28,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Name is the controller's on the command line.
@@ -114,21 +112,14 @@ const (
 // concurrency is how many requests are answered at the same time.
 const concurrency = 5
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = worker.Queue
 
 func (r *reconciler) work(ctx context.Context) error {
-	worker, err := controller.NewUnmanaged(Name, controller.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: concurrency,
-		// For each request alone: no flood of requests that have to wait slows
-		// down one that need not.
-		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
-		ReconciliationTimeout: time.Minute,
-		SkipNameValidation:    ptr.To(true),
-		Logger:                log.FromContext(ctx),
+	signing, err := worker.New(ctx, Name, r, worker.Options{
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {
-		return fmt.Errorf("making the worker for CertificateRequests: %w", err)
+		return err
 	}
 	actionable := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		cr, ok := o.(*cmv1.CertificateRequest)
@@ -136,15 +127,15 @@ func (r *reconciler) work(ctx context.Context) error {
 	})
 	asking := handler.EnqueueRequestsFromMapFunc(r.asking)
 	err = errors.Join(
-		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable)),
-		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
-		worker.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
-		worker.Watch(source.Func(r.waiting.follow(r.Secrets))),
+		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable)),
+		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
+		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
+		signing.Watch(source.Func(r.waiting.follow(r.Secrets))),
 	)
 	if err != nil {
 		return err
 	}
-	return worker.Start(ctx)
+	return signing.Start(ctx)
 }
 
 // asking are the requests that wait for a certificate of an issuer.

@@ -7,10 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -35,7 +33,7 @@ const (
 	lastWords = 2 * time.Second
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = worker.Queue
 
 // work follows Signers until ctx ends.
 func (c *controller) work(ctx context.Context) error {
@@ -53,37 +51,28 @@ func (c *controller) work(ctx context.Context) error {
 		return fmt.Errorf("making the cache of CAs: %w", err)
 	}
 	r := &reconciler{controller: c, objects: objects, secrets: secrets}
-	worker, err := r.newWorker(ctx)
+	opening, err := r.newWorker(ctx)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return objects.Start(ctx) })
-	group.Go(func() error { return secrets.Start(ctx) })
-	group.Go(func() error { return worker.Start(ctx) })
-	err = group.Wait()
+	err = worker.Run(ctx, objects, secrets, opening)
 	r.writeLastCounts(ctx)
 	return err
 }
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
-	worker, err := ctrl.NewUnmanaged("signers", ctrl.Options{
-		Reconciler:              r,
-		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),
-		ReconciliationTimeout:   time.Minute,
-		SkipNameValidation:      ptr.To(true),
-		Logger:                  log.FromContext(ctx),
+	opening, err := worker.New(ctx, "signers", r, worker.Options{
+		Concurrency: concurrency, FirstPause: 200 * time.Millisecond, LastPause: time.Minute, Timeout: time.Minute,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the worker for Signers: %w", err)
+		return nil, err
 	}
 	err = errors.Join(
-		worker.Watch(source.Kind(r.objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges())),
-		worker.Watch(source.Kind(r.secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf))),
-		worker.Watch(source.Func(r.watchCounts)),
+		opening.Watch(source.Kind(r.objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges())),
+		opening.Watch(source.Kind(r.secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf))),
+		opening.Watch(source.Func(r.watchCounts)),
 	)
-	return worker, err
+	return opening, err
 }
 
 // specChanges leaves out what the controller itself writes.

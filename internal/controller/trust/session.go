@@ -6,23 +6,21 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -48,35 +46,28 @@ func (p *publisher) publish(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of trust bundles: %w", err)
 	}
-	worker, err := p.newWorker(ctx, kind, objects)
+	publishing, err := p.newWorker(ctx, kind, objects)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return objects.Start(ctx) })
-	group.Go(func() error { return worker.Start(ctx) })
-	return group.Wait()
+	return worker.Run(ctx, objects, publishing)
 }
 
 // newWorker returns what looks at a signer's bundles when they or its roots
 // have changed.
 func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind, objects cache.Cache) (controller.Controller, error) {
-	worker, err := controller.NewUnmanaged("trust-bundle-publisher", controller.Options{
-		Reconciler:         &reconciler{publisher: p, kind: kind, objects: objects},
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute),
-		SkipNameValidation: ptr.To(true),
-		Logger:             log.FromContext(ctx),
-	})
+	publishing, err := worker.New(ctx, "trust-bundle-publisher", &reconciler{publisher: p, kind: kind, objects: objects},
+		worker.Options{FirstPause: 200 * time.Millisecond, LastPause: 5 * time.Minute})
 	if err != nil {
-		return nil, fmt.Errorf("making the worker for trust bundles: %w", err)
+		return nil, err
 	}
 	bundles := &unstructured.Unstructured{}
 	bundles.SetGroupVersionKind(kind)
 	err = errors.Join(
-		worker.Watch(source.Kind(objects, client.Object(bundles), p.schedule())),
-		worker.Watch(source.Func(p.watchRoots)),
+		publishing.Watch(source.Kind(objects, client.Object(bundles), p.schedule())),
+		publishing.Watch(source.Func(p.watchRoots)),
 	)
-	return worker, err
+	return publishing, err
 }
 
 // withoutOthers keeps the content of bundles that are not for us out of the

@@ -1,0 +1,65 @@
+// Package worker makes the controllers that run beside a manager's own: those
+// that come and go with what an API serves.
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Options say how a worker works.
+type Options struct {
+	// Concurrency is how many objects are worked on at the same time. Zero is
+	// one.
+	Concurrency int
+	// FirstPause and LastPause are how long an object with which something went
+	// wrong waits for the next attempt: the first time, and at most. They hold
+	// for each object alone: no flood of objects that have to wait slows down one
+	// that need not.
+	FirstPause, LastPause time.Duration
+	// Timeout is for the work on one object. Zero is none.
+	Timeout time.Duration
+}
+
+// Queue is where a worker's objects wait.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// New returns a worker that watches nothing yet. It logs as ctx does.
+func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Options) (controller.Controller, error) {
+	worker, err := controller.NewUnmanaged(name, controller.Options{
+		Reconciler:              reconciler,
+		MaxConcurrentReconciles: o.Concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.FirstPause, o.LastPause),
+		ReconciliationTimeout:   o.Timeout,
+		// A process can have several managers, and a worker can be made anew.
+		SkipNameValidation: ptr.To(true),
+		Logger:             log.FromContext(ctx),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the worker %s: %w", name, err)
+	}
+	return worker, nil
+}
+
+// Part is a cache or a worker.
+type Part interface {
+	Start(ctx context.Context) error
+}
+
+// Run runs a worker and the caches that it reads until ctx ends or one of them
+// fails.
+func Run(ctx context.Context, parts ...Part) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error { return part.Start(ctx) })
+	}
+	return group.Wait()
+}
