@@ -148,7 +148,7 @@ func (f *certificateFacts) checks() []Check {
 	checks = append(checks, f.checkNext(), f.issuer.check())
 	if until := f.heldUntil(); !until.IsZero() {
 		checks = append(checks, Check{"back-off", No, fmt.Sprintf(
-			"%d attempts in a row have failed, the last at %s: the next is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
+			"failures in a row: %d, the last at %s; the next attempt is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
 			f.attempts(), f.Certificate.Status.LastFailureTime.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))})
 	}
 	if f.events.eventsUnknown {
