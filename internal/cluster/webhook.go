@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controller/inject"
 	"github.com/certplane/certplane/internal/webhook"
@@ -100,7 +101,7 @@ func keepCertificate(mgr ctrl.Manager, objects inject.Objects, own *rest.Config,
 	if err != nil {
 		return fmt.Errorf("making the cache of the webhook's objects: %w", err)
 	}
-	if err := mgr.Add(changes); err != nil {
+	if err := mgr.Add(everywhere{changes}); err != nil {
 		return fmt.Errorf("adding the cache of the webhook's objects: %w", err)
 	}
 	writer, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -109,3 +110,11 @@ func keepCertificate(mgr ctrl.Manager, objects inject.Objects, own *rest.Config,
 	}
 	return inject.Add(mgr, inject.Config{Client: writer, Changes: changes, Objects: objects, Use: server.Use})
 }
+
+// everywhere runs with and without the lease.
+type everywhere struct{ manager.Runnable }
+
+var _ manager.LeaderElectionRunnable = everywhere{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
