@@ -83,7 +83,7 @@ func (t *turn) collide(ctx context.Context, name string) error {
 
 // fail ends an issuance without a certificate.
 func (t *turn) fail(ctx context.Context, who actor, why issuance.Finding) error {
-	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { issuance.SetFailed(crt, why, t.now) })
+	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
 	if changed {
 		t.warn(who, t.Certificate, why)
 	}
