@@ -58,6 +58,7 @@ func Yield(s Situation) Finding {
 // SetAbandoned ends an issuance in the status of crt without a new certificate,
 // and without a failure.
 func SetAbandoned(crt *cmv1.Certificate) {
+	crt.Status.NextPrivateKeySecretName = nil
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 

@@ -177,7 +177,7 @@ func TestSetFailedAndIssued(t *testing.T) {
 	backoff.SetFailed(w.crt, why, begin)
 	backoff.SetFailed(w.crt, why, begin.Add(hour))
 	got := certmanager.CertificateCondition(w.crt, cmv1.CertificateConditionIssuing)
-	if got.Status != "False" || got.Reason != "Failed" || got.Message != `because (next attempt after 2h0m0s, or at once with "certplane renew" or a change of the spec)` || *w.crt.Status.FailedIssuanceAttempts != 2 || !w.crt.Status.LastFailureTime.Time.Equal(begin.Add(hour)) {
+	if got.Status != "False" || got.Reason != "Failed" || got.Message != `because (next attempt after 2h0m0s, or at once with "certplane renew" or a change of the spec)` || *w.crt.Status.FailedIssuanceAttempts != 2 || w.crt.Status.NextPrivateKeySecretName != nil || !w.crt.Status.LastFailureTime.Time.Equal(begin.Add(hour)) {
 		t.Errorf("condition %+v, status %+v", got, w.crt.Status)
 	}
 	issuance.SetIssued(w.crt)

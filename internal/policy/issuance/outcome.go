@@ -121,17 +121,20 @@ func SetIssued(crt *cmv1.Certificate) {
 	revision := NextRevision(crt)
 	crt.Status.Revision = &revision
 	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = nil, nil
+	crt.Status.NextPrivateKeySecretName = nil
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
 // SetFailed ends an issuance in the status of crt for now, and says when it is
-// tried again.
+// tried again. Who writes it deletes the Secret with the next key: with that,
+// the next attempt would find the request that has failed again.
 func (b Backoff) SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
 	at, attempts := metav1.NewTime(now), 1
 	if before := crt.Status.FailedIssuanceAttempts; before != nil && *before > 0 {
 		attempts = *before + 1
 	}
 	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = &at, &attempts
+	crt.Status.NextPrivateKeySecretName = nil
 	message := fmt.Sprintf("%s (next attempt after %v, or at once with %q or a change of the spec)", why.Message, b.wait(&attempts), "certplane renew")
 	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionFalse, why.Reason, message, at)
 }
