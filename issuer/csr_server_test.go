@@ -91,7 +91,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	const failed, delayed = certificatesv1.CertificateFailed, certificatesv1.RequestConditionType("SigningDelayed")
 	w.ask(t, "bob", "denied", one, nil)
 	if got := w.says(t, "denied", failed, "DeniedReference"); got !=
-		`user "bob" may not refer to the Remote "ca.one" in namespace "default": grant the verb reference on remotes.test.example.com there` {
+		`the requester may not refer to the Remote "ca.one" in namespace "default": grant the verb reference on remotes.test.example.com there` {
 		t.Errorf("message %q", got)
 	}
 	w.ask(t, "bob", "short", all, map[string]string{"experimental.cert-manager.io/request-duration": "5m"})

@@ -1,19 +1,15 @@
 package issuer
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -27,41 +23,12 @@ const (
 	stepSign
 )
 
-// stepOf looks at a request alone, which is known to be for one of our issuers.
-func stepOf(cr *cmv1.CertificateRequest) step {
-	switch {
-	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
-		if denied.on(cr) {
-			return stepNone
-		}
-		return stepDeny
-	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionInvalidRequest), answered(cr):
-		return stepNone
-	case !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved):
-		return stepAwait
-	default:
-		return stepSign
-	}
-}
-
-// answered tells whether a request has its answer, whoever gave it.
-func answered(cr *cmv1.CertificateRequest) bool {
-	if certmanager.RequestIs(cr, cmv1.CertificateRequestConditionReady) || len(cr.Status.Certificate) > 0 {
-		return true
-	}
-	switch certmanager.ReadyReason(cr) {
-	case cmv1.CertificateRequestReasonFailed, cmv1.CertificateRequestReasonDenied, cmv1.CertificateRequestReasonIssued:
-		return true
-	default:
-		return false
-	}
-}
-
 // The reasons of Events about requests, and of conditions of
 // CertificateSigningRequests.
 const (
 	reasonIssued          = "CertificateIssued"
 	reasonAwaits          = "WaitingForApproval"
+	reasonCSRAwaits       = "WaitingApproval"
 	reasonNotFound        = "IssuerNotFound"
 	reasonNotReady        = "IssuerNotReady"
 	reasonPending         = "SigningPending"
@@ -105,6 +72,13 @@ func fails(event, format string, args ...any) outcome {
 	return outcome{reason: cmv1.CertificateRequestReasonFailed, event: event, message: fmt.Sprintf(format, args...)}
 }
 
+// notAllowed is the outcome for who may not refer to an issuer.
+func notAllowed(w who) outcome {
+	return fails(reasonDeniedReference,
+		"the requester may not refer to the %s %q in namespace %q: grant the verb reference on %s.%s there",
+		w.kind.Kind, w.Name, w.Namespace, w.kind.plural, w.kind.Group)
+}
+
 // findIssuer tells what there is to wait for before an issuer can sign; ok is
 // false if there is something. issuer is nil if it does not exist.
 func findIssuer(issuer Issuer, w who) (o outcome, ok bool) {
@@ -124,7 +98,7 @@ func findIssuer(issuer Issuer, w who) (o outcome, ok bool) {
 	return waits(reasonNotReady, "Referenced issuer does not have a Ready status condition: %s", why), false
 }
 
-// decide makes an outcome of an answer. since is when the request could first be
+// decide makes an outcome of an answer that is not NotReady. since is when the request could first be
 // signed, retryFor how long after that to go on trying.
 func decide(chain *pki.Chain, err error, since, now time.Time, retryFor time.Duration) outcome {
 	if err == nil {
@@ -150,8 +124,6 @@ func decide(chain *pki.Chain, err error, since, now time.Time, retryFor time.Dur
 		return o
 	case permanent:
 		return fails(reasonFailed, "%v", err)
-	case notReady:
-		return waits(reasonNotReady, "Referenced issuer is not ready: %v", err)
 	default:
 		o := waits(reasonPending, "%v", err)
 		if o.again = v.after; o.again <= 0 {
@@ -182,13 +154,6 @@ func (o outcome) failed() bool {
 	return o.reason == cmv1.CertificateRequestReasonFailed || o.reason == cmv1.CertificateRequestReasonDenied
 }
 
-func (o outcome) status() cmmeta.ConditionStatus {
-	if o.chain != nil {
-		return cmmeta.ConditionTrue
-	}
-	return cmmeta.ConditionFalse
-}
-
 // eventType is that of the Event.
 func (o outcome) eventType() string {
 	if o.failed() || o.event == reasonRetried {
@@ -197,59 +162,9 @@ func (o outcome) eventType() string {
 	return corev1.EventTypeNormal
 }
 
-// on tells whether a request has this outcome already.
-func (o outcome) on(cr *cmv1.CertificateRequest) bool {
-	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
-	if ready == nil || ready.Status != o.status() || ready.Reason != o.reason || ready.Message != presentable(o.message) {
-		return false
-	}
-	if o.chain != nil {
-		return string(cr.Status.Certificate) == string(o.certificate())
-	}
-	return !o.failed() || cr.Status.FailureTime != nil
-}
-
 // certificate is what goes into status.certificate: leaf first, without the
 // root.
 func (o outcome) certificate() []byte { return pki.EncodeCertificates(o.chain.Certificates...) }
-
-// fields are all that this controller has to say in the status of a request:
-// what it does not say again, it would take back. Nothing in them is anybody
-// else's.
-func (o outcome) fields(cr *cmv1.CertificateRequest, now time.Time) (map[string]any, error) {
-	cr, at := cr.DeepCopy(), metav1.NewTime(now)
-	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, o.status(), o.reason, presentable(o.message), at)
-	conditions := []*cmv1.CertificateRequestCondition{certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)}
-	if o.invalid {
-		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionInvalidRequest, cmmeta.ConditionTrue, reasonInvalidRequest, presentable(o.message), at)
-	}
-	if invalid := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionInvalidRequest); invalid != nil {
-		conditions = append(conditions, invalid)
-	}
-	fields := map[string]any{}
-	var entries []any
-	for _, condition := range conditions {
-		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry)
-	}
-	fields["conditions"] = entries
-	if o.failed() && cr.Status.FailureTime == nil {
-		cr.Status.FailureTime = &at
-	}
-	if cr.Status.FailureTime != nil {
-		fields["failureTime"] = cr.Status.FailureTime.UTC().Format(time.RFC3339)
-	}
-	if o.chain != nil {
-		fields["certificate"] = base64.StdEncoding.EncodeToString(o.certificate())
-		if o.chain.CA != nil {
-			fields["ca"] = base64.StdEncoding.EncodeToString(pki.EncodeCertificates(o.chain.CA))
-		}
-	}
-	return fields, nil
-}
 
 // maxMessage bounds what conditions and Events say: the note of an Event has at
 // most 1024 bytes, with what marks the cut.

@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -90,4 +91,40 @@ func (r *Request) accept(bundle []byte) (*pki.Chain, error) {
 		return nil, errors.New("the certificate is that of a CA, and none was asked for")
 	}
 	return chain, nil
+}
+
+// parse reads the PKCS#10 request and proves that the requester has its key.
+func (r *Request) parse() error {
+	csr, err := certmanager.ParseRequest(r.PEM)
+	if err != nil {
+		return fmt.Errorf("reading the certificate request: %w", err)
+	}
+	if err := pki.VerifyRequest(csr); err != nil {
+		return fmt.Errorf("verifying the certificate request: %w", err)
+	}
+	r.CSR = csr
+	return nil
+}
+
+// setDuration keeps a wish, which is nil if there is none, to a controller's
+// limits. A limit of zero is none.
+func (r *Request) setDuration(wish *time.Duration, usual, limit time.Duration) error {
+	r.Duration = usual
+	if wish != nil {
+		r.Duration = *wish
+	}
+	if limit > 0 {
+		r.Duration = min(r.Duration, limit)
+	}
+	if r.Duration <= 0 {
+		return fmt.Errorf("the duration %v is not more than zero", r.Duration)
+	}
+	return nil
+}
+
+func (r *Request) setExtra(key string, values []string) {
+	if r.Requester.Extra == nil {
+		r.Requester.Extra = map[string]authenticationv1.ExtraValue{}
+	}
+	r.Requester.Extra[key] = values
 }

@@ -86,7 +86,7 @@ func Add(mgr ctrl.Manager, c Controller) error {
 	return mgr.Add(&controller{
 		Controller: c, mgr: mgr, kinds: ks, cache: mgr.GetCache(), client: direct,
 		lookup: asking.ServerResourcesForGroupVersionWithContext,
-		events: mgr.GetEventRecorder(c.Name), faults: newFaults(), attempts: newAttempts(),
+		events: mgr.GetEventRecorder(c.Name), faults: newFaults(),
 	})
 }
 
@@ -116,8 +116,6 @@ type controller struct {
 	events events.EventRecorder
 	// faults are those of issuers, by what Sign says of them.
 	faults *faults
-	// attempts are those to sign CertificateSigningRequests.
-	attempts *attempts
 }
 
 var _ manager.LeaderElectionRunnable = (*controller)(nil)
@@ -131,12 +129,10 @@ func (c *controller) Start(ctx context.Context) error {
 	if !c.waitForKinds(ctx) {
 		return nil
 	}
+	parts := []worker.Part{requests{c, certificateRequests}}
 	if !c.IgnoreSigningRequests {
-		if err := c.addSigningRequests(); err != nil {
-			return err
-		}
+		parts = append(parts, requests{c, signingRequests})
 	}
-	parts := []worker.Part{part(c.followRequests)}
 	for _, k := range c.kinds {
 		looking, err := c.newIssuerWorker(ctx, k)
 		if err != nil {
@@ -147,20 +143,12 @@ func (c *controller) Start(ctx context.Context) error {
 	return worker.Run(ctx, parts...)
 }
 
-type part func(ctx context.Context) error
-
-func (p part) Start(ctx context.Context) error { return p(ctx) }
-
-// followRequests answers CertificateRequests while the API has them.
-func (c *controller) followRequests(ctx context.Context) error {
-	requests := served.Resource{
-		Group: cmv1.SchemeGroupVersion.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: c.lookup,
-	}
-	requests.Follow(ctx, "Answering CertificateRequests", func(ctx context.Context, _ string) error { return c.workOnRequests(ctx) })
-	return nil
+// event tells of what has happened to an object.
+func (c *controller) event(about runtime.Object, eventType, reason, action, note string) {
+	c.events.Eventf(about, nil, eventType, reason, action, "%s", presentable(note))
 }
 
-// How often to look for kinds that the API does not have yet.
+// lookEvery is how often to look for kinds that the API does not have yet.
 const lookEvery = 2 * time.Second
 
 // waitForKinds returns when the API has all kinds of issuers; false if ctx has
