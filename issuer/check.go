@@ -100,7 +100,7 @@ func (q *queued) add(w who) {
 // newIssuerWorker returns what looks after the issuers of a kind.
 func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
 	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
-		Concurrency: c.Concurrency, FirstPause: firstPause, LastPause: lastPause,
+		Concurrency: c.Concurrency, FirstPause: firstPause, LastPause: max(firstPause, min(lastPause, c.CheckEvery)),
 	})
 	if err != nil {
 		return nil, err

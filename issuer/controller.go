@@ -77,7 +77,8 @@ type Controller struct {
 	// MaxDuration is the most that Sign is asked for: longer wishes are cut.
 	// Default: no limit.
 	MaxDuration time.Duration
-	// CheckEvery is how long a successful check holds. Default: 1 minute.
+	// CheckEvery is how long a successful check holds, and the longest pause
+	// between checks that fail. Default: 1 minute.
 	CheckEvery time.Duration
 	// RetryFor is for how long a request is tried again after errors that say
 	// nothing else, counted from when it could first be signed: from its
