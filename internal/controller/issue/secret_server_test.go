@@ -74,6 +74,10 @@ func TestDuplicateSecretName(t *testing.T) {
 	w.create(t, second)
 	w.condition(t, "second", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonIncorrectCertificate)
 	w.renew(t, "second") // even so
+	w.told(t, "second", "cert-manager-certificates-trigger", issuance.ReasonIncorrectCertificate, `belongs to Certificate "first"`)
+	eventually(t, w, "second", "does not wait for what never comes", func(crt *cmv1.Certificate) bool {
+		return certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing) == nil
+	})
 	w.issued(t, "first", 1)
 	list := &cmv1.CertificateRequestList{}
 	if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 {

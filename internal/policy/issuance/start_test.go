@@ -193,7 +193,7 @@ func TestStartHeld(t *testing.T) {
 }
 
 func failedWithout(w *world) {
-	issuance.SetFailed(w.crt, issuance.Finding{Reason: "RequestFailed"}, now.Add(10*hour))
+	backoff.SetFailed(w.crt, issuance.Finding{Reason: "RequestFailed"}, now.Add(10*hour))
 }
 
 func issuing(w *world) { issuance.SetIssuing(w.crt, issuance.Finding{Reason: "Test"}, now) }
