@@ -135,6 +135,16 @@ func (cr certificateRequest) shows(o outcome) bool {
 	return !o.failed() || cr.Status.FailureTime != nil
 }
 
+func (cr certificateRequest) write(ctx context.Context, c *controller, o outcome) error {
+	fields, err := cr.fields(o, c.clock.Now())
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
+}
+
+// fields are all that we have to say in the status: what is not said again, is
+// taken back. Nothing in them is anybody else's.
 func (cr certificateRequest) fields(o outcome, now time.Time) (map[string]any, error) {
 	next, at := cr.DeepCopy(), metav1.NewTime(now)
 	certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionReady, readyStatus(o), o.reason, presentable(o.message), at)

@@ -45,6 +45,25 @@ func (w world) says(t *testing.T, name string, kind certificatesv1.RequestCondit
 	return message
 }
 
+// signedAfterAll waits until a request has a certificate, and not the condition
+// that said why it had none.
+func (w world) signedAfterAll(t *testing.T, name string, was certificatesv1.RequestConditionType) {
+	t.Helper()
+	admin := apitest.Client(t, w.Admin(t))
+	apitest.Eventually(t, name+" is signed", func() bool {
+		csr, err := admin.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range csr.Status.Conditions {
+			if condition.Type == was && len(csr.Status.Certificate) > 0 {
+				t.Fatalf("signed, and it says %s", condition.Message)
+			}
+		}
+		return len(csr.Status.Certificate) > 0
+	})
+}
+
 // CertificateSigningRequests can name issuers: those of a namespace if their
 // requester may refer to it, those of all namespaces always. Nobody approves
 // them here.
@@ -102,6 +121,8 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w.says(t, "never", failed, "SigningError")
 	w.ask(t, "bob", "nobody", "remotesforall.test.example.com/nobody", nil)
 	w.says(t, "nobody", delayed, "IssuerNotFound")
+	w.create(t, &RemoteForAll{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}})
+	w.signedAfterAll(t, "nobody", delayed)
 	w.ask(t, "bob", "flaky", all, nil)
 	w.says(t, "flaky", delayed, "SigningRetried")
 	w.told(t, "flaky", "Warning", "SigningRetried")

@@ -51,9 +51,10 @@ type asked interface {
 	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
 	// shows tells whether the status has an outcome already.
 	shows(o outcome) bool
-	// fields are all that we have to say in the status then: what is not said
-	// again, is taken back. Nothing in them is anybody else's.
-	fields(o outcome, now time.Time) (map[string]any, error)
+	// write puts an outcome into the status, and leaves what others have written
+	// as it is. It fails with a conflict if the request is not any more what was
+	// read.
+	write(ctx context.Context, c *controller, o outcome) error
 	// awaits is the reason and the text of the Event that an approval is missing.
 	awaits(w who) (reason, note string)
 }
@@ -297,7 +298,7 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 	due := a.step()
 	var err error
 	for range maxConflicts {
-		if err = r.write(ctx, a, o); err == nil {
+		if err = a.write(ctx, r.controller, o); err == nil {
 			return nil
 		}
 		latest, reason := r.recheck(ctx, a, err)
@@ -314,14 +315,6 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 		a = latest
 	}
 	return err
-}
-
-func (r requests) write(ctx context.Context, a asked, o outcome) error {
-	fields, err := a.fields(o, r.clock.Now())
-	if err != nil {
-		return err
-	}
-	return r.apply(ctx, a.object(), r.api.GroupVersionKind, fields)
 }
 
 // recheck looks, past the cache, at what has become of a request after a write

@@ -36,6 +36,9 @@ import (
 // Run fails at once if c or options cannot work, and later if the lease is lost:
 // the process should end then.
 func Run(ctx context.Context, config *rest.Config, c Controller, options ctrl.Options) error {
+	if _, err := c.withDefaults(); err != nil {
+		return fmt.Errorf("issuer.Controller: %w", err)
+	}
 	if options.Scheme == nil {
 		options.Scheme = runtime.NewScheme()
 		if err := clientgoscheme.AddToScheme(options.Scheme); err != nil {

@@ -2,7 +2,6 @@ package issuer
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -172,17 +171,25 @@ func (csr signingRequest) shows(o outcome) bool {
 	return shown != nil && shown.Reason == o.event && shown.Message == presentable(o.message)
 }
 
-func (csr signingRequest) fields(o outcome, now time.Time) (map[string]any, error) {
+// write updates the whole status, other than for CertificateRequests: the API
+// keeps decisions as they are whatever is written, and notes no owners of
+// conditions, so that none could be taken back by applying.
+func (csr signingRequest) write(ctx context.Context, c *controller, o outcome) error {
+	return c.client.Status().Update(ctx, csr.with(o, c.clock.Now()), client.FieldOwner(c.Name))
+}
+
+// with returns the request with an outcome.
+func (csr signingRequest) with(o outcome, now time.Time) *certificatesv1.CertificateSigningRequest {
+	next := csr.DeepCopy()
+	next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == conditionDelayed
+	})
 	if o.chain != nil {
-		return map[string]any{"certificate": base64.StdEncoding.EncodeToString(o.certificate())}, nil
+		next.Status.Certificate = o.certificate()
+		return next
 	}
-	at := now.UTC().Format(time.RFC3339)
-	since := at
-	if shown := csr.condition(conditionOf(o)); shown != nil {
-		since = shown.LastTransitionTime.UTC().Format(time.RFC3339)
-	}
-	return map[string]any{"conditions": []any{map[string]any{
-		"type": string(conditionOf(o)), "status": string(corev1.ConditionTrue), "reason": o.event, "message": presentable(o.message),
-		"lastUpdateTime": at, "lastTransitionTime": since,
-	}}}, nil
+	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: conditionOf(o), Status: corev1.ConditionTrue, Reason: o.event, Message: presentable(o.message), LastUpdateTime: metav1.NewTime(now),
+	})
+	return next
 }
