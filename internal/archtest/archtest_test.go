@@ -123,6 +123,14 @@ var rules = []rule{
 		reason: "an agent is a client on somebody's host: what it can do, any node can do",
 	},
 	{
+		from:      "issuer",
+		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
+		unless: []string{
+			module + "issuer", module + "internal/api", module + "internal/pki", module + "internal/served", module + "internal/worker",
+		},
+		reason: "what others build into their programs brings no server, and no cloud, along",
+	},
+	{
 		from:      "internal/account",
 		forbidden: []string{module},
 		unless:    []string{module + "internal/account"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -86,8 +87,8 @@ func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*sig
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	waits, ok := check(found, who)
-	if found == nil || waits.event == EventTypeMissing {
+	waits := requests.ObstacleOf(found, who)
+	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}
 	// Who may not refer to an issuer need not wait for it.
@@ -98,7 +99,7 @@ func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*sig
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	if !waits.None() {
 		return nil, later(waits)
 	}
 	key := keyOf{annotation: AnnotationKey, secret: types.NamespacedName{
@@ -126,8 +127,8 @@ func forCSR(err error) error {
 	return &again
 }
 
-func later(o outcome) error {
-	return &signer.PendingError{Reason: o.event, Message: o.message, Err: errors.New(o.message), RetryAfter: lookAgain}
+func later(o requests.Obstacle) error {
+	return &signer.PendingError{Reason: o.Reason, Message: o.Message, Err: errors.New(o.Message), RetryAfter: lookAgain}
 }
 
 // fromCSR returns what a CertificateSigningRequest asks an issuer for.
