@@ -65,6 +65,9 @@ type Backoff struct {
 	Max time.Duration
 }
 
+// DefaultBackoff returns the one of servers that are not told otherwise.
+func DefaultBackoff() Backoff { return Backoff{Min: time.Hour, Max: 32 * time.Hour} }
+
 // Until returns until when nothing is issued for a Certificate because the last
 // attempts have failed; zero if nothing holds it back. A spec that has been
 // changed since then has not failed yet.
