@@ -28,7 +28,7 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 	}
 	client.putOff.Store(0)
 	begin := time.Now()
-	outcomes := load(ctx, r, func(name string) error {
+	outcomes := obtainAll(ctx, r, func(name string) error {
 		_, err := waiting.obtain(ctx, client, name)
 		return err
 	})
@@ -58,7 +58,7 @@ type outcome struct {
 	err  error
 }
 
-func load(ctx context.Context, r round, obtain func(name string) error) []outcome {
+func obtainAll(ctx context.Context, r round, obtain func(name string) error) []outcome {
 	outcomes := make([]outcome, r.requests)
 	var next atomic.Int64
 	var requesters sync.WaitGroup

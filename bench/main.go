@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 )
 
 func main() {
@@ -35,9 +37,12 @@ type options struct {
 	json      string // file to write, or empty
 	profile   string // folder for profiles of certplane, or empty
 
-	rounds        []round
-	podRounds     []podRound
-	settle, limit time.Duration
+	rounds    []round
+	podRounds []podRound
+	// certificateRounds are of Certificates of cert-manager.io.
+	certificateRounds []certificateRound
+	secrets           secretLoad
+	settle, limit     time.Duration
 }
 
 // round is one load: so many requesters obtain so many certificates together.
@@ -48,18 +53,21 @@ type round struct {
 
 func parseFlags() options {
 	steady, burst := round{name: "steady"}, round{name: "burst"}
-	var podRequests int
+	var podRequests, certificates int
 	var opts options
 	flag.IntVar(&steady.requests, "requests", 12000, "How many certificates the requesters obtain together.")
 	flag.IntVar(&steady.requesters, "requesters", 64, "How many requesters work at the same time.")
 	flag.IntVar(&burst.requests, "burst-requests", 2560, "How many certificates are obtained in the burst that follows; 0 is no burst.")
 	flag.IntVar(&burst.requesters, "burst-requesters", 256, "How many requesters work at the same time in the burst.")
 	flag.IntVar(&podRequests, "pod-requests", 10000, "How many certificates of pods are requested at once, once in peace and once while the server is killed; 0 leaves pods out.")
+	flag.IntVar(&certificates, "certificates", 1000, "How many Certificates of cert-manager.io are created at once, once with ECDSA and once with RSA keys; 0 leaves them out.")
+	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created to see what memory they take; 0 leaves them out.")
+	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
 	flag.DurationVar(&opts.limit, "limit", 15*time.Minute, "When to give up.")
 	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with etcd, kube-apiserver and kube-controller-manager; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
 	flag.StringVar(&opts.json, "json", "", "File for the results as JSON; '-' prints JSON instead of a table.")
-	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round.")
+	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round of requests, or of Certificates if there is none.")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] CERTPLANE")
 		flag.PrintDefaults()
@@ -81,6 +89,12 @@ func parseFlags() options {
 			{name: "at-once", requests: podRequests},
 			{name: "steady", requests: min(podRequests, 30*podsPerSecond), perSecond: podsPerSecond},
 			{name: "killed", requests: podRequests, kill: true},
+		}
+	}
+	if certificates > 0 {
+		opts.certificateRounds = []certificateRound{
+			{name: "ecdsa", certificates: certificates, algorithm: cmv1.ECDSAKeyAlgorithm},
+			{name: "rsa", certificates: certificates, algorithm: cmv1.RSAKeyAlgorithm},
 		}
 	}
 	return opts
@@ -115,6 +129,20 @@ func run(ctx context.Context, opts options) error {
 			return fmt.Errorf("pods: %w", err)
 		}
 		results.Pods = pods
+	}
+	if len(opts.certificateRounds) > 0 {
+		certificates, err := measureCertificates(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("Certificates: %w", err)
+		}
+		results.Certificates = certificates
+	}
+	if opts.secrets.secrets > 0 {
+		secrets, err := measureSecrets(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("Secrets: %w", err)
+		}
+		results.Secrets = secrets
 	}
 	results.compare()
 	return results.write(opts.json)

@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// podResult is what a round of PodCertificateRequests has measured.
-type podResult struct {
+// loadResult is what a round of PodCertificateRequests or of Certificates has
+// measured.
+type loadResult struct {
 	Name     string `json:"name"`
 	Requests int    `json:"requests"`
 	Issued   int    `json:"issued"`
@@ -36,8 +37,8 @@ type podResult struct {
 	MemoryMB              float64 `json:"memoryMB"`
 }
 
-// answers follows what becomes of the requests of a round. Safe for concurrent
-// use.
+// answers follows what becomes of the requests of a round, whatever they are
+// made with. Safe for concurrent use.
 type answers struct {
 	round  string
 	stop   context.CancelFunc
@@ -45,15 +46,19 @@ type answers struct {
 
 	mu      sync.Mutex
 	started map[string]time.Time // requests without an answer
-	chains  map[string]string
+	chains  map[string]string    // or what else tells one certificate from another
 	took    []time.Duration
 	changed int
+}
+
+func newAnswers(round string, stop context.CancelFunc) *answers {
+	return &answers{round: round, stop: stop, started: map[string]time.Time{}, chains: map[string]string{}}
 }
 
 // follow returns when the watch stands.
 func follow(ctx context.Context, fleet *fleet, r podRound) (*answers, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	a := &answers{round: r.name, stop: cancel, started: map[string]time.Time{}, chains: map[string]string{}}
+	a := newAnswers(r.name, cancel)
 	shared := informers.NewSharedInformerFactory(fleet.client, 0)
 	informer := shared.Certificates().V1().PodCertificateRequests().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -92,26 +97,32 @@ func (a *answers) see(object any) {
 	if !ok || !meta.IsStatusConditionTrue(request.Status.Conditions, certificatesv1.PodCertificateRequestConditionTypeIssued) {
 		return
 	}
+	a.note(request.Name, request.Status.CertificateChain)
+}
+
+// note takes down which certificate a request has.
+func (a *answers) note(name, certificate string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if chain, known := a.chains[request.Name]; known {
-		if chain != request.Status.CertificateChain {
+	if first, known := a.chains[name]; known {
+		if certificate != first {
 			a.changed++
 		}
 		return
 	}
-	start, ours := a.started[request.Name]
+	start, ours := a.started[name]
 	if !ours {
 		return
 	}
-	delete(a.started, request.Name)
-	a.chains[request.Name] = request.Status.CertificateChain
+	delete(a.started, name)
+	a.chains[name] = certificate
 	a.took = append(a.took, time.Since(start))
 	a.issued.Add(1)
 }
 
-// podPatience is how long a round waits for the next certificate.
-const podPatience = 30 * time.Second
+// answerPatience is how long a round waits for the next certificate. Certificates
+// of which all are worked on in turn are finished late, and nearly together.
+const answerPatience = 2 * time.Minute
 
 // await returns when every request has its certificate, or none comes any
 // more.
@@ -127,8 +138,8 @@ func (a *answers) await(ctx context.Context) {
 		if now := a.issued.Load(); now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > podPatience {
-			log.Printf("round %s: %d requests have no certificate after %v", a.round, waiting, podPatience)
+		if time.Since(since) > answerPatience {
+			log.Printf("round %s: %d requests have no certificate after %v", a.round, waiting, answerPatience)
 			return
 		}
 		if sleep(ctx, 5*time.Millisecond) != nil {
@@ -137,11 +148,11 @@ func (a *answers) await(ctx context.Context) {
 	}
 }
 
-func (a *answers) result(r podRound, took time.Duration) podResult {
+func (a *answers) result(requests int, took time.Duration) loadResult {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	result := podResult{
-		Name: r.name, Requests: r.requests, Issued: len(a.took), Lost: len(a.started), Changed: a.changed,
+	result := loadResult{
+		Name: a.round, Requests: requests, Issued: len(a.took), Lost: len(a.started), Changed: a.changed,
 		Seconds: took.Seconds(), Rate: float64(len(a.took)) / took.Seconds(),
 	}
 	if len(a.took) > 0 {

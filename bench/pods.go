@@ -6,12 +6,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	certificatesv1 "k8s.io/api/certificates/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // podRound is one load of PodCertificateRequests.
@@ -25,13 +20,9 @@ type podRound struct {
 	kill bool
 }
 
-// creators is how many requests are on their way at the same time when all
-// are created at once.
-const creators = 64
-
 // measurePods loads a certplane of its own with requests of pods. Kubernetes
 // has no signer for them to compare with.
-func measurePods(ctx context.Context, opts options) (results []podResult, err error) {
+func measurePods(ctx context.Context, opts options) (results []loadResult, err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -51,14 +42,14 @@ func measurePods(ctx context.Context, opts options) (results []podResult, err er
 	return results, nil
 }
 
-func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet, r podRound) (podResult, error) {
+func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet, r podRound) (loadResult, error) {
 	before, err := s.usage()
 	if err != nil {
-		return podResult{}, err
+		return loadResult{}, err
 	}
 	answers, err := follow(ctx, fleet, r)
 	if err != nil {
-		return podResult{}, err
+		return loadResult{}, err
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d requests", r.name, r.requests)
@@ -68,14 +59,16 @@ func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet,
 	if r.kill {
 		killing.Go(func() { killed = killAndRestart(ctx, s, opts, answers, r.requests/3) })
 	}
-	failed := create(ctx, fleet, r, answers)
+	failed := create(ctx, load{r.requests, r.perSecond}, answers, func(ctx context.Context, name string, i int) error {
+		return fleet.create(ctx, fleet.request(name, i))
+	})
 	answers.await(ctx)
 	took := time.Since(begin)
 	killing.Wait()
 	if err := errors.Join(killed, ctx.Err()); err != nil {
-		return podResult{}, err
+		return loadResult{}, err
 	}
-	result := answers.result(r, took)
+	result := answers.result(r.requests, took)
 	result.Errors = failed
 	after, err := s.usage()
 	if !r.kill && result.Issued > 0 {
@@ -95,63 +88,4 @@ func killAndRestart(ctx context.Context, s *system, opts options, answers *answe
 	}
 	log.Printf("killing the server after %d certificates", answers.issued.Load())
 	return s.restartCertplane(ctx, opts)
-}
-
-// create sends all requests of a round and returns how many could not be
-// created.
-func create(ctx context.Context, fleet *fleet, r podRound, answers *answers) (failed int) {
-	var next, failures atomic.Int64
-	send := func(i int) {
-		name := answers.name(i)
-		answers.expect(name)
-		if err := createOne(ctx, fleet, fleet.request(name, i)); err != nil {
-			if failures.Add(1) <= shownErrors {
-				log.Printf("round %s: %v", r.name, err)
-			}
-			answers.forget(name)
-		}
-	}
-	var sending sync.WaitGroup
-	if r.perSecond > 0 {
-		pace := time.NewTicker(time.Second / time.Duration(r.perSecond))
-		defer pace.Stop()
-		for i := 0; i < r.requests && ctx.Err() == nil; i++ {
-			<-pace.C
-			sending.Go(func() { send(i) })
-		}
-	} else {
-		for range creators {
-			sending.Go(func() {
-				for i := int(next.Add(1)) - 1; i < r.requests && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-					send(i)
-				}
-			})
-		}
-	}
-	sending.Wait()
-	return int(failures.Load())
-}
-
-// comeBack is how nodes try again when the server is away: for longer than it
-// takes to start.
-var comeBack = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 20, Cap: 2 * time.Second}
-
-// createOne creates a request, whatever it takes. One whose answer got lost is
-// there already.
-func createOne(ctx context.Context, fleet *fleet, request *certificatesv1.PodCertificateRequest) error {
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, comeBack, func(ctx context.Context) (bool, error) {
-		last = fleet.create(ctx, request)
-		if last == nil || apierrors.IsAlreadyExists(last) {
-			return true, nil
-		}
-		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
-			return false, last
-		}
-		return false, nil
-	})
-	if wait.Interrupted(err) {
-		return errors.Join(err, last)
-	}
-	return err
 }

@@ -14,7 +14,12 @@ type results struct {
 	Machine machine        `json:"machine"`
 	Systems []systemResult `json:"systems"`
 	// Pods are rounds of PodCertificateRequests, of certplane alone.
-	Pods []podResult `json:"pods,omitempty"`
+	Pods []loadResult `json:"pods,omitempty"`
+	// Certificates are rounds of Certificates of cert-manager.io, of certplane
+	// alone. Latency is until they are Ready.
+	Certificates []loadResult `json:"certificates,omitempty"`
+	// Secrets is what Secrets that have nothing to do with certificates cost.
+	Secrets *secretsResult `json:"secrets,omitempty"`
 	// Missing says why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
 	// Ratios are of certplane to Kubernetes in the first round.
@@ -126,17 +131,39 @@ func (r *results) writeTable(out io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Pods) > 0 {
-		return r.writePods(out)
+	if err := writeLoads(out, "pods", r.Pods); err != nil {
+		return err
+	}
+	if err := writeLoads(out, "Certificates", r.Certificates); err != nil {
+		return err
+	}
+	if r.Secrets != nil {
+		return r.Secrets.write(out)
 	}
 	return nil
 }
 
-func (r *results) writePods(out io.Writer) error {
+func (r *secretsResult) write(out io.Writer) error {
+	fmt.Fprintf(out, "\n%d Secrets of %d bytes, %d errors; memory at rest:\n", r.Secrets, r.Bytes, r.Errors)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\tresident MB\tanonymous MB\tof files MB\t")
+	for _, row := range []struct {
+		when string
+		restMemory
+	}{{"without", r.Before}, {"with", r.After}, {"restarted", r.Restarted}} {
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.0f\t\n", row.when, row.ResidentMB, row.AnonymousMB, row.FileMB)
+	}
+	return table.Flush()
+}
+
+func writeLoads(out io.Writer, what string, rounds []loadResult) error {
+	if len(rounds) == 0 {
+		return nil
+	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "pods\trequests\tissued\terrors\tlost\tchanged\tseconds\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tend MB\t")
-	for _, p := range r.Pods {
+	fmt.Fprintln(table, what+"\trequests\tissued\terrors\tlost\tchanged\tseconds\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tend MB\t")
+	for _, p := range rounds {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t\n",
 			p.Name, p.Requests, p.Issued, p.Errors, p.Lost, p.Changed, p.Seconds, p.Rate,
 			p.P50Milliseconds, p.P99Milliseconds, p.ServerCPUMilliseconds, p.MemoryMB)

@@ -45,9 +45,10 @@ const encryptionPoll = 2 * time.Second
 // file each time.
 var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFileChangePollDuration = encryptionPoll })
 
-// uncached are resources that are written far more often than they are read:
-// no cache follows them.
-var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true}
+// uncached are resources that no cache follows. Events are written far more
+// often than they are read. Of Secrets there can be any number that have nothing
+// to do with certificates, and a cache would hold all of them, contents and all.
+var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true, {Resource: "secrets"}: true}
 
 func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)

@@ -65,17 +65,8 @@ func (r *reconciler) event(cr *cmv1.CertificateRequest, by certmanager.IssuerTyp
 	}
 }
 
-// facts identify a certificate in logs.
+// facts identify a certificate and its request in logs.
 func facts(cr *cmv1.CertificateRequest, a answer) []any {
-	cert := a.outcome.issued.Certificate
-	return []any{
-		"signer", a.signer,
-		"uid", cr.UID,
-		"requester", cr.Spec.Username,
-		"subject", cert.Subject.String(),
-		"serial", cert.SerialNumber.Text(16),
-		"sha256", pki.Fingerprint(cert),
-		"notBefore", cert.NotBefore,
-		"notAfter", cert.NotAfter,
-	}
+	request := []any{"signer", a.signer, "uid", cr.UID, "requester", cr.Spec.Username}
+	return append(request, pki.LogFacts(a.outcome.issued.Certificate)...)
 }

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strconv"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// certificateRound is one load of Certificates of cert-manager.io, all created
+// at once.
+type certificateRound struct {
+	name         string
+	certificates int
+	// algorithm is that of their keys, which the server makes.
+	algorithm cmv1.PrivateKeyAlgorithm
+}
+
+const (
+	bookNamespace = "default"
+	bookIssuer    = "bench-ca"
+)
+
+// book is where Certificates are asked for. Safe for concurrent use.
+type book struct {
+	config *rest.Config
+	client client.Client
+}
+
+// measureCertificates loads a certplane of its own with Certificates of a CA
+// issuer.
+func measureCertificates(ctx context.Context, opts options) (results []loadResult, err error) {
+	s, err := startCertplane(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	book, err := openBook(ctx, s.admin)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the issuer: %w", err)
+	}
+	for i, r := range opts.certificateRounds {
+		if err := sleep(ctx, opts.settle); err != nil {
+			return nil, err
+		}
+		profiled := func() {}
+		if i == 0 && opts.profile != "" && len(opts.rounds) == 0 {
+			profiled = startProfile(ctx, s.admin, opts.profile)
+		}
+		result, err := measureCertificateRound(ctx, s, book, r)
+		if err != nil {
+			return nil, fmt.Errorf("round %s: %w", r.name, err)
+		}
+		profiled()
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+func measureCertificateRound(ctx context.Context, s *system, book *book, r certificateRound) (loadResult, error) {
+	before, err := s.usage()
+	if err != nil {
+		return loadResult{}, err
+	}
+	answers, err := book.follow(ctx, r.name)
+	if err != nil {
+		return loadResult{}, err
+	}
+	defer answers.stop()
+	log.Printf("round %s: %d Certificates", r.name, r.certificates)
+	begin := time.Now()
+	failed := create(ctx, load{objects: r.certificates}, answers, func(ctx context.Context, name string, _ int) error {
+		return book.client.Create(ctx, newCertificate(name, r.algorithm))
+	})
+	answers.await(ctx)
+	result := answers.result(r.certificates, time.Since(begin))
+	result.Errors = failed
+	after, err := s.usage()
+	if result.Issued > 0 {
+		result.ServerCPUMilliseconds = milliseconds(after.cpu-before.cpu) / float64(result.Issued)
+	}
+	result.MemoryMB = after.residentMB
+	return result, errors.Join(err, ctx.Err())
+}
+
+// openBook returns when there is an issuer with a CA of its own.
+func openBook(ctx context.Context, admin *rest.Config) (*book, error) {
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
+		return nil, err
+	}
+	cfg := rest.CopyConfig(admin)
+	cfg.QPS = -1 // no limit
+	connected, err := client.New(cfg, client.Options{Scheme: kinds})
+	if err != nil {
+		return nil, err
+	}
+	b := &book{config: cfg, client: connected}
+	return b, b.addIssuer(ctx)
+}
+
+func (b *book) addIssuer(ctx context.Context) error {
+	own := &cmv1.Issuer{ObjectMeta: named("bench-self-signed")}
+	own.Spec.SelfSigned = &cmv1.SelfSignedIssuer{}
+	root := newCertificate("bench-root", cmv1.ECDSAKeyAlgorithm)
+	root.Spec.IsCA, root.Spec.IssuerRef.Name = true, own.Name
+	ca := &cmv1.Issuer{ObjectMeta: named(bookIssuer)}
+	ca.Spec.CA = &cmv1.CAIssuer{SecretName: root.Spec.SecretName}
+	for _, object := range []client.Object{own, root, ca} {
+		if err := b.client.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	for !isReady(ca) {
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for the issuer: %w", err)
+		}
+		if err := b.client.Get(ctx, client.ObjectKeyFromObject(ca), ca); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: bookNamespace, Name: name}
+}
+
+func isReady(issuer *cmv1.Issuer) bool {
+	for _, condition := range issuer.Status.Conditions {
+		if condition.Type == cmv1.IssuerConditionReady {
+			return condition.Status == cmmeta.ConditionTrue
+		}
+	}
+	return false
+}
+
+// newCertificate is what a user writes for a server's certificate.
+func newCertificate(name string, algorithm cmv1.PrivateKeyAlgorithm) *cmv1.Certificate {
+	return &cmv1.Certificate{
+		ObjectMeta: named(name),
+		Spec: cmv1.CertificateSpec{
+			SecretName: name, CommonName: name, DNSNames: []string{name + ".example.com"},
+			PrivateKey: &cmv1.CertificatePrivateKey{Algorithm: algorithm},
+			IssuerRef:  cmmeta.IssuerReference{Name: bookIssuer},
+		},
+	}
+}
+
+// follow returns when the watch stands.
+func (b *book) follow(ctx context.Context, round string) (*answers, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	a := newAnswers(round, cancel)
+	if err := b.watch(ctx, a); err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching Certificates: %w", err)
+	}
+	return a, nil
+}
+
+func (b *book) watch(ctx context.Context, a *answers) error {
+	watched, err := ctrlcache.New(b.config, ctrlcache.Options{Scheme: b.client.Scheme(), Mapper: b.client.RESTMapper()})
+	if err != nil {
+		return err
+	}
+	informer, err := watched.GetInformer(ctx, &cmv1.Certificate{}, ctrlcache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    a.seeCertificate,
+		UpdateFunc: func(_, object any) { a.seeCertificate(object) },
+	})
+	if err != nil {
+		return err
+	}
+	go watched.Start(ctx)
+	if !watched.WaitForCacheSync(ctx) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// seeCertificate notes that a Certificate is ready and by which issuance, which
+// is the first.
+func (a *answers) seeCertificate(object any) {
+	crt, ok := object.(*cmv1.Certificate)
+	if !ok || !certmanager.CertificateIs(crt, cmv1.CertificateConditionReady) {
+		return
+	}
+	a.note(crt.Name, strconv.Itoa(ptr.Deref(crt.Status.Revision, 0)))
+}

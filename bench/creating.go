@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// load is how much is created, and how fast.
+type load struct {
+	objects int
+	// perSecond spreads the objects evenly; 0 creates all at once.
+	perSecond int
+}
+
+// creators is how many requests are on their way at the same time when all
+// are created at once.
+const creators = 64
+
+// submit creates the object with a name, the i-th of a load.
+type submit func(ctx context.Context, name string, i int) error
+
+// create submits all objects of a load and returns how many could not be
+// created.
+func create(ctx context.Context, l load, answers *answers, submit submit) (failed int) {
+	var failures atomic.Int64
+	l.each(ctx, func(i int) {
+		name := answers.name(i)
+		answers.expect(name)
+		if err := persist(ctx, func(ctx context.Context) error { return submit(ctx, name, i) }); err != nil {
+			if failures.Add(1) <= shownErrors {
+				log.Printf("round %s: %v", answers.round, err)
+			}
+			answers.forget(name)
+		}
+	})
+	return int(failures.Load())
+}
+
+// each calls do for each object of the load, in several goroutines, and returns
+// when all have.
+func (l load) each(ctx context.Context, do func(i int)) {
+	var next atomic.Int64
+	var running sync.WaitGroup
+	if l.perSecond > 0 {
+		pace := time.NewTicker(time.Second / time.Duration(l.perSecond))
+		defer pace.Stop()
+		for i := 0; i < l.objects && ctx.Err() == nil; i++ {
+			<-pace.C
+			running.Go(func() { do(i) })
+		}
+	} else {
+		for range creators {
+			running.Go(func() {
+				for i := int(next.Add(1)) - 1; i < l.objects && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+					do(i)
+				}
+			})
+		}
+	}
+	running.Wait()
+}
+
+// comeBack is how clients try again when the server is away: for longer than it
+// takes to start.
+var comeBack = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 20, Cap: 2 * time.Second}
+
+// persist creates an object, whatever it takes. One whose answer got lost is
+// there already.
+func persist(ctx context.Context, create func(context.Context) error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, comeBack, func(ctx context.Context) (bool, error) {
+		last = create(ctx)
+		if last == nil || apierrors.IsAlreadyExists(last) {
+			return true, nil
+		}
+		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
+			return false, last
+		}
+		return false, nil
+	})
+	if wait.Interrupted(err) {
+		return errors.Join(err, last)
+	}
+	return err
+}
