@@ -76,7 +76,7 @@ func TestCertificates(t *testing.T) {
 
 	w.fail(t, "mail-1")
 	e, text = w.certificateBecomes(t, "mail", "is not ready, as its issuance has failed: ")
-	if e.State != explain.CertificateFailed || e.RetryTime == nil || e.RetryTime.Sub(time.Now()).Round(time.Hour) != time.Hour {
+	if e.State != explain.CertificateFailed || e.RetryTime == nil || time.Until(*e.RetryTime).Round(time.Hour) != time.Hour {
 		t.Errorf("%s, tried again at %v", e.State, e.RetryTime)
 	}
 	says(t, text, "no such luck", "failures in a row: 1, the last at ", "certplane renew -n default mail --context c")
