@@ -102,7 +102,25 @@ func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {
 	return config, nil
 }
 
-func (c *connection) restConfig() (*rest.Config, error) {
+// namespace returns the given namespace, or that of the kubeconfig's context as
+// kubectl does.
+func (c *connection) namespace(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	loader, err := c.loader()
+	if err != nil {
+		return "", err
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// loader finds the kubeconfig.
+func (c *connection) loader() (clientcmd.ClientConfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	if c.kubeconfig == "" {
@@ -113,7 +131,15 @@ func (c *connection) restConfig() (*rest.Config, error) {
 		rules.ExplicitPath = path
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
+}
+
+func (c *connection) restConfig() (*rest.Config, error) {
+	loader, err := c.loader()
+	if err != nil {
+		return nil, err
+	}
+	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, exit.WithNext(fmt.Errorf("no server to talk to: there is no kubeconfig"), noServerAdvice)
