@@ -118,7 +118,7 @@ func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *issuerFacts) Iss
 		r.Usages = append(r.Usages, string(usage))
 	}
 	if parsed, err := certmanager.ParseRequest(spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), keyName(parsed.PublicKey)
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), inspect.KeyName(parsed.PublicKey)
 	}
 	return r
 }

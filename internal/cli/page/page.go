@@ -38,7 +38,10 @@ func (p *Page) Section(title string, rows [][]string) {
 }
 
 // Ago tells how long ago something was. It does not trust that two clocks agree.
-func Ago(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) + " ago" }
+func Ago(now, then time.Time) string { return Span(max(0, now.Sub(then))) + " ago" }
+
+// Span shows how long something takes.
+func Span(d time.Duration) string { return duration.HumanDuration(d) }
 
 // OrNone shows that something is empty.
 func OrNone(s string) string {
