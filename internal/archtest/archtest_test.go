@@ -114,6 +114,17 @@ var rules = []rule{
 		reason: "what runs in somebody else's cluster has no server in it",
 	},
 	{
+		from:      "internal/webhook",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/api"},
+		reason:    "a webhook has the checks of the server, and no server",
+	},
+	{
+		from:      "internal/admission/certmanager",
+		forbidden: []string{"k8s.io/apiserver/"},
+		reason:    "the webhook in somebody else's cluster asks it too",
+	},
+	{
 		from:      "internal/agent",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
 		unless: []string{

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
@@ -103,6 +104,47 @@ func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {
 }
 
 func (c *connection) restConfig() (*rest.Config, error) {
+	loader, err := c.loader()
+	if err != nil {
+		return nil, err
+	}
+	config, err := loader.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, exit.WithNext(fmt.Errorf("no server to talk to: there is no kubeconfig"), noServerAdvice)
+	case err != nil && c.kubeconfig == "" && os.IsNotExist(err):
+		return nil, exit.WithNext(fmt.Errorf("no server has run in this data folder: %w", err), noServerAdvice)
+	case err != nil:
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// in returns the namespace to work in, as kubectl chooses it: the given one, else
+// that of the kubeconfig's context, else default. A kubeconfig that cannot be
+// read is for who connects to tell of.
+func (c *connection) in(given string) string {
+	if given != "" {
+		return given
+	}
+	loader, err := c.loader()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// addNamespace adds the flag whose value is for in.
+func addNamespace(flags *pflag.FlagSet, namespace *string, of string) {
+	flags.StringVarP(namespace, "namespace", "n", "", "Namespace of "+of+". That of the kubeconfig's context, or default, if not given.")
+}
+
+// loader reads the kubeconfig when it is asked.
+func (c *connection) loader() (clientcmd.ClientConfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	if c.kubeconfig == "" {
@@ -113,16 +155,7 @@ func (c *connection) restConfig() (*rest.Config, error) {
 		rules.ExplicitPath = path
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, exit.WithNext(fmt.Errorf("no server to talk to: there is no kubeconfig"), noServerAdvice)
-	case err != nil && c.kubeconfig == "" && os.IsNotExist(err):
-		return nil, exit.WithNext(fmt.Errorf("no server has run in this data folder: %w", err), noServerAdvice)
-	case err != nil:
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	return config, nil
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
 }
 
 // defaultKubeconfig returns the admin.kubeconfig to use when there is no

@@ -57,7 +57,9 @@ func TestWebhookInCluster(t *testing.T) {
 		}
 		c.reachWebhook(t, addresses[1])
 		first.stop()
-		eventually(t, "the other one answers", func() bool { return c.create(t, "alice", newCertificateRequest(t, "other", "any")).Code == http.StatusCreated })
+		eventually(t, "the other one answers", func() bool {
+			return c.create(t, "alice", newCertificateRequest(t, "other", "any")).Code == http.StatusCreated
+		})
 	})
 	t.Run("deleted Secret", func(t *testing.T) {
 		was := serves(t, addresses[1])

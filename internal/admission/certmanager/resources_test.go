@@ -54,10 +54,10 @@ func TestResources(t *testing.T) {
 		}, api.Resource{}, api.ErrNoResource},
 		{"of a namespace", cluster{versions: []string{"example.com/v1"}, resources: map[string][]metav1.APIResource{
 			"example.com/v1": {status, {Name: "vaults", Kind: "Vault", Namespaced: true}},
-		}}, api.Resource{Name: "vaults", Namespaced: true}, nil},
+		}}, api.Resource{Version: "v1", Name: "vaults", Namespaced: true}, nil},
 		{"the first version that has it", cluster{versions: []string{"example.com/v2", "example.com/v1", "example.com/v1beta1"}, resources: map[string][]metav1.APIResource{
 			"example.com/v1": {{Name: "vaults", Kind: "Vault"}}, "example.com/v1beta1": {{Name: "safes", Kind: "Vault"}},
-		}}, api.Resource{Name: "vaults"}, nil},
+		}}, api.Resource{Version: "v1", Name: "vaults"}, nil},
 		{"nobody knows", cluster{broken: context.DeadlineExceeded}, api.Resource{}, context.DeadlineExceeded},
 	}
 	for _, tc := range tests {

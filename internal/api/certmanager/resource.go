@@ -19,8 +19,9 @@ var ErrNoResource = errors.New("no resource is served of the kind")
 // that nobody serves. Other programs know the text.
 const MessageNoSigner = "referenced signer resource does not exist"
 
-// Resource is what the names of signers need to know of a kind.
+// Resource is where the objects of a kind are.
 type Resource struct {
+	Version    string
 	Name       string // in the plural
 	Namespaced bool
 }
@@ -80,7 +81,7 @@ func findInVersion(ctx context.Context, discovery Discovery, version, kind strin
 	for _, known := range list.APIResources {
 		isSubresource := strings.Contains(known.Name, "/")
 		if known.Kind == kind && !isSubresource {
-			return Resource{Name: known.Name, Namespaced: known.Namespaced}, nil
+			return Resource{Version: version[strings.LastIndex(version, "/")+1:], Name: known.Name, Namespaced: known.Namespaced}, nil
 		}
 	}
 	return Resource{}, ErrNoResource

@@ -136,11 +136,31 @@ func (p *page) steps(steps []Step) {
 	p.title("Next")
 	for _, step := range steps {
 		p.line("  " + step.Text)
-		for _, command := range step.Commands {
-			p.line("    " + shell.Line(command...))
+		for i, command := range step.Commands {
+			line := shell.Line(command...)
+			if step.Input != "" && i == len(step.Commands)-1 {
+				line += " <<'" + inputEnd + "'"
+			}
+			p.line("    " + line)
 		}
+		p.input(step.Input)
 	}
 }
+
+// input is for the command before it. It is not moved to the right: it is to be
+// copied as it is.
+func (p *page) input(text string) {
+	if text == "" {
+		return
+	}
+	for line := range strings.Lines(text) {
+		p.line(strings.TrimSuffix(line, "\n"))
+	}
+	p.line(inputEnd)
+}
+
+// inputEnd ends what a command reads.
+const inputEnd = "END"
 
 // printable shows what would act on a terminal, which a hostile request could
 // hold, instead of doing it.

@@ -134,3 +134,33 @@ func TestTimes(t *testing.T) {
 		t.Errorf("the failures are not forgotten: %+v", crt.Status)
 	}
 }
+
+// A certificate is renewed in a window, and in the next one if that is missed.
+func TestWindows(t *testing.T) {
+	w, clock := newClockWorld(t)
+	begin := clock.Now()
+	window := begin.UTC().Add(26 * time.Hour).Truncate(time.Hour)
+	crt := newCertificate("web")
+	crt.Spec.Duration, crt.Spec.RenewBefore = &metav1.Duration{Duration: 96 * time.Hour}, &metav1.Duration{Duration: 72 * time.Hour}
+	crt.Spec.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{
+		Cron: fmt.Sprintf("0 %d * * *", window.Hour()), WindowDuration: &metav1.Duration{Duration: time.Hour},
+	}}}
+	w.create(t, crt)
+	w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+	for _, tc := range []struct{ at, want time.Time }{
+		{window.Add(-time.Second), window},
+		{window.Add(time.Hour), window.Add(24 * time.Hour)},
+	} {
+		clock.SetTime(tc.at)
+		crt := w.turn(t, "web")
+		if due := crt.Status.RenewalTime; due == nil || !due.Time.Equal(tc.want) || certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing) {
+			t.Errorf("at %v: %+v, want renewal at %v", tc.at, crt.Status, tc.want)
+		}
+	}
+	clock.SetTime(window.Add(24*time.Hour + 59*time.Minute))
+	w.touch(t, "web")
+	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRenewing)
+	w.sign(t, "web-2")
+	w.issued(t, "web", 2)
+}

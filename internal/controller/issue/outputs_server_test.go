@@ -2,6 +2,7 @@ package issue_test
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/x509"
 	"encoding/pem"
 	"testing"
@@ -107,7 +108,8 @@ func (w *world) opens(t testing.TB, name, alias, password string, root cert) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if private, ok := key.(interface{ Equal(any) bool }); ok && !private.Equal(secretKey) || !first.Equal(chain[0]) || len(others) != 2 || !others[0].Equal(chain[1]) || !others[1].Equal(root) {
+	private, ok := key.(interface{ Equal(crypto.PrivateKey) bool })
+	if !ok || !private.Equal(secretKey) || !first.Equal(chain[0]) || len(others) != 2 || !others[0].Equal(chain[1]) || !others[1].Equal(root) {
 		t.Errorf("%s: keystore.p12 has other contents", name)
 	}
 	if trusted, err := pkcs12.DecodeTrustStore(s.Data["truststore.p12"], password); err != nil || len(trusted) != 1 || !trusted[0].Equal(root) {

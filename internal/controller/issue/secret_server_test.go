@@ -28,12 +28,16 @@ func TestSecretIsKept(t *testing.T) {
 	}
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "other", "stays") })
 	w.change(t, "web", func(crt *cmv1.Certificate) {
-		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"app": "web"}}
+		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"for": "us"}}
 		crt.Spec.AdditionalOutputFormats = []cmv1.CertificateAdditionalOutputFormat{{Type: cmv1.CertificateOutputFormatDER}}
 	})
 	w.secret(t, "web-tls", "follows the template", func(s *corev1.Secret) bool {
-		return s.Labels["app"] == "web" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) > 0
+		return s.Labels["app"] == "web" && s.Annotations["for"] == "us" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) > 0
 	})
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.SecretTemplate.Annotations = map[string]string{"for": "them"} })
+	w.secret(t, "web-tls", "follows a change", func(s *corev1.Secret) bool { return s.Annotations["for"] == "them" })
+	w.tamper(t, "web-tls", func(s *corev1.Secret) { delete(s.Annotations, "for") })
+	w.secret(t, "web-tls", "has its annotation back", func(s *corev1.Secret) bool { return s.Annotations["for"] == "them" })
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { s.Labels["app"] = "tampered" })
 	w.secret(t, "web-tls", "is as it was", func(s *corev1.Secret) bool { return s.Labels["app"] == "web" })
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { delete(s.Labels, cmv1.PartOfCertManagerControllerLabelKey) })
@@ -42,7 +46,8 @@ func TestSecretIsKept(t *testing.T) {
 		crt.Spec.SecretTemplate, crt.Spec.AdditionalOutputFormats = nil, nil
 	})
 	w.secret(t, "web-tls", "has nothing more of the template", func(s *corev1.Secret) bool {
-		return s.Labels["app"] == "" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) == 0
+		_, annotated := s.Annotations["for"]
+		return !annotated && s.Labels["app"] == "" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) == 0
 	})
 
 	// A keystore waits for its password.

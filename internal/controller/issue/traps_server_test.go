@@ -200,3 +200,19 @@ func TestRestore(t *testing.T) {
 	w.sign(t, "web-8")
 	w.issued(t, "web", 8)
 }
+
+// Of two requests that ask for the same, one stays.
+func TestTwoRequests(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, newCertificate("web"))
+	cr := w.waiting(t, "web-1")
+	other := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin", Annotations: cr.Annotations, OwnerReferences: cr.OwnerReferences},
+		Spec:       cmv1.CertificateRequestSpec{Request: cr.Spec.Request, IssuerRef: cr.Spec.IssuerRef, Usages: cr.Spec.Usages},
+	}
+	w.create(t, other)
+	w.gone(t, other)
+	cert := w.signNow(t, cr)
+	w.issued(t, "web", 1)
+	w.holds(t, "web-tls", cert)
+}

@@ -194,7 +194,7 @@ func renewal(l leaf) time.Time {
 }
 
 func unexpired(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
-	return slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return now.After(cert.NotAfter) })
+	return slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return !now.Before(cert.NotAfter) })
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -120,7 +120,7 @@ func issuerControllers() []controller {
 			allow("update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", IssuerSigners()...),
 			allow("create", authorization, "subjectaccessreviews"),
-			allow("get", core, "secrets"),
+			allow(read, core, "secrets"),
 			allow("create patch update", events, "events"),
 		}},
 		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/certplane/certplane/internal/cron"
+	"github.com/certplane/certplane/internal/api/certmanager/cron"
 )
 
 func TestFirst(t *testing.T) {
