@@ -118,25 +118,25 @@ func (c Controller) withDefaults() (Controller, error) {
 	problems := validation.IsDNS1123Subdomain(c.Name)
 	switch {
 	case len(problems) > 0:
-		return c, fmt.Errorf("Name: %q: %s", c.Name, strings.Join(problems, "; "))
+		return c, fmt.Errorf("field Name: %q: %s", c.Name, strings.Join(problems, "; "))
 	case len(c.Name) > maxName:
-		return c, fmt.Errorf("Name: %q is longer than %d bytes", c.Name, maxName)
+		return c, fmt.Errorf("field Name: %q is longer than %d bytes", c.Name, maxName)
 	case len(c.Kinds) == 0:
-		return c, errors.New("Kinds: name at least one kind of issuer")
+		return c, errors.New("field Kinds: name at least one kind of issuer")
 	case c.Check == nil:
-		return c, errors.New("Check: missing")
+		return c, errors.New("field Check: missing")
 	case c.Sign == nil:
-		return c, errors.New("Sign: missing")
+		return c, errors.New("field Sign: missing")
 	case c.MaxDuration < 0:
-		return c, fmt.Errorf("MaxDuration: %v must not be negative", c.MaxDuration)
+		return c, fmt.Errorf("field MaxDuration: %v must not be negative", c.MaxDuration)
 	case c.Concurrency < 0:
-		return c, fmt.Errorf("Concurrency: %d must not be negative", c.Concurrency)
+		return c, fmt.Errorf("field Concurrency: %d must not be negative", c.Concurrency)
 	}
 	for field, value := range map[string]time.Duration{
 		"DefaultDuration": c.DefaultDuration, "CheckEvery": c.CheckEvery, "RetryFor": c.RetryFor, "Timeout": c.Timeout,
 	} {
 		if value < 0 {
-			return c, fmt.Errorf("%s: %v must not be negative", field, value)
+			return c, fmt.Errorf("field %s: %v must not be negative", field, value)
 		}
 	}
 	return c, nil

@@ -302,6 +302,15 @@ func (c *ca) asked(name string) int {
 	return c.calls[name]
 }
 
+// wantPauses checks that attempts to answer a request that is no older than
+// since had the pauses of the back-off between them: 5 seconds or more.
+func (c *ca) wantPauses(t *testing.T, name string, since time.Time) {
+	t.Helper()
+	if n, most := c.asked(name), 1+int(time.Since(since)/(5*time.Second)); n > most {
+		t.Errorf("asked %d times in %v, want %d at most", n, time.Since(since), most)
+	}
+}
+
 func csrOf(t *testing.T, name string, key crypto.Signer) *x509.CertificateRequest {
 	t.Helper()
 	data, err := pki.NewRequest(pki.Subject{CommonName: name, DNSNames: []string{name + ".example.com"}}, key)

@@ -96,13 +96,13 @@ func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 	for _, empty := range empties {
 		gvk, err := apiutil.GVKForObject(empty, scheme)
 		if err != nil {
-			return nil, fmt.Errorf("Kinds: %T: %w", empty, err)
+			return nil, fmt.Errorf("field Kinds: %T: %w", empty, err)
 		}
 		switch {
 		case gvk.Group == certmanager.Group:
-			return nil, fmt.Errorf("Kinds: %T: the group %s has issuers of its own: use another", empty, gvk.Group)
+			return nil, fmt.Errorf("field Kinds: %T: the group %s has issuers of its own: use another", empty, gvk.Group)
 		case len(ks) > 0 && ks[0].Group != gvk.Group:
-			return nil, fmt.Errorf("Kinds: %T is of the group %s, and others are of %s: make a controller for each", empty, gvk.Group, ks[0].Group)
+			return nil, fmt.Errorf("field Kinds: %T is of the group %s, and others are of %s: make a controller for each", empty, gvk.Group, ks[0].Group)
 		}
 		ks = append(ks, &kind{GroupVersionKind: gvk, empty: empty})
 	}

@@ -72,7 +72,7 @@ func Add(mgr ctrl.Manager, c Controller) error {
 		return fmt.Errorf("issuer.Controller: %w", err)
 	}
 	if err := register(mgr.GetScheme(), c.AddToScheme); err != nil {
-		return fmt.Errorf("issuer.Controller: AddToScheme: %w", err)
+		return fmt.Errorf("issuer.Controller: field AddToScheme: %w", err)
 	}
 	ks, err := known(mgr.GetScheme(), c.Kinds)
 	if err != nil {

@@ -47,6 +47,8 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewDeny(streams),
 		cli.NewExplain(streams),
 		cli.NewRenew(streams),
+		cli.NewStatus(streams),
+		cli.NewInspect(streams),
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),

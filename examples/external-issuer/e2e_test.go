@@ -33,7 +33,8 @@ func TestCertificate(t *testing.T) {
 	}
 	secret, root := newCA(t, "default", "sample-ca")
 	w.create(t, secret)
-	w.kubectl(t, "-n", "default", "wait", "certificate/web", "--for=condition=Ready", "--timeout=1m")
+	// The longest pause between two checks is a minute.
+	w.kubectl(t, "-n", "default", "wait", "certificate/web", "--for=condition=Ready", "--timeout=3m")
 	got := &corev1.Secret{}
 	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-tls"}, got); err != nil {
 		t.Fatal(err)

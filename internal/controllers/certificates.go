@@ -1,6 +1,9 @@
 package controllers
 
-import "github.com/certplane/certplane/internal/controller/issue"
+import (
+	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/controller/issue"
+)
 
 // certificatesAccount issues Certificates of cert-manager.io: it writes Secrets.
 const certificatesAccount = "cert-manager-certificates"
@@ -30,8 +33,12 @@ func addCertificates(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := certmetrics.New(p.Metrics)
+	if err != nil {
+		return err
+	}
 	return issue.Add(p.Manager, issue.Config{
 		Cache: reader, API: api, Secrets: secrets, Client: writer, Versions: versions,
-		Settings: cfg.Settings.CertManager.CertificateSettings, Events: recorders,
+		Settings: cfg.Settings.CertManager.CertificateSettings, Events: recorders, Metrics: metrics,
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
 	"github.com/certplane/certplane/internal/controller/requestapprove"
@@ -98,10 +99,14 @@ func addIssuers(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := certmetrics.New(p.Metrics)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
 		err := issuers.Add(p.Manager, issuers.Config{
 			Kind: kind, Client: writer, Secrets: secrets, Versions: versions,
-			ClusterResources: p.clusterResources(cfg), Events: recorders(issuers.Component(kind)),
+			ClusterResources: p.clusterResources(cfg), Events: recorders(issuers.Component(kind)), Metrics: metrics,
 		})
 		if err != nil {
 			return err
@@ -127,13 +132,17 @@ func addRequests(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	syncs, err := certmetrics.New(p.Metrics)
+	if err != nil {
+		return err
+	}
 	tell := map[certmanager.IssuerType]events.EventRecorder{}
 	for _, t := range []certmanager.IssuerType{certmanager.NoType, certmanager.TypeCA, certmanager.TypeSelfSigned} {
 		tell[t] = recorders(requestsign.Component(t))
 	}
 	return requestsign.Add(p.Manager, requestsign.Config{
 		Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Events: tell, Metrics: p.Metrics,
+		ClusterResources: p.clusterResources(cfg), Events: tell, Metrics: p.Metrics, Syncs: syncs,
 	})
 }
 
@@ -181,7 +190,11 @@ func addRequestApprover(p Process, _ Config) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := certmetrics.New(p.Metrics)
+	if err != nil {
+		return err
+	}
 	return requestapprove.Add(p.Manager, requestapprove.Config{
-		Client: writer, Versions: versions, Events: recorders(requestapprove.Component),
+		Client: writer, Versions: versions, Events: recorders(requestapprove.Component), Metrics: metrics,
 	})
 }

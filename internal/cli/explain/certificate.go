@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -163,9 +164,9 @@ func listOf[T any](ctx context.Context, clients *Clients, resource schema.GroupV
 
 // text is the explanation for people: the verdict first.
 func (e CertificateExplanation) text(now time.Time) string {
-	p := &page{}
-	p.line(e.Verdict)
-	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", ago(now, e.Created)}}
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", page.Ago(now, e.Created)}}
 	if e.Revision > 0 {
 		rows = append(rows, []string{"issued", fmt.Sprintf("%d times", e.Revision)})
 	}
@@ -177,10 +178,10 @@ func (e CertificateExplanation) text(now time.Time) string {
 			rows = append(rows, []string{at.name, at.time.UTC().Format(time.RFC3339)})
 		}
 	}
-	p.section("Certificate", rows)
-	p.section("Checks", checkRows(e.Checks))
-	p.section("Events", eventRows(e.Events, now))
-	p.steps(e.Next)
+	p.Section("Certificate", rows)
+	p.Section("Checks", checkRows(e.Checks))
+	p.Section("Events", eventRows(e.Events, now))
+	writeSteps(p, e.Next)
 	return p.String()
 }
 

@@ -1,10 +1,6 @@
 package explain
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/rsa"
-	"fmt"
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,21 +18,9 @@ func describeRequest(c *csr) Request {
 		r.Usages = append(r.Usages, string(usage))
 	}
 	if parsed, err := pki.ParseRequest(c.Spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), keyName(parsed.PublicKey)
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), inspect.KeyName(parsed.PublicKey)
 	}
 	return r
-}
-
-func keyName(key any) string {
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		return fmt.Sprintf("RSA %d", key.N.BitLen())
-	case *ecdsa.PublicKey:
-		return "ECDSA " + key.Params().Name
-	case ed25519.PublicKey:
-		return "Ed25519"
-	}
-	return "of an unknown kind"
 }
 
 func describeCertificate(chain []byte) *Certificate {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/signer"
@@ -219,8 +220,8 @@ func TestExplain(t *testing.T) {
 			if diff := cmp.Diff(tc.checks, summary(e.Checks)); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}
-			p := &page{}
-			p.steps(e.Next)
+			p := &page.Page{}
+			writeSteps(p, e.Next)
 			if got := strings.ReplaceAll(p.String(), "\n  ", "\n"); !strings.Contains(got, tc.next) {
 				t.Errorf("next is\n%s, want %q", got, tc.next)
 			}
@@ -313,7 +314,7 @@ func TestStrictApprover(t *testing.T) {
 // The server's clock can be ahead of ours.
 func TestAgo(t *testing.T) {
 	for then, want := range map[time.Time]string{now.Add(-time.Minute): "60s ago", now.Add(time.Minute): "0s ago"} {
-		if got := ago(now, then); got != want {
+		if got := page.Ago(now, then); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/page"
 )
 
 // PodExplanation is what is known of a pod's request, as machines get it.
@@ -177,21 +178,21 @@ func leafOf(chain string) *Certificate {
 
 // text is the explanation for people: the verdict first.
 func (e PodExplanation) text(now time.Time) string {
-	p := &page{}
-	p.line(e.Verdict)
-	p.section("Request", [][]string{
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	p.Section("Request", [][]string{
 		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
-		{"node", e.Request.Node}, {"key", orNone(e.Request.Key)}, {"created", ago(now, e.Request.Created)},
+		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
 	})
-	p.section("Checks", checkRows(e.Checks))
+	p.Section("Checks", checkRows(e.Checks))
 	if e.Certificate != nil {
 		rows := e.Certificate.rows()
 		if e.RefreshAt != nil {
 			rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
 		}
-		p.section("Certificate", rows)
+		p.Section("Certificate", rows)
 	}
-	p.section("Events", eventRows(e.Events, now))
-	p.steps(e.Next)
+	p.Section("Events", eventRows(e.Events, now))
+	writeSteps(p, e.Next)
 	return p.String()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/page"
 )
 
 // RequestExplanation is what is known of a CertificateRequest, as machines get
@@ -117,7 +118,7 @@ func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *issuerFacts) Iss
 		r.Usages = append(r.Usages, string(usage))
 	}
 	if parsed, err := certmanager.ParseRequest(spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), keyName(parsed.PublicKey)
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), inspect.KeyName(parsed.PublicKey)
 	}
 	return r
 }
@@ -132,15 +133,15 @@ func ownerOf(cr *cmv1.CertificateRequest) string {
 
 // text is the explanation for people: the verdict first.
 func (e RequestExplanation) text(now time.Time) string {
-	p := &page{}
-	p.line(e.Verdict)
-	p.section("Request", e.Request.rows(now))
-	p.section("Checks", checkRows(e.Checks))
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	p.Section("Request", e.Request.rows(now))
+	p.Section("Checks", checkRows(e.Checks))
 	if e.Certificate != nil {
-		p.section("Certificate", e.Certificate.rows())
+		p.Section("Certificate", e.Certificate.rows())
 	}
-	p.section("Events", eventRows(e.Events, now))
-	p.steps(e.Next)
+	p.Section("Events", eventRows(e.Events, now))
+	writeSteps(p, e.Next)
 	return p.String()
 }
 
@@ -159,12 +160,12 @@ func (r IssuerRequest) rows(now time.Time) [][]string {
 		{"issuer", r.Issuer},
 		{"requester", r.Username},
 		{"groups", list(r.Groups)},
-		{"for", orNone(r.Owner)},
-		{"subject", orNone(r.Subject)},
+		{"for", page.OrNone(r.Owner)},
+		{"subject", page.OrNone(r.Subject)},
 		{"names", list(r.Names)},
 		{"usages", usages},
-		{"key", orNone(r.Key)},
+		{"key", page.OrNone(r.Key)},
 		{"lifetime", fmt.Sprint(duration)},
-		{"created", ago(now, r.Created)},
+		{"created", page.Ago(now, r.Created)},
 	}
 }

@@ -6,35 +6,36 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/page"
 )
 
 // text is the explanation for people: the verdict first.
 func (e SignerExplanation) text(now time.Time) string {
-	p := &page{}
-	p.line(e.Verdict)
-	p.section("Statements (KEP-1513)", rowsOf(e.Statements, func(s Statement) []string { return []string{s.Name, s.Text} }))
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	p.Section("Statements (KEP-1513)", rowsOf(e.Statements, func(s Statement) []string { return []string{s.Name, s.Text} }))
 	if e.CA != nil {
-		p.section("CA", rowsOfCA(*e.CA))
+		p.Section("CA", rowsOfCA(*e.CA))
 	}
 	for _, ca := range e.FormerCAs {
-		p.section("Former CA", rowsOfCA(ca))
+		p.Section("Former CA", rowsOfCA(ca))
 	}
-	p.section("Requests", [][]string{
+	p.Section("Requests", [][]string{
 		{"issued", strconv.FormatInt(e.Issued, 10)},
 		{"refused", strconv.FormatInt(e.Refused, 10)},
 		{"waiting", strconv.Itoa(len(e.Waiting))},
 	})
-	p.section("Waiting", rowsOf(e.Waiting, func(w Waiting) []string {
-		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), ago(now, w.Created)}
+	p.Section("Waiting", rowsOf(e.Waiting, func(w Waiting) []string {
+		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), page.Ago(now, w.Created)}
 	}))
-	p.section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
-	p.steps(e.Next)
+	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
+	writeSteps(p, e.Next)
 	return p.String()
 }
 
 func rowsOfCA(ca v1alpha1.CAStatus) [][]string {
 	rows := [][]string{
-		{"subject", orNone(ca.Subject)},
+		{"subject", page.OrNone(ca.Subject)},
 		{"SHA-256", ca.Fingerprint},
 		{"valid", ca.NotBefore.UTC().Format(time.RFC3339) + " to " + ca.NotAfter.UTC().Format(time.RFC3339)},
 	}

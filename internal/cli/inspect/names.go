@@ -1,7 +1,11 @@
 package inspect
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -34,4 +38,17 @@ func names(dns []string, ips []net.IP, uris []*url.URL, emails []string) []strin
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// KeyName says of which kind a public key is.
+func KeyName(key any) string {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return fmt.Sprintf("RSA %d", key.N.BitLen())
+	case *ecdsa.PublicKey:
+		return "ECDSA " + key.Params().Name
+	case ed25519.PublicKey:
+		return "Ed25519"
+	}
+	return "of an unknown kind"
 }

@@ -1,4 +1,4 @@
-// Package inspect reads certificate signing requests for people.
+// Package inspect reads requests and certificates for people.
 package inspect
 
 import (

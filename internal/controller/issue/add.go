@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
 )
@@ -45,6 +46,8 @@ type Config struct {
 	// Events returns what tells of what happened in the name of a component. It
 	// can be nil.
 	Events func(component string) events.EventRecorder
+	// Metrics, if there are any, tell of the objects and of the work on them.
+	Metrics *certmetrics.Metrics
 }
 
 // Add adds the controller to mgr. It works while the API has Certificates.

@@ -48,11 +48,31 @@ func (t *turn) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 	if written, err := t.apply(ctx, content); !written {
 		return err
 	}
-	changed, err := t.setStatus(ctx, issuing, issuance.SetIssued)
+	if t.Secret, err = t.secret(ctx, t.Certificate.Namespace, t.Certificate.Spec.SecretName); err != nil {
+		return err
+	}
+	changed, err := t.setStatus(ctx, issuing, t.setIssued)
+	if err != nil {
+		return err
+	}
 	if changed {
 		t.inform(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
 	}
+	_, err = t.keepKey(ctx) // it is in the Secret by now
 	return err
+}
+
+// setIssued says that the certificate is in its Secret, and all that follows
+// from that: writes of a status cost the API more than all else that is done for
+// a Certificate.
+func (t *turn) setIssued(crt *cmv1.Certificate) {
+	issuance.SetIssued(crt)
+	crt.Status.NextPrivateKeySecretName = nil
+	issued := t.Situation
+	issued.Certificate = crt
+	ready := issuance.Ready(issued, t.now)
+	t.by(ready.Again)
+	issuance.SetReadiness(crt, ready, t.now)
 }
 
 func (t *turn) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {

@@ -48,6 +48,7 @@ func (c *controller) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.Metrics.ShowCertificates(func(ctx context.Context) []*cmv1.Certificate { return r.list(ctx) })()
 	return worker.Run(ctx, r.objects, r.keys, issuing)
 }
 
@@ -143,7 +144,7 @@ func ownersOf(o client.Object) []string {
 }
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
-	issuing, err := worker.New(ctx, "certificates", r, worker.Options{
+	issuing, err := worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {

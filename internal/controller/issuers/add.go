@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
@@ -42,6 +43,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what has changed.
 	Events events.EventRecorder
+	// Metrics, if there are any, tell of the objects and of the work on them.
+	Metrics *certmetrics.Metrics
 }
 
 // name is that of the controller: its plural.
@@ -93,7 +96,7 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context) error {
-	looking, err := worker.New(ctx, r.name(), r, worker.Options{
+	looking, err := worker.New(ctx, r.name(), r.Metrics.Count(r.name(), r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: 2 * time.Minute,
 	})
 	if err != nil {
@@ -103,6 +106,7 @@ func (r *reconciler) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.Metrics.ShowIssuers(r.known)()
 	return looking.Start(ctx)
 }
 
@@ -135,6 +139,16 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(secret typ
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
 		}
 	}
+}
+
+// known returns the issuers that there are, for metrics: what cannot be listed is
+// listed with the next look.
+func (r *reconciler) known(ctx context.Context) []cmv1.GenericIssuer {
+	all, err := r.all(ctx)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Cannot list issuers for metrics", "error", err.Error())
+	}
+	return all
 }
 
 // all returns all issuers of the kind, which must not be modified.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
@@ -54,6 +55,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what was approved and what could not be.
 	Events events.EventRecorder
+	// Metrics, if there are any, tell of the work.
+	Metrics *certmetrics.Metrics
 }
 
 // Add adds the approver to mgr, whose cache it reads. It works while the API has
@@ -93,7 +96,7 @@ const (
 const concurrency = 5
 
 func (r *reconciler) work(ctx context.Context) error {
-	approving, err := worker.New(ctx, Name, r, worker.Options{
+	approving, err := worker.New(ctx, Name, r.Metrics.Count(Name, r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {

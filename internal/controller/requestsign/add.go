@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
@@ -63,6 +64,8 @@ type Config struct {
 	Events map[certmanager.IssuerType]events.EventRecorder
 	// Metrics, if there is one, gets the metrics of signers.
 	Metrics prometheus.Registerer
+	// Syncs, if there are any, tell of the work.
+	Syncs *certmetrics.Metrics
 }
 
 // Add adds the controller to mgr, whose cache it reads. It works while the API
@@ -116,7 +119,7 @@ const concurrency = 5
 type queue = worker.Queue
 
 func (r *reconciler) work(ctx context.Context) error {
-	signing, err := worker.New(ctx, Name, r, worker.Options{
+	signing, err := worker.New(ctx, Name, r.Syncs.Count(Name, r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})
 	if err != nil {

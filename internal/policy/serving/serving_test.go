@@ -87,8 +87,9 @@ func TestNeverUntrusted(t *testing.T) {
 
 // The next CA is known a day before it signs.
 func TestNextCAIsPublishedFirst(t *testing.T) {
-	s, _, again := next(t, hook, serving.State{}, begin)
+	s, _, _ := next(t, hook, serving.State{}, begin)
 	first := s.Bundle()
+	again := begin
 	for now := begin; bytes.Count(s.Bundle(), []byte("BEGIN")) == 1; now = again {
 		s, _, again = next(t, hook, s, now)
 		if err := verify(t, s, first, "hook.ns.svc", now); err != nil {

@@ -1,0 +1,235 @@
+package inspect
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Result is the outcome of a check of a Secret.
+type Result string
+
+// The results. Unknown is for what nothing in the Secret says.
+const (
+	Good    Result = "ok"
+	Bad     Result = "bad"
+	Unknown Result = "unknown"
+)
+
+// Check is something that should be true of a Secret.
+type Check struct {
+	Name    string
+	Result  Result
+	Message string
+}
+
+// Contents are what the Secret of a Certificate holds, but for its key.
+type Contents struct {
+	// Chain is tls.crt, the certificate first; CA is ca.crt.
+	Chain, CA []*x509.Certificate
+	Checks    []Check
+}
+
+// caKey is where the Secret of a Certificate has its CA.
+const caKey = "ca.crt"
+
+// Secret reads a Secret as it is at a time. System are the roots that this
+// computer trusts; nil: they are not known. It fails where there is no
+// certificate to read.
+func Secret(secret *corev1.Secret, system *x509.CertPool, now time.Time) (*Contents, error) {
+	data := secret.Data[corev1.TLSCertKey]
+	if len(data) == 0 {
+		return nil, fmt.Errorf("the Secret has no %s: it has %s", corev1.TLSCertKey, keysOf(secret))
+	}
+	chain, err := pki.ParseBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", corev1.TLSCertKey, err)
+	}
+	c := &Contents{Chain: chain}
+	c.Checks = append(c.Checks, c.checkTime(now), c.checkKey(secret.Data[corev1.TLSPrivateKeyKey]), c.checkOrder(), c.checkCA(secret.Data[caKey], now))
+	if system != nil {
+		c.Checks = append(c.Checks, c.checkSystem(system, now))
+	}
+	return c, nil
+}
+
+// keysOf lists what a Secret has.
+func keysOf(secret *corev1.Secret) string {
+	var keys []string
+	for key := range secret.Data {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	if len(keys) == 0 {
+		return "no data"
+	}
+	return strings.Join(keys, ", ")
+}
+
+func (c *Contents) leaf() *x509.Certificate { return c.Chain[0] }
+
+func (c *Contents) checkTime(now time.Time) Check {
+	check := Check{Name: "valid now", Result: Good, Message: "until " + c.leaf().NotAfter.UTC().Format(time.RFC3339)}
+	switch {
+	case now.Before(c.leaf().NotBefore):
+		check.Result, check.Message = Bad, "it begins at "+c.leaf().NotBefore.UTC().Format(time.RFC3339)
+	case now.After(c.leaf().NotAfter):
+		check.Result, check.Message = Bad, "it has ended at "+c.leaf().NotAfter.UTC().Format(time.RFC3339)
+	}
+	return check
+}
+
+// checkKey says whether the key is the certificate's. It shows nothing of it,
+// nor of what is wrong with it.
+func (c *Contents) checkKey(data []byte) Check {
+	check := Check{Name: "key fits", Result: Good, Message: corev1.TLSPrivateKeyKey + " is the certificate's"}
+	if len(data) == 0 {
+		check.Result, check.Message = Bad, "there is no "+corev1.TLSPrivateKeyKey
+		return check
+	}
+	key, err := pki.ParsePrivateKey(data)
+	switch {
+	case err != nil:
+		check.Result, check.Message = Bad, corev1.TLSPrivateKeyKey+" is no private key in PEM"
+	case !pki.SameKey(key.Public(), c.leaf().PublicKey):
+		check.Result, check.Message = Bad, corev1.TLSPrivateKeyKey+" is of another certificate"
+	}
+	return check
+}
+
+// checkOrder: servers send tls.crt as it is, and clients expect each certificate
+// to be followed by its issuer's (RFC 8446 4.4.2).
+func (c *Contents) checkOrder() Check {
+	for i := 1; i < len(c.Chain); i++ {
+		if err := c.Chain[i-1].CheckSignatureFrom(c.Chain[i]); err != nil {
+			return Check{"chain in order", Bad, fmt.Sprintf("certificate %d of %s is not signed by the next one", i, corev1.TLSCertKey)}
+		}
+	}
+	return Check{"chain in order", Good, fmt.Sprintf("%d in %s", len(c.Chain), corev1.TLSCertKey)}
+}
+
+func (c *Contents) checkCA(data []byte, now time.Time) Check {
+	const name = "leads to ca.crt"
+	if len(data) == 0 {
+		return Check{name, Unknown, "there is no ca.crt: the issuer has not said one"}
+	}
+	ca, err := pki.ParseBundle(data)
+	if err != nil {
+		return Check{name, Bad, fmt.Sprintf("reading ca.crt: %v", err)}
+	}
+	c.CA = ca
+	trusted := x509.NewCertPool()
+	for _, root := range ca {
+		trusted.AddCert(root)
+	}
+	if err := c.verify(trusted, now); err != nil {
+		return Check{name, Bad, err.Error()}
+	}
+	return Check{name, Good, "clients that trust it trust the certificate"}
+}
+
+func (c *Contents) checkSystem(system *x509.CertPool, now time.Time) Check {
+	const name = "trusted here"
+	if err := c.verify(system, now); err != nil {
+		return Check{name, Unknown, "not by this computer: " + err.Error()}
+	}
+	return Check{name, Good, "by this computer's own roots"}
+}
+
+// verify is for any usage: which one counts, the certificate's users know.
+func (c *Contents) verify(trusted *x509.CertPool, now time.Time) error {
+	between := x509.NewCertPool()
+	for _, cert := range c.Chain[1:] {
+		between.AddCert(cert)
+	}
+	_, err := c.leaf().Verify(x509.VerifyOptions{
+		Roots: trusted, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
+}
+
+// Text is what there is to know of the Secret, for people.
+func (c *Contents) Text(now time.Time) string {
+	p := &page.Page{}
+	p.Line(c.verdict())
+	p.Section("Certificate", CertificateRows(c.leaf(), now))
+	p.Section("Checks", c.checkRows())
+	p.Section("Chain in tls.crt", chainRows(c.Chain, now))
+	p.Section("CA in ca.crt", chainRows(c.CA, now))
+	return p.String()
+}
+
+func (c *Contents) verdict() string {
+	for _, check := range c.Checks {
+		if check.Result == Bad {
+			return "The certificate is not good: " + check.Message
+		}
+	}
+	return "The certificate is good"
+}
+
+func (c *Contents) checkRows() [][]string {
+	var rows [][]string
+	for _, check := range c.Checks {
+		rows = append(rows, []string{string(check.Result), check.Name, check.Message})
+	}
+	return rows
+}
+
+// CertificateRows are the facts of a certificate, each with its name.
+func CertificateRows(cert *x509.Certificate, now time.Time) [][]string {
+	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+	rows := [][]string{
+		{"subject", page.OrNone(cert.Subject.String())},
+		{"issuer", page.OrNone(cert.Issuer.String())},
+		{"names", page.OrNone(strings.Join(CertificateNames(cert), ", "))},
+		{"usages", page.OrNone(strings.Join(usages.Names(), ", "))},
+		{"CA", yesNo(cert.IsCA)},
+		{"not before", When(cert.NotBefore, now)},
+		{"not after", When(cert.NotAfter, now)},
+		{"key", KeyName(cert.PublicKey)},
+		{"signature", cert.SignatureAlgorithm.String()},
+		{"serial", cert.SerialNumber.Text(16)},
+		{"SHA-256", pki.Fingerprint(cert)},
+	}
+	for _, at := range []struct {
+		name string
+		urls []string
+	}{{"CRL at", cert.CRLDistributionPoints}, {"OCSP at", cert.OCSPServer}, {"issuer at", cert.IssuingCertificateURL}} {
+		if len(at.urls) > 0 {
+			rows = append(rows, []string{at.name, strings.Join(at.urls, ", ")})
+		}
+	}
+	return rows
+}
+
+func chainRows(certs []*x509.Certificate, now time.Time) [][]string {
+	var rows [][]string
+	for _, cert := range certs {
+		rows = append(rows, []string{page.OrNone(cert.Subject.String()), "issued by " + page.OrNone(cert.Issuer.String()), "until " + When(cert.NotAfter, now)})
+	}
+	return rows
+}
+
+// When shows a time, and how far from now it is.
+func When(t, now time.Time) string {
+	distance := page.Ago(now, t)
+	if t.After(now) {
+		distance = "in " + page.Span(t.Sub(now))
+	}
+	return fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), distance)
+}
+
+func yesNo(so bool) string {
+	if so {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,72 @@
+// Package page lays out text for people at a terminal.
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Page is what a terminal shows. The zero value is empty.
+type Page struct{ strings.Builder }
+
+// Line writes a line.
+func (p *Page) Line(text string) { p.WriteString(Printable(text) + "\n") }
+
+// Title begins a section.
+func (p *Page) Title(text string) { p.WriteString("\n" + Printable(text) + "\n") }
+
+// Section writes rows in columns; without rows it writes nothing.
+func (p *Page) Section(title string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	p.Title(title)
+	table := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = Printable(row[i])
+		}
+		fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+	}
+	table.Flush()
+}
+
+// Ago tells how long ago something was. It does not trust that two clocks agree.
+func Ago(now, then time.Time) string { return Span(max(0, now.Sub(then))) + " ago" }
+
+// Span shows how long something takes.
+func Span(d time.Duration) string { return duration.HumanDuration(d) }
+
+// OrNone shows that something is empty.
+func OrNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// Printable shows what would act on a terminal, which a hostile request could
+// hold, instead of doing it.
+func Printable(text string) string {
+	if !strings.ContainsFunc(text, unprintable) {
+		return text
+	}
+	var shown strings.Builder
+	for _, r := range text {
+		if unprintable(r) {
+			quoted := strconv.QuoteRune(r)
+			shown.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			shown.WriteRune(r)
+		}
+	}
+	return shown.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

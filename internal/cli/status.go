@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/status"
+)
+
+const statusCertificateLong = `Tells how a Certificate of cert-manager.io is: its conditions, its issuer, what is
+in its Secret but for the key, and the request for its next certificate, each with
+the Events about it; and what to do if something holds it up.
+
+It works with any Kubernetes API server that has Certificates, and changes nothing.
+It takes get on the Certificate; what else you may not read is shown so.
+
+Exit codes: 0 told, however the Certificate is, 1 error, 2 wrong usage.`
+
+const inspectSecretLong = `Shows what is in the Secret of a Certificate: whom the certificate is for and for
+how long, its usages and issuer, and whether the key fits, the chain is in order
+and leads to ca.crt, and this computer trusts it. The key itself is never shown.
+Where CRL and OCSP are served is shown; nobody is asked there.
+
+It works with any Kubernetes API server. It takes get on the Secret.
+
+Exit codes: 0 shown, whatever is in the Secret, 1 no certificate or another error,
+2 wrong usage.`
+
+// NewStatus returns the status verb and what is below it.
+func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{Use: "status", Short: "Tell how a Certificate is, and what it waits for"}
+	cmd.AddCommand(newShown(streams, shown{
+		kind: "Certificate", run: status.Certificate,
+		cmd: cobra.Command{
+			Use: "certificate NAME", Aliases: []string{"cert"}, Short: "Tell how a Certificate is, and what it waits for",
+			Long: statusCertificateLong, Example: "  certplane status certificate -n shop web",
+		},
+	}))
+	return cmd
+}
+
+// NewInspect returns the inspect verb and what is below it.
+func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{Use: "inspect", Short: "Show what is in the Secret of a Certificate"}
+	cmd.AddCommand(newShown(streams, shown{
+		kind: "Secret", run: inspectSecret,
+		cmd: cobra.Command{
+			Use: "secret NAME", Short: "Show what is in the Secret of a Certificate, but for its key",
+			Long: inspectSecretLong, Example: "  certplane inspect secret -n shop web-tls",
+		},
+	}))
+	return cmd
+}
+
+// shown is a kind of which one object is shown.
+type shown struct {
+	kind string
+	run  func(context.Context, client.Client, status.Config) error
+	cmd  cobra.Command
+}
+
+func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
+	var connection connection
+	var namespace string
+	cmd := what.cmd
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name one %s", what.kind))
+		}
+		api, err := connection.objects(streams.ErrOut)
+		if err != nil {
+			return err
+		}
+		return what.run(cmd.Context(), api, status.Config{
+			Namespace: connection.in(namespace), Name: args[0], Now: time.Now, Stdout: streams.Out,
+			Certplane: append([]string{"certplane"}, connection.given()...),
+		})
+	}
+	cmd.Flags().SortFlags = false
+	addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
+	connection.addTo(cmd.Flags())
+	return &cmd
+}
+
+// objects connects to the server for reading objects.
+func (c *connection) objects(warnings io.Writer) (client.Client, error) {
+	config, err := c.clientConfig(warnings)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // a person's few questions need no limit
+	return status.Connect(config)
+}
+
+func inspectSecret(ctx context.Context, api client.Client, cfg status.Config) error {
+	secret := &corev1.Secret{}
+	err := api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
+	if apierrors.IsNotFound(err) {
+		see := append([]string{cfg.Certplane[0], "kubectl", "get", "secrets", "-n", cfg.Namespace}, cfg.Certplane[1:]...)
+		return exit.WithNext(fmt.Errorf("there is no Secret %q in namespace %q", cfg.Name, cfg.Namespace), "To see which there are:", "  "+shell.Line(see...))
+	}
+	if err != nil {
+		return advice.On("reading the Secret", err)
+	}
+	system, err := x509.SystemCertPool()
+	if err != nil {
+		system = nil // this computer has none that can be read
+	}
+	now := cfg.Now()
+	contents, err := inspect.Secret(secret, system, now)
+	if err != nil {
+		return fmt.Errorf("secret %s/%s: %w", cfg.Namespace, cfg.Name, err)
+	}
+	_, err = io.WriteString(cfg.Stdout, contents.Text(now))
+	return err
+}

@@ -1,0 +1,111 @@
+// Package certmetrics has the metrics of cert-manager.io, in the names and with
+// the labels by which cert-manager's users know them.
+package certmetrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/collector"
+)
+
+const namespace = "certmanager"
+
+// Metrics are those that the controllers of a process share. Safe for concurrent
+// use; nil counts and shows nothing.
+type Metrics struct {
+	calls, failures *prometheus.CounterVec
+	objects         *objects
+}
+
+// New registers the metrics, or joins those that are registered already. With a
+// nil registry nobody sees them.
+func New(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "controller_sync_call_count", Help: "How often a controller has looked at an object.",
+		}, []string{"controller"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "controller_sync_error_count", Help: "How often that has failed, other than by a change that came in between.",
+		}, []string{"controller"}),
+		objects: newObjects(),
+	}
+	if err := shareClock(registry); err != nil {
+		return nil, err
+	}
+	for _, share := range []func() error{
+		func() error { return collector.Share(registry, &m.calls) },
+		func() error { return collector.Share(registry, &m.failures) },
+		func() error { return collector.Share(registry, &m.objects) },
+	} {
+		if err := share(); err != nil {
+			return nil, fmt.Errorf("registering the metrics of cert-manager.io: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// shareClock registers the time, in both forms that there are.
+func shareClock(registry prometheus.Registerer) error {
+	seconds := func() float64 { return float64(time.Now().Unix()) }
+	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "clock_time_seconds_gauge", Help: "The time, in seconds since 1970.",
+	}, seconds)
+	// It is a counter by mistake, and stays for who uses it.
+	counter := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "clock_time_seconds", Help: "Deprecated: use clock_time_seconds_gauge.",
+	}, seconds)
+	if err := collector.Share(registry, &gauge); err != nil {
+		return fmt.Errorf("registering the clock: %w", err)
+	}
+	if err := collector.Share(registry, &counter); err != nil {
+		return fmt.Errorf("registering the clock: %w", err)
+	}
+	return nil
+}
+
+// Count has what a controller does counted.
+func (m *Metrics) Count(controller string, next reconcile.Reconciler) reconcile.Reconciler {
+	if m == nil {
+		return next
+	}
+	return counted{next: next, calls: m.calls.WithLabelValues(controller), failures: m.failures.WithLabelValues(controller)}
+}
+
+type counted struct {
+	next            reconcile.Reconciler
+	calls, failures prometheus.Counter
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c counted) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	c.calls.Inc()
+	result, err := c.next.Reconcile(ctx, key)
+	if err != nil && !apierrors.IsConflict(err) {
+		c.failures.Inc()
+	}
+	return result, err
+}
+
+// ShowCertificates has the Certificates of a cache shown until stop is called.
+// They must be there until then, and are not modified.
+func (m *Metrics) ShowCertificates(list func(context.Context) []*cmv1.Certificate) (stop func()) {
+	if m == nil {
+		return func() {}
+	}
+	return m.objects.add(source{certificates: list})
+}
+
+// ShowIssuers is ShowCertificates for Issuers or ClusterIssuers.
+func (m *Metrics) ShowIssuers(list func(context.Context) []cmv1.GenericIssuer) (stop func()) {
+	if m == nil {
+		return func() {}
+	}
+	return m.objects.add(source{issuers: list})
+}
