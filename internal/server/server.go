@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -58,6 +58,8 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	defer lock.Close()
+	started, stop := keepPace(ctx)
+	defer stop()
 
 	listener, err := listen(cfg.Serving)
 	if err != nil {
@@ -98,10 +100,22 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			return err
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
-		// The start leaves garbage that an idle server would hold for long.
-		time.AfterFunc(settled, debug.FreeOSMemory)
+		time.AfterFunc(settled, started)
 		return nil
 	})
+}
+
+// keepPace has the garbage collector keep to the pace of the work until stop is
+// called; started is to be called once, when the start is over.
+func keepPace(ctx context.Context) (started, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() { heap.Run(ctx, over) })
+	return func() { close(over) }, func() {
+		cancel()
+		keeping.Wait()
+	}
 }
 
 // parts are what runs, each in its own goroutine, once the store is there.
@@ -171,7 +185,6 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	defer stopServing()
 	group.Go(func() error { return p.api.Run(serving) })
 	group.Go(func() error { return p.renewal.run(ctx) })
-	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
 		defer stopServing()
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
