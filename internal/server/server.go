@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,15 +17,11 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
-	"github.com/certplane/certplane/internal/heap"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
-
-// settled is how long after a start the last of its work is done.
-const settled = 5 * time.Second
 
 // Ready tells the user of a server where it is.
 type Ready struct {
@@ -58,8 +53,6 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	defer lock.Close()
-	started, stop := keepPace(ctx)
-	defer stop()
 
 	listener, err := listen(cfg.Serving)
 	if err != nil {
@@ -100,22 +93,8 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			return err
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
-		time.AfterFunc(settled, started)
 		return nil
 	})
-}
-
-// keepPace has the garbage collector keep to the pace of the work until stop is
-// called; started is to be called once, when the start is over.
-func keepPace(ctx context.Context) (started, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	var keeping sync.WaitGroup
-	keeping.Go(func() { heap.Run(ctx, over) })
-	return func() { close(over) }, func() {
-		cancel()
-		keeping.Wait()
-	}
 }
 
 // parts are what runs, each in its own goroutine, once the store is there.
