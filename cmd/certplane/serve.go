@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/heap"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -35,12 +39,33 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
 				return err
 			}
-			return server.Run(cmd.Context(), cfg, func(r server.Ready) { announce(streams.Out, r) })
+			started, stop := keepPace(cmd.Context())
+			defer stop()
+			return server.Run(cmd.Context(), cfg, func(r server.Ready) {
+				announce(streams.Out, r)
+				time.AfterFunc(settled, started)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
+}
+
+// settled is how long after a start the last of its work is done.
+const settled = 5 * time.Second
+
+// keepPace has the garbage collector of this process keep to the pace of the work
+// until stop is called; started is to be called once, when the start is over.
+func keepPace(ctx context.Context) (started, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() { heap.Run(ctx, over) })
+	return func() { close(over) }, func() {
+		cancel()
+		keeping.Wait()
+	}
 }
 
 // addConfigFlags adds the flags that stand for fields of the configuration.

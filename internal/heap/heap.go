@@ -33,17 +33,30 @@ const (
 	calm = 3
 	// defaultPercent is Go's own GOGC.
 	defaultPercent = 100
+	// A start leaves what stays alive scattered among its garbage, and pages with
+	// anything alive on them cannot be given back. So garbage is collected before
+	// it has grown to more than this share of what is alive, in percent, until the
+	// process has started.
+	startPercent = 30
 )
 
-// Run sets the pace of this process's garbage collector until ctx ends. It
-// does nothing where the user has set a pace by GOGC or GOMEMLIMIT.
-func Run(ctx context.Context) {
+// Run sets the pace of this process's garbage collector until ctx ends, from the
+// begin of its start on; started is closed when that is over. It does nothing
+// where the user has set a pace by GOGC or GOMEMLIMIT.
+func Run(ctx context.Context, started <-chan struct{}) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(startPercent))
+	select {
+	case <-ctx.Done():
+		return
+	case <-started:
+	}
+	debug.SetGCPercent(defaultPercent)
+	debug.FreeOSMemory()
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
-	defer debug.SetGCPercent(debug.SetGCPercent(defaultPercent))
 	sample, last := newSample(), pace{slack: slack(), percent: defaultPercent}
 	sample.read()
 	for {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,15 +17,11 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
-	"github.com/certplane/certplane/internal/heap"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
-
-// settled is how long after a start the last of its work is done.
-const settled = 5 * time.Second
 
 // Ready tells the user of a server where it is.
 type Ready struct {
@@ -98,8 +93,6 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			return err
 		}
 		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
-		// The start leaves garbage that an idle server would hold for long.
-		time.AfterFunc(settled, debug.FreeOSMemory)
 		return nil
 	})
 }
@@ -171,7 +164,6 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	defer stopServing()
 	group.Go(func() error { return p.api.Run(serving) })
 	group.Go(func() error { return p.renewal.run(ctx) })
-	group.Go(func() error { heap.Run(ctx); return nil })
 	group.Go(func() error {
 		defer stopServing()
 		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {

@@ -1,0 +1,171 @@
+package status_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/status"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// world is a server whose requests somebody has to approve.
+type world struct {
+	*apitest.Server
+	admin client.Client
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	w := world{Server: apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })}
+	w.admin = w.as(t, "")
+	w.create(t, &cmv1.Issuer{ObjectMeta: in("own"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}})
+	return w
+}
+
+// as returns a client of a user; "" is the administrator.
+func (w world) as(t *testing.T, user string) client.Client {
+	t.Helper()
+	cfg := w.Admin(t)
+	if user != "" {
+		cfg = w.As(t, user)
+	}
+	c, err := status.Connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func in(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+
+func (w world) create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := w.admin.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func certificate(name, issuer string) *cmv1.Certificate {
+	return &cmv1.Certificate{ObjectMeta: in(name), Spec: cmv1.CertificateSpec{
+		SecretName: name + "-tls", CommonName: name, DNSNames: []string{name + ".example.com"},
+		PrivateKey: &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm},
+		IssuerRef:  cmmeta.IssuerReference{Name: issuer},
+	}}
+}
+
+// says waits until what is told of a Certificate matches all patterns.
+func (w world) says(t *testing.T, c client.Client, name string, patterns ...string) string {
+	t.Helper()
+	var said string
+	for _, pattern := range patterns {
+		expression := regexp.MustCompile(`(?m)` + pattern)
+		apitest.Eventually(t, pattern, func() bool {
+			said = w.tell(t, c, name)
+			return expression.MatchString(said)
+		})
+	}
+	return said
+}
+
+func (w world) tell(t *testing.T, c client.Client, name string) string {
+	t.Helper()
+	var out bytes.Buffer
+	err := status.Certificate(t.Context(), c, status.Config{
+		Namespace: "default", Name: name, Certplane: []string{"certplane", "--context", "here"}, Now: time.Now, Stdout: &out,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// A Certificate is followed from what holds it up to its certificate, and no
+// further than its key.
+func TestCertificate(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, certificate("web", "own"))
+	w.says(t, w.admin, "web",
+		`^Certificate default/web is not ready: Issuing certificate as Secret does not exist$`,
+		`^  issuer +Issuer own$`,
+		`^  Issuing +True +\S+ ago +DoesNotExist `,
+		`^Issuer own\n  Ready +True `,
+		`^Secret web-tls\n  it does not exist$`,
+		`^CertificateRequest web-1\n  nobody has approved or denied it yet$`,
+		`^Events of CertificateRequest web-1\n +\S+ ago +Normal +WaitingForApproval `,
+		`^Next\n.*\n    certplane approve -n default web-1 --context here$`,
+	)
+
+	w.approve(t, "web-1")
+	said := w.says(t, w.admin, "web",
+		`^Certificate default/web is ready$`,
+		`^  revision +1$`,
+		`^  not after +\S+ \(in 89d\)$`,
+		`^Events\n(.*\n)* +\S+ ago +Normal +Issuing +The certificate has been successfully issued$`,
+		`^Secret web-tls\n  type +kubernetes.io/tls\n`,
+		`^  names +DNS:web.example.com$`,
+		`^CertificateRequest for revision 2\n  none: nothing is being issued$`,
+	)
+	if strings.Contains(said, "\nNext\n") {
+		t.Errorf("there is nothing to do:\n%s", said)
+	}
+	secret := &corev1.Secret{}
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-tls"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(secret.Data["tls.key"])) {
+		if strings.Contains(said, strings.TrimSpace(line)) {
+			t.Errorf("shows the key:\n%s", said)
+		}
+	}
+}
+
+func (w world) approve(t *testing.T, name string) {
+	t.Helper()
+	cr := &cmv1.CertificateRequest{}
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+		t.Fatal(err)
+	}
+	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "test", metav1.Now())
+	if err := w.admin.Status().Update(t.Context(), cr); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be had is said, and what to do about it.
+func TestCertificateWithout(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, certificate("lost", "nowhere"))
+	w.says(t, w.admin, "lost", `^Issuer nowhere\n  it does not exist$`, `^Next\n  Make the issuer, or name another one in spec.issuerRef\.$`)
+
+	w.create(t, &cmv1.Issuer{ObjectMeta: in("empty"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "none"}}}})
+	w.create(t, certificate("stuck", "empty"))
+	w.says(t, w.admin, "stuck", `^Issuer empty\n  Ready +False .* ErrGetKeyPair `, `^Events of Issuer empty\n`, `^Next\n  Mend the issuer`)
+
+	foreign := certificate("foreign", "theirs")
+	foreign.Spec.IssuerRef.Group = "example.com"
+	w.create(t, foreign)
+	w.says(t, w.admin, "foreign", `^Issuer theirs of example.com\n  it is of the group example.com: see there$`)
+
+	read := apitest.Allow("get", "certificates")
+	read.APIGroups = []string{certmanager.Group}
+	w.Grant(t, "reader", read)
+	w.says(t, w.as(t, "reader"), "lost",
+		`^Events\n  you may not list Events$`, `^Issuer nowhere\n  you may not read it$`, `^Secret lost-tls\n  you may not read it$`,
+		`^CertificateRequest for revision 1\n  you may not list CertificateRequests$`)
+
+	err := status.Certificate(t.Context(), w.admin, status.Config{Namespace: "default", Name: "nosuch", Certplane: []string{"certplane"}, Now: time.Now})
+	if err == nil || !strings.Contains(err.Error(), `there is no Certificate "nosuch" in namespace "default"`) {
+		t.Errorf("error %v", err)
+	}
+}
