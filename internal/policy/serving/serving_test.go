@@ -89,7 +89,7 @@ func TestNeverUntrusted(t *testing.T) {
 func TestNextCAIsPublishedFirst(t *testing.T) {
 	s, _, _ := next(t, hook, serving.State{}, begin)
 	first := s.Bundle()
-	again := begin
+	var again time.Time
 	for now := begin; bytes.Count(s.Bundle(), []byte("BEGIN")) == 1; now = again {
 		s, _, again = next(t, hook, s, now)
 		if err := verify(t, s, first, "hook.ns.svc", now); err != nil {
