@@ -126,21 +126,21 @@ func run(ctx context.Context, opts options) error {
 	if len(opts.podRounds) > 0 {
 		pods, err := measurePods(ctx, opts)
 		if err != nil {
-			return fmt.Errorf("pods: %w", err)
+			return fmt.Errorf("measuring pods: %w", err)
 		}
 		results.Pods = pods
 	}
 	if len(opts.certificateRounds) > 0 {
 		certificates, err := measureCertificates(ctx, opts)
 		if err != nil {
-			return fmt.Errorf("Certificates: %w", err)
+			return fmt.Errorf("measuring Certificates: %w", err)
 		}
 		results.Certificates = certificates
 	}
 	if opts.secrets.secrets > 0 {
 		secrets, err := measureSecrets(ctx, opts)
 		if err != nil {
-			return fmt.Errorf("Secrets: %w", err)
+			return fmt.Errorf("measuring Secrets: %w", err)
 		}
 		results.Secrets = secrets
 	}

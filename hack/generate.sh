@@ -43,6 +43,9 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
   output:crd:dir=internal/generated/crds
 go run ./hack/crds internal/generated/crds
 
+generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)
+(cd examples/external-issuer && "$generator" object crd paths=./api/... output:crd:dir=deploy/crds)
+
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml
 go run ./hack/configdoc AgentConfiguration > internal/agent/zz_generated.defaults.yaml

@@ -114,6 +114,17 @@ var rules = []rule{
 		reason: "what runs in somebody else's cluster has no server in it",
 	},
 	{
+		from:      "internal/webhook",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/api"},
+		reason:    "a webhook has the checks of the server, and no server",
+	},
+	{
+		from:      "internal/admission/certmanager",
+		forbidden: []string{"k8s.io/apiserver/"},
+		reason:    "the webhook in somebody else's cluster asks it too",
+	},
+	{
 		from:      "internal/agent",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
 		unless: []string{
@@ -121,6 +132,14 @@ var rules = []rule{
 			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/logging",
 		},
 		reason: "an agent is a client on somebody's host: what it can do, any node can do",
+	},
+	{
+		from:      "issuer",
+		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
+		unless: []string{
+			module + "issuer", module + "internal/api", module + "internal/pki", module + "internal/served", module + "internal/worker",
+		},
+		reason: "what others build into their programs brings no server, and no cloud, along",
 	},
 	{
 		from:      "internal/account",

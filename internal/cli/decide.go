@@ -35,7 +35,7 @@ func NewDeny(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newDecide(streams genericiooptions.IOStreams, verb, title, does string, decision decide.Decision) *cobra.Command {
 	var connection connection
-	namespace := "default"
+	var namespace string
 	cmd := &cobra.Command{
 		Use:               verb + " NAME...",
 		Short:             title + " CertificateRequests of cert-manager.io",
@@ -60,12 +60,12 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 			if err != nil {
 				return err
 			}
-			return decide.Requests(cmd.Context(), client, namespace, names, decision, time.Now(), streams.Out)
+			return decide.Requests(cmd.Context(), client, connection.in(namespace), names, decision, time.Now(), streams.Out)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&namespace, "namespace", "n", namespace, "Namespace of the requests.")
+	addNamespace(flags, &namespace, "the requests")
 	flags.StringVar(&decision.Reason, "reason", decision.Reason, "One word that says by what it was decided.")
 	flags.StringVar(&decision.Message, "message", decision.Message, "Why, for people.")
 	connection.addTo(flags)

@@ -47,6 +47,34 @@ the request gets an answer; what you may not ask is shown as unknown.
 
 Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
 
+const explainRequestLong = `Tells what becomes of a CertificateRequest of cert-manager.io and why: whether
+somebody has to approve it and who may, what right is missing, whether its issuer
+can sign, what was answered, and what to do next.
+
+It works with any Kubernetes API server that has the kind, and changes nothing.
+Whoever may read the request gets an answer; what you may not ask is shown as
+unknown.
+
+Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
+
+const explainRequestExample = `  certplane explain certificaterequest -n shop web-1
+  certplane explain cr -n shop web-1 -o json`
+
+const explainCertificateLong = `Tells what becomes of a Certificate of cert-manager.io and why: whether it is
+ready, what its next certificate waits for, whether its Secret exists and is its
+own, until when a failure holds it back, whether its issuer can sign, and what to
+do next. It reads no keys: of Secrets only the metadata.
+
+It works with any Kubernetes API server that has the kind, and changes nothing.
+Whoever may read the Certificate gets an answer; what you may not ask is shown as
+unknown.
+
+Exit codes: 0 explained, whatever became of the Certificate, 1 error, 2 wrong
+usage.`
+
+const explainCertificateExample = `  certplane explain certificate -n shop web
+  certplane explain cert -n shop web -o json`
+
 const explainPodExample = `  certplane explain podcertificaterequest -n shop req-x7lw2
   certplane explain pcr -n shop req-x7lw2 -o json`
 
@@ -54,7 +82,7 @@ const explainPodExample = `  certplane explain podcertificaterequest -n shop req
 func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Tell what becomes of a request, and why",
+		Short: "Tell what becomes of a request or a Certificate, and why",
 	}
 	cmd.AddCommand(
 		newExplain(streams, explained{
@@ -76,6 +104,20 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 			cmd: cobra.Command{
 				Use: "podcertificaterequest NAME", Aliases: []string{"pcr"}, Short: "Tell what becomes of a pod's certificate request, and why",
 				Long: explainPodLong, Example: explainPodExample,
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "CertificateRequest", run: explain.CertificateRequest, namespaced: true,
+			cmd: cobra.Command{
+				Use: "certificaterequest NAME", Aliases: []string{"cr", "certificaterequests"}, Short: "Tell what becomes of a CertificateRequest, and why",
+				Long: explainRequestLong, Example: explainRequestExample,
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "Certificate", run: explain.IssuedCertificate, namespaced: true,
+			cmd: cobra.Command{
+				Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Tell what becomes of a Certificate, and why",
+				Long: explainCertificateLong, Example: explainCertificateExample,
 			},
 		}),
 	)
@@ -100,15 +142,15 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 			return exit.UsageError(cmd.CommandPath(), err)
 		}
 		return what.run(cmd.Context(), explain.Config{
-			Name: args[0], Namespace: namespace, Output: output,
+			Name: args[0], Namespace: connection.in(namespace), Output: output,
 			Connect: func() (*explain.Clients, error) { return connection.clients(streams.ErrOut) },
-			Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...),
-			Now:     time.Now, Stdout: streams.Out,
+			Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...), Flags: connection.given(),
+			Now: time.Now, Stdout: streams.Out,
 		})
 	}
 	cmd.Flags().SortFlags = false
 	if what.namespaced {
-		cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Namespace of the request.")
+		addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "One of json, yaml. Text for people if not given.")
 	connection.addTo(cmd.Flags())

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
@@ -102,38 +103,6 @@ func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {
 	return config, nil
 }
 
-// namespace returns the given namespace, or that of the kubeconfig's context as
-// kubectl does.
-func (c *connection) namespace(given string) (string, error) {
-	if given != "" {
-		return given, nil
-	}
-	loader, err := c.loader()
-	if err != nil {
-		return "", err
-	}
-	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	return namespace, nil
-}
-
-// loader finds the kubeconfig.
-func (c *connection) loader() (clientcmd.ClientConfig, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	if c.kubeconfig == "" {
-		path, err := defaultKubeconfig(c.dataDir)
-		if err != nil {
-			return nil, err
-		}
-		rules.ExplicitPath = path
-	}
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
-}
-
 func (c *connection) restConfig() (*rest.Config, error) {
 	loader, err := c.loader()
 	if err != nil {
@@ -149,6 +118,44 @@ func (c *connection) restConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return config, nil
+}
+
+// in returns the namespace to work in, as kubectl chooses it: the given one, else
+// that of the kubeconfig's context, else default. A kubeconfig that cannot be
+// read is for who connects to tell of.
+func (c *connection) in(given string) string {
+	if given != "" {
+		return given
+	}
+	loader, err := c.loader()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// addNamespace adds the flag whose value is for in.
+func addNamespace(flags *pflag.FlagSet, namespace *string, of string) {
+	flags.StringVarP(namespace, "namespace", "n", "", "Namespace of "+of+". That of the kubeconfig's context, or default, if not given.")
+}
+
+// loader reads the kubeconfig when it is asked.
+func (c *connection) loader() (clientcmd.ClientConfig, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	if c.kubeconfig == "" {
+		path, err := defaultKubeconfig(c.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		rules.ExplicitPath = path
+	}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), nil
 }
 
 // defaultKubeconfig returns the admin.kubeconfig to use when there is no

@@ -52,7 +52,7 @@ func NewRenew(streams genericiooptions.IOStreams) *cobra.Command {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			return renew.Run(cmd.Context(), renew.Config{
-				Namespace: given.where(), Names: args, Selector: given.selector,
+				Namespace: given.where(&connection), Names: args, Selector: given.selector,
 				Connect: func() (dynamic.Interface, error) { return connection.dynamic(streams.ErrOut) },
 				Kubectl: strings.Join(append([]string{"certplane", "kubectl"}, connection.given()...), " "),
 				Now:     time.Now, Stdout: streams.Out,
@@ -66,18 +66,18 @@ func NewRenew(streams genericiooptions.IOStreams) *cobra.Command {
 
 func (f *renewFlags) addTo(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "Namespace of the Certificates.")
+	addNamespace(flags, &f.namespace, "the Certificates")
 	flags.BoolVar(&f.all, "all", false, "All Certificates of the namespace.")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Those with these labels, such as app=web.")
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "With --all or --selector: those of all namespaces.")
 }
 
 // where is the namespace; empty: all.
-func (f *renewFlags) where() string {
+func (f *renewFlags) where(c *connection) string {
 	if f.allNamespaces {
 		return ""
 	}
-	return f.namespace
+	return c.in(f.namespace)
 }
 
 func (f *renewFlags) check(names []string) error {

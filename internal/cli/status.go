@@ -81,21 +81,17 @@ func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 		if len(args) != 1 || args[0] == "" {
 			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name one %s", what.kind))
 		}
-		where, err := connection.namespace(namespace)
-		if err != nil {
-			return err
-		}
 		api, err := connection.objects(streams.ErrOut)
 		if err != nil {
 			return err
 		}
 		return what.run(cmd.Context(), api, status.Config{
-			Namespace: where, Name: args[0], Now: time.Now, Stdout: streams.Out,
+			Namespace: connection.in(namespace), Name: args[0], Now: time.Now, Stdout: streams.Out,
 			Certplane: append([]string{"certplane"}, connection.given()...),
 		})
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "Namespace. Default: that of the kubeconfig's context.")
+	addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
 	connection.addTo(cmd.Flags())
 	return &cmd
 }

@@ -57,6 +57,11 @@ func run(ctx context.Context, cfg Config) error {
 	if err := controllers.Add(process, work); err != nil {
 		return err
 	}
+	if cfg.ServesWebhook() {
+		if err := addWebhook(manager, cfg, as); err != nil {
+			return err
+		}
+	}
 	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
 	return start(ctx, cfg, manager)
 }

@@ -43,6 +43,9 @@ type Config struct {
 	Metrics MetricsConfig `json:"metrics"`
 	// health says where /healthz and /readyz are served.
 	Health HealthConfig `json:"health"`
+	// webhook is the admission webhook for cert-manager.io, in place of
+	// cert-manager's.
+	Webhook WebhookConfig `json:"webhook"`
 	// logging says what the process tells about itself.
 	Logging logging.Config `json:"logging"`
 
@@ -132,6 +135,7 @@ func DefaultConfig() Config {
 		},
 		Metrics:  MetricsConfig{BindAddress: "127.0.0.1:8443"},
 		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
+		Webhook:  WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
 		Logging:  logging.DefaultConfig(),
 		Settings: controllers.DefaultSettings(),
 	}
@@ -157,7 +161,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0])
 	}
 	for _, stanza := range []interface{ Validate() error }{
-		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Logging, c.Settings,
+		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Logging, c.Settings,
 	} {
 		if err := stanza.Validate(); err != nil {
 			return err

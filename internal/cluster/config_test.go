@@ -77,6 +77,9 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"retried too late", head + "leaderElection: {retryPeriod: 9s}", "leaderElection.renewDeadline"},
 		{"retried all the time", head + "leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod"},
 		{"a lease that is no second", head + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaderElection.leaseDuration"},
+		{"a webhook at some time", head + "webhook: {serve: Sometimes}", "webhook.serve"},
+		{"a webhook nowhere", head + "webhook: {bindAddress: '0'}", "webhook.bindAddress"},
+		{"a webhook without a port", head + "webhook: {bindAddress: a}", "webhook.bindAddress"},
 		{"half a certificate", head + "metrics: {certFile: a}", "metrics.certFile and metrics.keyFile"},
 		{"metrics at no address", head + "metrics: {bindAddress: here}", "metrics.bindAddress"},
 		{"health at no address", head + "health: {bindAddress: '8081'}", "health.bindAddress"},
@@ -158,5 +161,28 @@ func TestAccountsThatSign(t *testing.T) {
 				t.Errorf("accounts %v, lacks a CA: %v; want %v, %v", got, cfg.LacksCA(), tc.want, tc.lacks)
 			}
 		})
+	}
+}
+
+// The webhook is there with what it guards, unless somebody says otherwise.
+func TestServesWebhook(t *testing.T) {
+	tests := []struct {
+		text string
+		want bool
+	}{
+		{"", false},
+		{"controllers: ['*', certificates]", true},
+		{"controllers: [certificaterequests-approver]", true},
+		{"controllers: ['*', certificates]\nwebhook: {serve: Never}", false},
+		{"webhook: {serve: Always}", true},
+	}
+	for _, tc := range tests {
+		cfg, err := load(t, head+tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.ServesWebhook() != tc.want || slices.Contains(cfg.Accounts(), cluster.WebhookAccount) != tc.want {
+			t.Errorf("%q: %t, %v", tc.text, cfg.ServesWebhook(), cfg.Accounts())
+		}
 	}
 }

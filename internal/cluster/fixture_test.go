@@ -42,7 +42,12 @@ func start(t *testing.T) world { return startWith(t, "*") }
 // startWith installs the chosen controllers.
 func startWith(t *testing.T, choice ...string) world {
 	t.Helper()
-	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} })
+	return startIn(t, apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} }), choice...)
+}
+
+// startIn is startWith for a server that runs.
+func startIn(t *testing.T, s *apitest.Server, choice ...string) world {
+	t.Helper()
 	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 	w.install(t, choice)
 	apitest.Eventually(t, "the server knows the rights", func() bool {

@@ -16,15 +16,25 @@ const (
 	issuersCSRs     = "certificatesigningrequests"
 )
 
+// ofCertManager are the controllers of cert-manager.io.
+var ofCertManager = []string{issuers, requests, requestApprover, issuersCSRs, certificates}
+
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
 	// Others may do the same: kube-controller-manager publishes, and may know
 	// another CA; cert-manager answers what is of cert-manager.io.
-	return controllers.Config{Settings: c.Settings, OnlyByName: []string{publisher, issuers, requests, requestApprover, issuersCSRs, certificates}}
+	return controllers.Config{Settings: c.Settings, OnlyByName: append([]string{publisher}, ofCertManager...)}
 }
 
-// Accounts returns the service accounts that the chosen controllers act as.
-func (c Config) Accounts() []string { return c.work().Accounts() }
+// Accounts returns the service accounts that the chosen controllers and the
+// webhook act as.
+func (c Config) Accounts() []string {
+	accounts := c.work().Accounts()
+	if c.ServesWebhook() {
+		accounts = append(accounts, WebhookAccount)
+	}
+	return accounts
+}
 
 // LacksCA tells whether the signers are to run and there is nothing to sign
 // with.

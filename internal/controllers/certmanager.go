@@ -157,9 +157,22 @@ func addCSRIssuers(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	issuers := requestsign.CSRs(requestsign.CSRConfig{Cache: p.Manager.GetCache(), Client: writer, ClusterResources: p.clusterResources(cfg)})
+	versions, err := p.Versions(csrIssuersAccount)
+	if err != nil {
+		return err
+	}
+	secrets, err := p.secrets(csrIssuersAccount)
+	if err != nil {
+		return err
+	}
+	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
+		Cache: p.Manager.GetCache(), Client: writer, Secrets: secrets, Versions: versions, ClusterResources: p.clusterResources(cfg),
+	})
+	if err := p.Manager.Add(issuers); err != nil {
+		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
+	}
 	return sign.Add(p.Manager, sign.Config{
-		SignerName: "cert-manager.io", Ours: requestsign.IsIssuer, Delegate: issuers, Several: true,
+		SignerName: "cert-manager.io", Ours: requestsign.IsIssuer, Delegate: issuers.Sign, Changes: issuers, Several: true,
 		Client: writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
 	})
 }

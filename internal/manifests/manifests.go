@@ -51,12 +51,13 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	objects := append([]runtime.Object{namespace(settings.Namespace)}, kinds...)
 	objects = append(objects, rights(settings)...)
 	objects = append(objects, userRoles(settings)...)
-	return append(objects,
+	objects = append(objects,
 		configMap(settings.Namespace, text),
 		deployment(cfg.Image, settings, text),
 		disruptionBudget(settings.Namespace),
 		service(settings),
-	), nil
+	)
+	return append(objects, webhookObjects(settings)...), nil
 }
 
 // definitions are the kinds that the chosen controllers work with and clusters

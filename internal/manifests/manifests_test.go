@@ -202,7 +202,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io"}},
+		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io", "certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
@@ -319,6 +319,10 @@ func TestWriteRefuses(t *testing.T) {
 		{"no probes", func(c *cluster.Config) { c.Health.BindAddress = "0" }, "health.bindAddress"},
 		{"a port for each pod", func(c *cluster.Config) { c.Health.BindAddress = ":0" }, "health.bindAddress"},
 		{"what no process takes", func(c *cluster.Config) { c.Controllers = []string{"x"} }, "controllers"},
+		{"a webhook on loopback", func(c *cluster.Config) {
+			withCertManager(c)
+			c.Webhook.BindAddress = "127.0.0.1:1"
+		}, "webhook.bindAddress"},
 		{"no namespace", func(c *cluster.Config) { c.Namespace = "" }, "namespace"},
 	}
 	for _, tc := range tests {

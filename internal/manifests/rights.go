@@ -35,6 +35,9 @@ func rights(cfg cluster.Config) []runtime.Object {
 	if slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
 		objects = append(objects, bound(cfg.Namespace, controllers.SignerManagerAccount, bootstrap.SecretRules(), subject(cfg, controllers.SignerManagerAccount))...)
 	}
+	if cfg.ServesWebhook() {
+		objects = append(objects, bound(cfg.Namespace, cluster.WebhookAccount, webhookSecretRules(cfg), subject(cfg, cluster.WebhookAccount))...)
+	}
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))
 	objects = append(objects, bound(cfg.LeaseNamespace(), name+":leader-election", leaderRules(cfg), own)...)
@@ -71,6 +74,9 @@ const aggregation = "rbac.authorization.k8s.io/aggregate-to-"
 func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	if account == controllers.CacheAccount {
 		return bootstrap.CacheRules(cfg.Accounts()...)
+	}
+	if account == cluster.WebhookAccount {
+		return webhookRules(cfg)
 	}
 	rules := bootstrap.ControllerRules(account)
 	if account == controllers.WebhookSignerAccount {

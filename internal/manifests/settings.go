@@ -22,6 +22,11 @@ func inPod(cfg cluster.Config) (cluster.Config, error) {
 	if cfg.Health.BindAddress == defaults.Health.BindAddress {
 		cfg.Health.BindAddress = ":8081"
 	}
+	if cfg.ServesWebhook() && cfg.Webhook.BindAddress == defaults.Webhook.BindAddress {
+		// Where control planes are shut off from nodes, this is the one port of
+		// pods that they reach (GKE's private clusters): it is kubelet's too.
+		cfg.Webhook.BindAddress = ":10250"
+	}
 	if cfg.LacksCA() {
 		cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
 	}
@@ -40,6 +45,9 @@ func check(cfg cluster.Config) error {
 		return err
 	}
 	if err := checkReachable("health.bindAddress", cfg.Health.BindAddress); err != nil {
+		return err
+	}
+	if err := checkReachable("webhook.bindAddress", cfg.Webhook.BindAddress); err != nil && cfg.ServesWebhook() {
 		return err
 	}
 	return cfg.Validate()

@@ -24,6 +24,10 @@ const (
 	nonRoot   = 65532
 )
 
+// webhookPort is the name of the container's port that the webhook's Service
+// leads to.
+const webhookPort = "webhook"
+
 // What one process needs. Its memory is some 15 MiB, and 4 KiB to 8 KiB more
 // for each request in the cluster; most of what it seems to have is the program
 // file, which needs not be in memory.
@@ -71,6 +75,10 @@ func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
 	volumes, mounts := files(text)
 	container := container(image, cfg)
 	container.VolumeMounts = mounts
+	if cfg.ServesWebhook() {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: webhookPort, ContainerPort: port(cfg.Webhook.BindAddress)})
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drainSeconds}}}
+	}
 	return corev1.PodSpec{
 		ServiceAccountName: name,
 		// Without certificates no node joins, also not when the cluster is

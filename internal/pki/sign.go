@@ -118,3 +118,14 @@ func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
+
+// LogFacts identify a certificate in logs: pairs of a name and a value.
+func LogFacts(cert *x509.Certificate) []any {
+	return []any{
+		"subject", cert.Subject.String(),
+		"serial", cert.SerialNumber.Text(16),
+		"sha256", Fingerprint(cert),
+		"notBefore", cert.NotBefore,
+		"notAfter", cert.NotAfter,
+	}
+}

@@ -9,7 +9,6 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
@@ -37,8 +36,8 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 	}
 	ref := cr.Spec.IssuerRef
 	names, err := a.signers(ctx, ref, r.Namespace)
-	if errors.Is(err, errNoResource) {
-		return field.Forbidden(field.NewPath("spec.issuerRef"), fmt.Sprintf("referenced signer resource does not exist: %v", ref))
+	if errors.Is(err, api.ErrNoResource) {
+		return field.Forbidden(field.NewPath("spec.issuerRef"), fmt.Sprintf("%s: %v", api.MessageNoSigner, ref))
 	}
 	if err != nil {
 		return err
@@ -59,14 +58,9 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 // signers are the names under which the right to approve for an issuer is
 // granted: that of all issuers of its kind, and its own.
 func (a approval) signers(ctx context.Context, ref cmmeta.IssuerReference, namespace string) ([]string, error) {
-	kind := schema.GroupKind{Group: api.IssuerGroup(ref), Kind: api.IssuerKind(ref)}
-	resource, err := a.resources.find(ctx, kind)
+	resource, err := a.resources.find(ctx, api.IssuerGroupKind(ref))
 	if err != nil {
 		return nil, err
 	}
-	all := resource.name + "." + kind.Group + "/"
-	if resource.namespaced {
-		return []string{all + "*", all + namespace + "." + ref.Name}, nil
-	}
-	return []string{all + "*", all + ref.Name}, nil
+	return api.ApprovalNames(ref, resource, namespace), nil
 }

@@ -44,7 +44,7 @@ type Checks struct {
 
 // New returns checks that ask authorize whether a user may approve for a
 // signer, and find the resources of issuers with discovery.
-func New(discovery Discovery, authorize Authorize) *Checks {
+func New(discovery api.Discovery, authorize Authorize) *Checks {
 	return &Checks{approval{resources: newResources(discovery), authorize: authorize}}
 }
 

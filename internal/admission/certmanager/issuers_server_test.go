@@ -2,6 +2,7 @@ package certmanager_test
 
 import (
 	"testing"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -25,14 +26,26 @@ func TestIssuersAndCertificates(t *testing.T) {
 
 	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	crt.Spec = cmv1.CertificateSpec{SecretName: "web", DNSNames: []string{"web.example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "ca"}}
-	wrong := crt.DeepCopy()
-	wrong.Spec.OtherNames = []cmv1.OtherName{{OID: "junk", UTF8Value: "x"}}
-	refused(t, w.admin.Create(t.Context(), wrong), "invalid oid syntax")
-	windows := crt.DeepCopy()
-	windows.Spec.Renewal = &cmv1.CertificateRenewal{
-		Policy: cmv1.CertificateRenewalPolicyRenewBefore, Windows: []cmv1.CertificateRenewalWindows{{Cron: "0 0 * * *", WindowDuration: &metav1.Duration{Duration: 3600e9}}},
+	for text, change := range map[string]func(*cmv1.CertificateSpec){
+		`spec.otherNames[0].oid: Required value: must be specified`:                                       otherName("", "x"),
+		`spec.otherNames[0].oid: Invalid value: "1.2.oid": invalid oid syntax`:                            otherName("1.2.oid", "x"),
+		`spec.otherNames[0].utf8Value: Required value: must be set to a valid non-empty UTF8 string`:      otherName("1.2.3", ""),
+		`spec.commonName: Invalid value: "web": must be empty where literalSubject is set`:                func(s *cmv1.CertificateSpec) { s.CommonName, s.LiteralSubject = "web", "CN=web" },
+		`spec.literalSubject: Invalid value: "CN"`:                                                        func(s *cmv1.CertificateSpec) { s.LiteralSubject = "CN" },
+		`spec.renewal.windows[0].cron: Invalid value: "0 25 * * *": hour: "25": must be between 0 and 23`: window("0 25 * * *", time.Hour, ""),
+		`spec.renewal.windows[0].cron: Invalid value: "0 0 30 2 *": never comes`:                          window("0 0 30 2 *", time.Hour, ""),
+		`spec.renewal.windows[0].timezone: Invalid value: "Mars": must be the name of a time zone`:        window("0 0 * * *", time.Hour, "Mars"),
+		`spec.renewal.windows[0].windowDuration: Invalid value: "0s": must be more than 0s`:               window("0 0 * * *", 0, ""),
+		`spec.renewal.windows: Forbidden: must not be set where renewal.policy is Disabled`: func(s *cmv1.CertificateSpec) {
+			window("0 0 * * *", time.Hour, "")(s)
+			s.Renewal.Policy = cmv1.CertificateRenewalPolicyDisabled
+		},
+	} {
+		wrong := crt.DeepCopy()
+		change(&wrong.Spec)
+		refused(t, w.admin.Create(t.Context(), wrong), text)
 	}
-	refused(t, w.admin.Create(t.Context(), windows), "spec.renewal.windows: Forbidden: is not supported by certplane yet")
+	window("30 2 * * sat,sun", 4*time.Hour, "Europe/Berlin")(&crt.Spec)
 	if err := w.admin.Create(t.Context(), crt); err != nil {
 		t.Fatal(err)
 	}
@@ -42,4 +55,14 @@ func TestIssuersAndCertificates(t *testing.T) {
 	}
 	without := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"dnsNames":null}}`))
 	refused(t, w.admin.Patch(t.Context(), crt, without), "names nobody")
+}
+
+func otherName(oid, value string) func(*cmv1.CertificateSpec) {
+	return func(s *cmv1.CertificateSpec) { s.OtherNames = []cmv1.OtherName{{OID: oid, UTF8Value: value}} }
+}
+
+func window(cron string, lasts time.Duration, zone string) func(*cmv1.CertificateSpec) {
+	return func(s *cmv1.CertificateSpec) {
+		s.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{Cron: cron, WindowDuration: &metav1.Duration{Duration: lasts}, Timezone: zone}}}
+	}
 }

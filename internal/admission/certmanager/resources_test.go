@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
 // cluster serves resources by group and version, the first version first.
@@ -42,21 +44,21 @@ func TestResources(t *testing.T) {
 	tests := []struct {
 		reason string
 		in     cluster
-		want   resource
+		want   api.Resource
 		err    error
 	}{
-		{"no group", cluster{}, resource{}, errNoResource},
-		{"no kind", cluster{versions: []string{"example.com/v1"}}, resource{}, errNoResource},
+		{"no group", cluster{}, api.Resource{}, api.ErrNoResource},
+		{"no kind", cluster{versions: []string{"example.com/v1"}}, api.Resource{}, api.ErrNoResource},
 		{"subresources are no kind", cluster{
 			versions: []string{"example.com/v1"}, resources: map[string][]metav1.APIResource{"example.com/v1": {status}},
-		}, resource{}, errNoResource},
+		}, api.Resource{}, api.ErrNoResource},
 		{"of a namespace", cluster{versions: []string{"example.com/v1"}, resources: map[string][]metav1.APIResource{
 			"example.com/v1": {status, {Name: "vaults", Kind: "Vault", Namespaced: true}},
-		}}, resource{"vaults", true}, nil},
+		}}, api.Resource{Version: "v1", Name: "vaults", Namespaced: true}, nil},
 		{"the first version that has it", cluster{versions: []string{"example.com/v2", "example.com/v1", "example.com/v1beta1"}, resources: map[string][]metav1.APIResource{
 			"example.com/v1": {{Name: "vaults", Kind: "Vault"}}, "example.com/v1beta1": {{Name: "safes", Kind: "Vault"}},
-		}}, resource{"vaults", false}, nil},
-		{"nobody knows", cluster{broken: context.DeadlineExceeded}, resource{}, context.DeadlineExceeded},
+		}}, api.Resource{Version: "v1", Name: "vaults"}, nil},
+		{"nobody knows", cluster{broken: context.DeadlineExceeded}, api.Resource{}, context.DeadlineExceeded},
 	}
 	for _, tc := range tests {
 		got, err := newResources(&tc.in).find(t.Context(), vault)
@@ -83,11 +85,11 @@ func TestResourcesAreRemembered(t *testing.T) {
 			t.Errorf("%s: asked %d times, want %d", reason, got, want)
 		}
 	}
-	asks("no group", 1, errNoResource)
+	asks("no group", 1, api.ErrNoResource)
 	c.versions = []string{"example.com/v1"}
-	asks("the group is new", 1, errNoResource)
+	asks("the group is new", 1, api.ErrNoResource)
 	c.resources = map[string][]metav1.APIResource{"example.com/v1": {{Name: "vaults", Kind: "Vault"}}}
-	asks("the kind was missing a moment ago", 0, errNoResource)
+	asks("the kind was missing a moment ago", 0, api.ErrNoResource)
 	clock.SetTime(clock.Now().Add(absence))
 	asks("the kind was missing a while ago", 1, nil)
 	c.broken = context.DeadlineExceeded

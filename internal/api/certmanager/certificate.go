@@ -195,8 +195,6 @@ func validateRenewBefore(before, duration time.Duration, path *field.Path) field
 	}
 }
 
-// validateRenewal refuses windows as long as nobody keeps to them: a
-// certificate would be renewed at a time at which it must not.
 func validateRenewal(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList {
 	if spec.Renewal == nil {
 		return nil
@@ -204,20 +202,20 @@ func validateRenewal(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorLi
 	path = path.Child("renewal")
 	var errs field.ErrorList
 	switch spec.Renewal.Policy {
-	case "", cmv1.CertificateRenewalPolicyRenewBefore, cmv1.CertificateRenewalPolicyDisabled:
+	case "", cmv1.CertificateRenewalPolicyRenewBefore:
+	case cmv1.CertificateRenewalPolicyDisabled:
+		if len(spec.Renewal.Windows) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("windows"), "must not be set where renewal.policy is Disabled"))
+		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("policy"), spec.Renewal.Policy,
 			[]cmv1.CertificateRenewalPolicy{cmv1.CertificateRenewalPolicyRenewBefore, cmv1.CertificateRenewalPolicyDisabled}))
 	}
-	if len(spec.Renewal.Windows) > 0 {
-		errs = append(errs, notYet(path.Child("windows")))
+	for i, window := range spec.Renewal.Windows {
+		_, wrong := parseWindow(window, path.Child("windows").Index(i))
+		errs = append(errs, wrong...)
 	}
 	return errs
-}
-
-// notYet refuses a field that nobody here acts on.
-func notYet(path *field.Path) *field.Error {
-	return field.Forbidden(path, "is not supported by certplane yet")
 }
 
 func validateCertificateUsages(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList {

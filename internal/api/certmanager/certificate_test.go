@@ -80,8 +80,11 @@ func TestCertificates(t *testing.T) {
 		}, "must not be set together with renewBefore"},
 		{"no renewal", func(s *spec) { s.Renewal = &cmv1.CertificateRenewal{Policy: "Disabled"} }, ""},
 		{"windows", func(s *spec) {
+			s.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{Cron: "0 0 * * *", WindowDuration: lasts(time.Hour), Timezone: "America/Denver"}}}
+		}, ""},
+		{"a window of no length", func(s *spec) {
 			s.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{Cron: "0 0 * * *"}}}
-		}, "spec.renewal.windows: Forbidden: is not supported by certplane yet"},
+		}, "spec.renewal.windows[0].windowDuration: Required"},
 
 		{"RSA 4096", func(s *spec) { s.PrivateKey = key("", 4096) }, ""},
 		{"RSA 1024", func(s *spec) { s.PrivateKey = key("RSA", 1024) }, "spec.privateKey.size: Invalid"},

@@ -93,12 +93,15 @@ func (f *facts) pending() string {
 	}
 }
 
-func because(c condition) string {
+func because(c condition) string { return said(c.Reason, c.Message) }
+
+// said is what a condition says.
+func said(reason, message string) string {
 	switch {
-	case c.Message != "" && c.Reason != "":
-		return fmt.Sprintf("%s (%s)", c.Message, c.Reason)
-	case c.Message+c.Reason != "":
-		return c.Message + c.Reason
+	case message != "" && reason != "":
+		return fmt.Sprintf("%s (%s)", message, reason)
+	case message+reason != "":
+		return message + reason
 	}
 	return "no reason given"
 }

@@ -5,6 +5,7 @@ import (
 
 	eventsv1 "k8s.io/api/events/v1"
 
+	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -39,7 +40,7 @@ func describeCertificate(chain []byte) *Certificate {
 func describeEvents(events []eventsv1.Event) []Event {
 	var list []Event
 	for _, e := range events {
-		list = append(list, Event{Time: eventTime(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
+		list = append(list, Event{Time: apievents.LastSeen(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
 	}
 	return list
 }

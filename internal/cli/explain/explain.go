@@ -26,12 +26,18 @@ type Config struct {
 	Output string
 	// Connect connects to the server.
 	Connect func() (*Clients, error)
-	// Kubectl is how to call kubectl for the same server.
-	Kubectl []string
+	// Kubectl is how to call kubectl for the same server, Flags are those that
+	// lead certplane's verbs to it.
+	Kubectl, Flags []string
 	// Now is the time.
 	Now func() time.Time
 	// Stdout gets the explanation.
 	Stdout io.Writer
+}
+
+// certplane is how to call a verb of certplane for the same server.
+func (c Config) certplane(words ...string) []string {
+	return append(append([]string{"certplane"}, words...), c.Flags...)
 }
 
 // Clients reach one server.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
@@ -334,7 +335,7 @@ func TestEventTime(t *testing.T) {
 		{"of nobody knows when", eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(4))}}, at(4)},
 	}
 	for _, tc := range tests {
-		if got := eventTime(tc.event); !got.Equal(tc.want) {
+		if got := apievents.LastSeen(tc.event); !got.Equal(tc.want) {
 			t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
 		}
 	}

@@ -80,4 +80,6 @@ type Event struct {
 type Step struct {
 	Text     string     `json:"text"`
 	Commands [][]string `json:"commands,omitempty"`
+	// Input is what the last command reads.
+	Input string `json:"input,omitempty"`
 }

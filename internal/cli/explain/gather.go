@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
@@ -177,21 +178,8 @@ func (f *facts) listEventsOf(ctx context.Context, client kubernetes.Interface, n
 		return err
 	}
 	f.events = list.Items
-	slices.SortStableFunc(f.events, func(a, b eventsv1.Event) int { return eventTime(a).Compare(eventTime(b)) })
+	slices.SortStableFunc(f.events, func(a, b eventsv1.Event) int { return apievents.LastSeen(a).Compare(apievents.LastSeen(b)) })
 	return nil
-}
-
-// eventTime is when an event was last seen, whichever API it was written by.
-func eventTime(e eventsv1.Event) time.Time {
-	switch {
-	case e.Series != nil:
-		return e.Series.LastObservedTime.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	case !e.DeprecatedLastTimestamp.IsZero():
-		return e.DeprecatedLastTimestamp.Time
-	}
-	return e.CreationTimestamp.Time
 }
 
 func certificateAccess(verb, resource, name string) authorizationv1.ResourceAttributes {

@@ -13,7 +13,7 @@ func (f *facts) next(v inspect.Verdict) []Step {
 	case inspect.Denied, inspect.Failed:
 		return []Step{{Text: "This is final. Once the reason is gone, submit a new request under another name."}}
 	case inspect.Issued:
-		return []Step{{"To fetch the certificate, in base64:", [][]string{f.command("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}")}}}
+		return []Step{step("To fetch the certificate, in base64:", f.command("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}"))}
 	case inspect.Approved:
 		return f.nextAfterApproval()
 	default:
@@ -42,9 +42,8 @@ func (f *facts) nextBeforeApproval() []Step {
 	if f.permission() == Yes {
 		steps = append(steps, Step{Text: "An approver acts at once where one runs: 'certplane serve' or 'certplane controllers', unless approve is switched off."})
 	}
-	decide := Step{"To decide about this request:", [][]string{
-		f.command("certificate", "approve", f.csr.Name), f.command("certificate", "deny", f.csr.Name),
-	}}
+	decide := step("To decide about this request:",
+		f.command("certificate", "approve", f.csr.Name), f.command("certificate", "deny", f.csr.Name))
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
@@ -54,9 +53,9 @@ func (f *facts) nextBeforeApproval() []Step {
 // permit binds the narrowest ClusterRole that is enough.
 func (f *facts) permit() Step {
 	recogniser := f.known[0]
-	return Step{"To have such requests approved without a person:", [][]string{f.command(
+	return step("To have such requests approved without a person:", f.command(
 		"create", "clusterrolebinding", "approve-"+recogniser.Name, "--clusterrole="+recogniser.Role(), f.subject(),
-	)}}
+	))
 }
 
 // subject names whom to permit: nodes and new nodes as what they are, others
@@ -70,4 +69,11 @@ func (f *facts) subject() string {
 	return "--user=" + f.csr.Spec.Username
 }
 
-func (f *facts) command(args ...string) []string { return append(slices.Clone(f.kubectl), args...) }
+func (f *facts) command(args ...string) []string { return command(f.kubectl, args...) }
+
+// command is what to type: a program with its flags, and arguments.
+func command(program []string, args ...string) []string {
+	return append(slices.Clone(program), args...)
+}
+
+func step(text string, commands ...[]string) Step { return Step{Text: text, Commands: commands} }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"slices"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -154,16 +153,15 @@ func (g *podGatherer) verdict(v podVerdict, cert *Certificate) string {
 }
 
 func (g *podGatherer) next(v podVerdict, kubectl []string) []Step {
-	command := func(args ...string) [][]string { return [][]string{append(slices.Clone(kubectl), args...)} }
 	switch {
 	case v.State == inspect.Denied || v.State == inspect.Failed:
 		return []Step{{Text: "This is final: the kubelet asks again only for a new pod, 'certplane agent' after some time."}}
 	case v.State == inspect.Issued:
 		return nil
 	case g.signer == nil:
-		return []Step{{"Is the signer's name right, and does the program that signs for it run? To see the declared signers:", command("get", "signers")}}
+		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", command(kubectl, "get", "signers"))}
 	default:
-		return []Step{{"To see what its signer does:", command("get", "signers", g.signer.Name, "-o", "wide")}}
+		return []Step{step("To see what its signer does:", command(kubectl, "get", "signers", g.signer.Name, "-o", "wide"))}
 	}
 }
 

@@ -76,7 +76,7 @@ func Signer(ctx context.Context, cfg Config) error {
 	}
 	e.Ready, e.Verdict = judge(signer)
 	if e.Ready != Yes {
-		e.Next = []Step{{"What happens with the Signer is in its events:", [][]string{append(slices.Clone(cfg.Kubectl), "describe", "signer", signer.Name)}}}
+		e.Next = []Step{step("What happens with the Signer is in its events:", command(cfg.Kubectl, "describe", "signer", signer.Name))}
 	}
 	for _, find := range []func(context.Context, *Clients, string) ([]Waiting, error){waitingCSRs, waitingPods} {
 		found, err := find(ctx, clients, signer.Spec.SignerName)

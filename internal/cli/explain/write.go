@@ -101,8 +101,28 @@ func writeSteps(p *page.Page, steps []Step) {
 	p.Title("Next")
 	for _, step := range steps {
 		p.Line("  " + step.Text)
-		for _, command := range step.Commands {
-			p.Line("    " + shell.Line(command...))
+		for i, command := range step.Commands {
+			line := shell.Line(command...)
+			if step.Input != "" && i == len(step.Commands)-1 {
+				line += " <<'" + inputEnd + "'"
+			}
+			p.Line("    " + line)
 		}
+		writeInput(p, step.Input)
 	}
 }
+
+// writeInput is for the command before it. It is not moved to the right: it is
+// to be copied as it is.
+func writeInput(p *page.Page, text string) {
+	if text == "" {
+		return
+	}
+	for line := range strings.Lines(text) {
+		p.Line(strings.TrimSuffix(line, "\n"))
+	}
+	p.Line(inputEnd)
+}
+
+// inputEnd ends what a command reads.
+const inputEnd = "END"

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/shell"
@@ -154,20 +155,7 @@ func eventsOf(ctx context.Context, c client.Client, object client.Object, namesp
 		return events{}, fmt.Errorf("listing Events: %w", err)
 	}
 	slices.SortStableFunc(list.Items, func(a, b eventsv1.Event) int {
-		return cmp.Or(eventTime(a).Compare(eventTime(b)), strings.Compare(a.Reason, b.Reason))
+		return cmp.Or(apievents.LastSeen(a).Compare(apievents.LastSeen(b)), strings.Compare(a.Reason, b.Reason))
 	})
 	return events{list: list.Items}, nil
-}
-
-// eventTime is when an event was last seen, whichever API it was written by.
-func eventTime(e eventsv1.Event) time.Time {
-	switch {
-	case e.Series != nil:
-		return e.Series.LastObservedTime.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	case !e.DeprecatedLastTimestamp.IsZero():
-		return e.DeprecatedLastTimestamp.Time
-	}
-	return e.CreationTimestamp.Time
 }

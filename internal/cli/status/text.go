@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/cli/shell"
@@ -116,7 +117,7 @@ func (f *facts) writeEvents(p *page.Page, title string, e events) {
 	}
 	var rows [][]string
 	for _, event := range e.list {
-		rows = append(rows, []string{f.ago(eventTime(event)), event.Type, event.Reason, event.Note})
+		rows = append(rows, []string{f.ago(apievents.LastSeen(event)), event.Type, event.Reason, event.Note})
 	}
 	p.Section(title, rows)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
@@ -138,14 +139,14 @@ func TestRefuses(t *testing.T) {
 
 // The API refuses events with notes of more than 1024 bytes.
 func TestNoteFits(t *testing.T) {
-	c := newRequest(t, "mallory"+strings.Repeat("ü", maxNote))
+	c := newRequest(t, "mallory"+strings.Repeat("ü", note.Max))
 	f := newFixture(t, c)
 	if _, err := f.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	note, ok := strings.CutPrefix(f.eventText(), "Warning NotPermitted ")
-	if note = strings.TrimSuffix(note, "\n"); !ok || len(note) > maxNote || !utf8.ValidString(note) || !strings.HasSuffix(note, "...") {
-		t.Errorf("note of %d bytes: %q", len(note), note)
+	text, ok := strings.CutPrefix(f.eventText(), "Warning NotPermitted ")
+	if text = strings.TrimSuffix(text, "\n"); !ok || len(text) > note.Max || !utf8.ValidString(text) || !strings.HasSuffix(text, "...") {
+		t.Errorf("note of %d bytes: %q", len(text), text)
 	}
 }
 

@@ -2,13 +2,13 @@ package approve
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
@@ -25,9 +25,6 @@ const (
 
 // action is what events say the approver was doing.
 const action = "Approve"
-
-// maxNote is what the events API takes.
-const maxNote = 1024
 
 // reporter tells operators and requesters what has become of requests.
 type reporter struct {
@@ -61,16 +58,8 @@ func (r reporter) unavailable(c *csr) {
 	r.event(c, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
 }
 
-func (r reporter) event(c *csr, reason, note string) {
+func (r reporter) event(c *csr, reason, text string) {
 	if r.events != nil {
-		r.events.Eventf(c, nil, corev1.EventTypeWarning, reason, action, "%s", presentable(note))
+		r.events.Eventf(c, nil, corev1.EventTypeWarning, reason, action, "%s", note.Fit(text))
 	}
-}
-
-// presentable makes a note, which can quote the request, fit for the API.
-func presentable(note string) string {
-	if len(note) > maxNote {
-		note = note[:maxNote-len("...")] + "..."
-	}
-	return strings.ToValidUTF8(note, "")
 }

@@ -32,11 +32,12 @@ type world struct {
 	*apitest.Server
 	api client.Client
 	ca  *pki.Authority
+	now func() time.Time
 }
 
 func newWorld(t testing.TB, options ...func(*server.Config)) *world {
 	t.Helper()
-	w := &world{Server: apitest.Start(t, options...)}
+	w := &world{Server: apitest.Start(t, options...), now: time.Now}
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certifi
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := issuer.SignCA(request, &cmv1.CAIssuer{}, w.ca, time.Now(), rand.Reader)
+	signed, err := issuer.SignCA(request, &cmv1.CAIssuer{}, w.ca, w.now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certifi
 func (w *world) refuse(t testing.TB, name string) {
 	t.Helper()
 	cr := w.waiting(t, name)
-	now := metav1.Now()
+	now := metav1.NewTime(w.now())
 	cr.Status.FailureTime = &now
 	w.answer(t, cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, cmv1.CertificateRequestReasonFailed, "no such luck")
 }

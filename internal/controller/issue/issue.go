@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -29,8 +30,12 @@ func (t *turn) issue(ctx context.Context) (changed bool, err error) {
 	if isIssuing(t.Certificate) {
 		log.FromContext(ctx).V(1).Info("Issuing", "waits", outcome.Why.Message)
 		t.by(t.now.Add(lookEvery))
+		t.by(outcome.Again)
 	}
-	return false, nil
+	if outcome.Tell {
+		_, err = t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { issuance.SetWaiting(crt, outcome.Why.Message) })
+	}
+	return false, err
 }
 
 // store writes a certificate into its Secret, and then that it is there: if
@@ -134,13 +139,14 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	return true, nil
 }
 
+// passwords returns those of the keystores that are asked for. With an error,
+// it returns those that can be read.
 func (t *turn) passwords(ctx context.Context) (passwords secret.Passwords, err error) {
+	var errJKS, errPKCS12 error
 	jks, pkcs12 := secret.PasswordRefs(&t.Certificate.Spec)
-	if passwords.JKS, err = t.password(ctx, jks); err != nil {
-		return passwords, err
-	}
-	passwords.PKCS12, err = t.password(ctx, pkcs12)
-	return passwords, err
+	passwords.JKS, errJKS = t.password(ctx, jks)
+	passwords.PKCS12, errPKCS12 = t.password(ctx, pkcs12)
+	return passwords, cmp.Or(errJKS, errPKCS12)
 }
 
 func (t *turn) password(ctx context.Context, ref *secret.PasswordRef) (string, error) {

@@ -16,9 +16,6 @@ import (
 // keepKey sees to it that there is a key for the next certificate while one is
 // being issued, and none otherwise.
 func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
-	if t.Owner != nil && t.Owner.Name != t.Certificate.Name && len(t.nextKeys) == 0 {
-		return false, nil // its Secret belongs to another one
-	}
 	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
 	if !plan.Refusal.None() {
 		return true, t.hold(ctx, keyManager, plan.Refusal) // nothing goes on without a key

@@ -60,6 +60,7 @@ var steps = []step{
 	(*turn).restoreRevision,
 	(*turn).tellReadiness,
 	(*turn).adopt,
+	(*turn).yield,
 	(*turn).start,
 	(*turn).keepKey,
 	(*turn).request,

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
@@ -51,6 +52,6 @@ func (c *controller) warn(who actor, crt *cmv1.Certificate, what issuance.Findin
 
 func (c *controller) event(who actor, crt *cmv1.Certificate, kind string, what issuance.Finding) {
 	if recorder := c.recorders[who]; recorder != nil && !what.None() {
-		recorder.Eventf(crt, nil, kind, what.Reason, actions[who], "%s", what.Message)
+		recorder.Eventf(crt, nil, kind, what.Reason, actions[who], "%s", note.Fit(what.Message))
 	}
 }

@@ -81,11 +81,13 @@ func (t *turn) collide(ctx context.Context, name string) error {
 	})
 }
 
-// fail ends an issuance without a certificate.
+// fail ends an issuance without a certificate. The key goes in the same turn:
+// somebody may want another attempt at once.
 func (t *turn) fail(ctx context.Context, who actor, why issuance.Finding) error {
-	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { issuance.SetFailed(crt, why, t.now) })
-	if changed {
-		t.warn(who, t.Certificate, why)
+	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
+	if err != nil || !changed {
+		return err
 	}
-	return err
+	t.warn(who, t.Certificate, why)
+	return t.deleteKeys(ctx, issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret).Delete)
 }

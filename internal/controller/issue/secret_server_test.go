@@ -28,12 +28,16 @@ func TestSecretIsKept(t *testing.T) {
 	}
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "other", "stays") })
 	w.change(t, "web", func(crt *cmv1.Certificate) {
-		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"app": "web"}}
+		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"for": "us"}}
 		crt.Spec.AdditionalOutputFormats = []cmv1.CertificateAdditionalOutputFormat{{Type: cmv1.CertificateOutputFormatDER}}
 	})
 	w.secret(t, "web-tls", "follows the template", func(s *corev1.Secret) bool {
-		return s.Labels["app"] == "web" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) > 0
+		return s.Labels["app"] == "web" && s.Annotations["for"] == "us" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) > 0
 	})
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.SecretTemplate.Annotations = map[string]string{"for": "them"} })
+	w.secret(t, "web-tls", "follows a change", func(s *corev1.Secret) bool { return s.Annotations["for"] == "them" })
+	w.tamper(t, "web-tls", func(s *corev1.Secret) { delete(s.Annotations, "for") })
+	w.secret(t, "web-tls", "has its annotation back", func(s *corev1.Secret) bool { return s.Annotations["for"] == "them" })
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { s.Labels["app"] = "tampered" })
 	w.secret(t, "web-tls", "is as it was", func(s *corev1.Secret) bool { return s.Labels["app"] == "web" })
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { delete(s.Labels, cmv1.PartOfCertManagerControllerLabelKey) })
@@ -42,7 +46,8 @@ func TestSecretIsKept(t *testing.T) {
 		crt.Spec.SecretTemplate, crt.Spec.AdditionalOutputFormats = nil, nil
 	})
 	w.secret(t, "web-tls", "has nothing more of the template", func(s *corev1.Secret) bool {
-		return s.Labels["app"] == "" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) == 0
+		_, annotated := s.Annotations["for"]
+		return !annotated && s.Labels["app"] == "" && s.Labels["other"] == "stays" && len(s.Data["key.der"]) == 0
 	})
 
 	// A keystore waits for its password.
@@ -74,6 +79,10 @@ func TestDuplicateSecretName(t *testing.T) {
 	w.create(t, second)
 	w.condition(t, "second", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonIncorrectCertificate)
 	w.renew(t, "second") // even so
+	w.told(t, "second", "cert-manager-certificates-trigger", issuance.ReasonIncorrectCertificate, `belongs to Certificate "first"`)
+	eventually(t, w, "second", "does not wait for what never comes", func(crt *cmv1.Certificate) bool {
+		return certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing) == nil
+	})
 	w.issued(t, "first", 1)
 	list := &cmv1.CertificateRequestList{}
 	if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 {

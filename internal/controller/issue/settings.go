@@ -2,7 +2,6 @@ package issue
 
 import (
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,8 +31,8 @@ type CertificateSettings struct {
 // DefaultCertificateSettings returns what applies when nothing is said.
 func DefaultCertificateSettings() CertificateSettings {
 	return CertificateSettings{
-		BackoffMin:               metav1.Duration{Duration: time.Hour},
-		BackoffMax:               metav1.Duration{Duration: 32 * time.Hour},
+		BackoffMin:               metav1.Duration{Duration: issuance.DefaultBackoff().Min},
+		BackoffMax:               metav1.Duration{Duration: issuance.DefaultBackoff().Max},
 		CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
 	}
 }

@@ -33,8 +33,20 @@ func (t *turn) adopt(ctx context.Context) (changed bool, err error) {
 	if why.None() {
 		return false, nil
 	}
-	if changed, err = t.setStatus(ctx, trigger, issuance.SetAdopted); changed {
+	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
 		t.inform(trigger, t.Certificate, why)
+	}
+	return changed, err
+}
+
+// yield ends an issuance whose Secret belongs to another Certificate.
+func (t *turn) yield(ctx context.Context) (changed bool, err error) {
+	why := issuance.Yield(t.Situation)
+	if why.None() {
+		return false, nil
+	}
+	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
+		t.warn(trigger, t.Certificate, why)
 	}
 	return changed, err
 }

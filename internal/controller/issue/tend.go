@@ -2,6 +2,7 @@ package issue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -14,7 +15,11 @@ import (
 // maintain writes a Secret again that is not what the Certificate asks for,
 // around a certificate that is.
 func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
-	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, t.now)
+	passwords, err := t.passwords(ctx)
+	if missing := (noPassword{}); err != nil && !errors.As(err, &missing) {
+		return false, err
+	}
+	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, passwords, t.now)
 	if err != nil {
 		return false, fmt.Errorf("comparing Secret %s/%s: %w", t.Certificate.Namespace, t.Certificate.Spec.SecretName, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/note"
 )
 
 type reconciler struct {
@@ -122,11 +123,8 @@ func (r *reconciler) tell(issuer cmv1.GenericIssuer, v verdict) {
 // there.
 const eventInit = "ErrInitIssuer"
 
-// maxNote is how many bytes the note of an Event has at most.
-const maxNote = 1024
-
-func (r *reconciler) event(issuer cmv1.GenericIssuer, kind, reason, note string) {
+func (r *reconciler) event(issuer cmv1.GenericIssuer, kind, reason, text string) {
 	if r.Events != nil {
-		r.Events.Eventf(issuer, nil, kind, reason, "Check", "%s", note[:min(len(note), maxNote)])
+		r.Events.Eventf(issuer, nil, kind, reason, "Check", "%s", note.Fit(text))
 	}
 }

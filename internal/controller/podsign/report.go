@@ -91,19 +91,14 @@ func (r *reconciler) event(req *request, kind, reason, note string) {
 	}
 }
 
-// facts identify a certificate in logs.
+// facts identify a certificate and its request in logs.
 func facts(req *request, o outcome) []any {
-	cert := o.issued.Certificate
-	return []any{
+	said := []any{
 		"signer", req.Spec.SignerName,
 		"uid", req.UID,
 		"pod", req.Spec.PodName,
 		"serviceAccount", req.Spec.ServiceAccountName,
-		"subject", cert.Subject.String(),
-		"serial", cert.SerialNumber.Text(16),
-		"sha256", pki.Fingerprint(cert),
-		"notBefore", cert.NotBefore,
-		"notAfter", cert.NotAfter,
 		"beginRefreshAt", o.issued.RefreshAt,
 	}
+	return append(said, pki.LogFacts(o.issued.Certificate)...)
 }

@@ -5,6 +5,7 @@ package requestapprove
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -23,7 +24,9 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -76,10 +79,10 @@ type reconciler struct {
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
-	requests := served.Resource{
+	resource := served.Resource{
 		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
 	}
-	requests.Follow(ctx, "Approving CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	resource.Follow(ctx, "Approving CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
 	return nil
 }
 
@@ -101,24 +104,13 @@ func (r *reconciler) work(ctx context.Context) error {
 	}
 	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		cr, ok := o.(*cmv1.CertificateRequest)
-		return ok && waits(cr)
+		return ok && requests.Undecided(cr)
 	})
 	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, undecided))
 	if err != nil {
 		return err
 	}
 	return approving.Start(ctx)
-}
-
-// waits tells whether a request is to be approved: of whichever issuer, and
-// unless somebody else has decided or all is over.
-func waits(cr *cmv1.CertificateRequest) bool {
-	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved) != nil ||
-		certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionDenied) != nil {
-		return false
-	}
-	reason := certmanager.ReadyReason(cr)
-	return reason != cmv1.CertificateRequestReasonFailed && reason != cmv1.CertificateRequestReasonIssued
 }
 
 // conflictPause is when to look again at what somebody else has changed: the
@@ -128,7 +120,7 @@ const conflictPause = 500 * time.Millisecond
 // Reconcile approves one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
-	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !waits(cr) {
+	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := issuance.SetDecision(cr, cmv1.CertificateRequestConditionApproved, approval, r.Clock.Now()); err != nil {
@@ -139,8 +131,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	case apierrors.IsForbidden(err):
-		r.event(cr, corev1.EventTypeWarning, reasonForbidden, fmt.Sprintf(
-			"%s may not approve it; grant it the verb approve on this issuer's signers, or decide by hand: %v", Component, err))
+		r.event(cr, corev1.EventTypeWarning, reasonForbidden, whyForbidden(cr, err))
 		return reconcile.Result{}, fmt.Errorf("approving: %w", err)
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -150,11 +141,19 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// maxNote is how many bytes the note of an Event has at most.
-const maxNote = 1024
+// whyForbidden says what to do about a request that the API does not let the
+// approver approve.
+func whyForbidden(cr *cmv1.CertificateRequest, err error) string {
+	todo := fmt.Sprintf("grant it the verb approve on signers.%s, for names see the documentation, or decide with 'certplane approve -n %s %s'",
+		certmanager.Group, cr.Namespace, cr.Name)
+	if ref := cr.Spec.IssuerRef; !certmanager.IsBuiltIn(ref) && strings.Contains(err.Error(), certmanager.MessageNoSigner) {
+		todo = fmt.Sprintf("install the program that brings the kind %s of %s, or correct spec.issuerRef in another request", certmanager.IssuerKind(ref), ref.Group)
+	}
+	return fmt.Sprintf("%s may not approve it: %s. %v", Component, todo, err)
+}
 
-func (r *reconciler) event(cr *cmv1.CertificateRequest, kind, reason, note string) {
+func (r *reconciler) event(cr *cmv1.CertificateRequest, kind, reason, text string) {
 	if r.Events != nil {
-		r.Events.Eventf(cr, nil, kind, reason, "Approve", "%s", note[:min(len(note), maxNote)])
+		r.Events.Eventf(cr, nil, kind, reason, "Approve", "%s", note.Fit(text))
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer/metrics"
@@ -98,10 +99,10 @@ type reconciler struct {
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
-	requests := served.Resource{
+	resource := served.Resource{
 		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
 	}
-	requests.Follow(ctx, "Answering CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	resource.Follow(ctx, "Answering CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
 	return nil
 }
 
@@ -126,7 +127,7 @@ func (r *reconciler) work(ctx context.Context) error {
 	}
 	actionable := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		cr, ok := o.(*cmv1.CertificateRequest)
-		return ok && stepOf(cr) != stepNone
+		return ok && requests.Due(cr) != requests.None
 	})
 	asking := handler.EnqueueRequestsFromMapFunc(r.asking)
 	err = errors.Join(
@@ -149,12 +150,12 @@ func (r *reconciler) asking(ctx context.Context, issuer client.Object) []reconci
 		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
 		return nil
 	}
-	var requests []reconcile.Request
+	var waiting []reconcile.Request
 	for i := range list.Items {
 		cr := &list.Items[i]
-		if stepOf(cr) == stepSign && refersTo(cr.Spec.IssuerRef, issuer) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cr)})
+		if requests.Due(cr) == requests.Sign && refersTo(cr.Spec.IssuerRef, issuer) {
+			waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cr)})
 		}
 	}
-	return requests
+	return waiting
 }

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/requests"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -44,16 +49,22 @@ const (
 	// minDuration is the shortest life that CertificateSigningRequests can ask
 	// for.
 	minDuration = 10 * time.Minute
-	// lookAgain is when to try again what waits for something.
-	lookAgain = 5 * time.Second
+	// lookAgain is when to try again what nobody tells of, lookSometimes when what
+	// tells when it has changed: in case it was missed.
+	lookAgain     = 5 * time.Second
+	lookSometimes = 5 * time.Minute
 )
 
 // CSRConfig is what issuers need to answer CertificateSigningRequests.
 type CSRConfig struct {
 	// Cache has the issuers.
-	Cache client.Reader
+	Cache cache.Cache
 	// Client needs get on secrets and create on subjectaccessreviews.
 	Client client.Client
+	// Secrets tells of changes.
+	Secrets *secretwatch.Watcher
+	// Versions tells which resources a version of the API has.
+	Versions served.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 }
@@ -64,20 +75,23 @@ func IsIssuer(signerName string) bool {
 	return ok
 }
 
-// CSRs returns the signer that all issuers together are.
-func CSRs(cfg CSRConfig) signer.Sign {
-	c := csrs{Client: cfg.Client, issuers: issuers{
+// CSRs is the signer that all issuers together are. It runs as a part of a
+// manager, to learn of changes.
+type CSRs struct {
+	CSRConfig
+	issuers   issuers
+	listeners listeners
+}
+
+// NewCSRs returns the signer that all issuers together are.
+func NewCSRs(cfg CSRConfig) *CSRs {
+	return &CSRs{CSRConfig: cfg, issuers: issuers{
 		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, opened: newOpened(),
 	}}
-	return c.sign
 }
 
-type csrs struct {
-	client.Client
-	issuers issuers
-}
-
-func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
+// Sign implements signer.Sign.
+func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
 	who, isIssuer := certmanager.ParseSignerName(req.SignerName)
 	if !isIssuer {
 		return nil, signer.Unavailable(fmt.Errorf("%s is no issuer", req.SignerName))
@@ -86,8 +100,8 @@ func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*sig
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	waits, ok := check(found, who)
-	if found == nil || waits.event == EventTypeMissing {
+	waits := requests.ObstacleOf(found, who)
+	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}
 	// Who may not refer to an issuer need not wait for it.
@@ -98,12 +112,10 @@ func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*sig
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	if !waits.None() {
 		return nil, later(waits)
 	}
-	key := keyOf{annotation: AnnotationKey, secret: types.NamespacedName{
-		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: req.Annotations[AnnotationKey],
-	}}
+	key := c.keyOf(found, req.Annotations)
 	issued, err := c.issuers.sign(ctx, found, asked, key, now)
 	if err != nil {
 		return nil, forCSR(err)
@@ -111,23 +123,33 @@ func (c csrs) sign(ctx context.Context, req signer.Request, now time.Time) (*sig
 	return &signer.Issued{Certificate: issued.Certificate, PEM: issued.Chain}, nil
 }
 
-// forCSR has what waits for somebody else tried again before long. Missing
-// Secrets have another name here.
+// keyOf says where the key is that a SelfSigned issuer signs.
+func (c *CSRs) keyOf(found cmv1.GenericIssuer, annotations map[string]string) keyOf {
+	return keyOf{annotation: AnnotationKey, secret: types.NamespacedName{
+		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: annotations[AnnotationKey],
+	}}
+}
+
+// forCSR has what nobody tells of tried again before long. Missing Secrets have
+// another name here.
 func forCSR(err error) error {
 	var wait *signer.PendingError
 	if !errors.As(err, &wait) {
 		return err
 	}
 	again := *wait
+	again.RetryAfter = lookAgain
+	if slices.Contains(told, again.Reason) {
+		again.RetryAfter = lookSometimes
+	}
 	if again.Reason == issuer.ReasonMissingSecret {
 		again.Reason = ReasonSecretNotFound
 	}
-	again.RetryAfter = lookAgain
 	return &again
 }
 
-func later(o outcome) error {
-	return &signer.PendingError{Reason: o.event, Message: o.message, Err: errors.New(o.message), RetryAfter: lookAgain}
+func later(o requests.Obstacle) error {
+	return &signer.PendingError{Reason: o.Reason, Message: o.Message, Err: errors.New(o.Message), RetryAfter: lookSometimes}
 }
 
 // fromCSR returns what a CertificateSigningRequest asks an issuer for.
@@ -154,7 +176,7 @@ func fromCSR(req signer.Request) (issuer.Request, error) {
 // is one CertificateSigningRequest API for all namespaces, and without the
 // right everybody could use the Issuers of every namespace. ClusterIssuers are
 // for all.
-func (c csrs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
+func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
 	if who.Kind != cmv1.IssuerKind {
 		return nil
 	}
@@ -168,7 +190,7 @@ func (c csrs) checkReference(ctx context.Context, by signer.Requester, who certm
 		for key, values := range by.Extra {
 			review.Spec.Extra[key] = values
 		}
-		if err := c.Create(ctx, review); err != nil {
+		if err := c.Client.Create(ctx, review); err != nil {
 			return signer.Unavailable(fmt.Errorf("asking whether %s may refer to %s: %w", by.Username, who, err))
 		}
 		if review.Status.Allowed {

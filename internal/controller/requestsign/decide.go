@@ -14,41 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
-
-// step is what a request is due for.
-type step int
-
-const (
-	stepNone  step = iota // it is somebody else's, or has its answer
-	stepDeny              // to say that it was denied
-	stepAwait             // to be approved
-	stepSign
-)
-
-// stepOf looks at a request alone. The order is that of the signers that other
-// programs know.
-func stepOf(cr *cmv1.CertificateRequest) step {
-	switch reason := certmanager.ReadyReason(cr); {
-	case !certmanager.IsBuiltIn(cr.Spec.IssuerRef):
-		return stepNone
-	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
-		if denied.on(cr) {
-			return stepNone
-		}
-		return stepDeny
-	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionInvalidRequest):
-		return stepNone
-	case reason == cmv1.CertificateRequestReasonFailed, reason == cmv1.CertificateRequestReasonIssued, len(cr.Status.Certificate) > 0:
-		return stepNone
-	case !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved):
-		return stepAwait
-	default:
-		return stepSign
-	}
-}
 
 // refersTo tells whether ref is to this issuer, given that the request is in a
 // namespace from which an Issuer can be meant.
@@ -60,13 +29,12 @@ func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
 	return ref.Name == to.GetName() && certmanager.IssuerKind(ref) == kind && certmanager.IsBuiltIn(ref)
 }
 
-// The reasons of Events. Those of verdicts are in internal/signer/issuer.
+// The reasons of Events. Those of verdicts are in internal/signer/issuer, those
+// of issuers that cannot sign in internal/policy/requests.
 const (
-	EventIssued      = "CertificateIssued"
-	EventAwaits      = "WaitingForApproval"
-	EventNotFound    = "IssuerNotFound"
-	EventTypeMissing = "IssuerTypeMissing"
-	EventNotReady    = "IssuerNotReady"
+	EventIssued    = "CertificateIssued"
+	EventAwaits    = "WaitingForApproval"
+	EventElsewhere = "WaitingForIssuer"
 )
 
 // outcome is what becomes of a request.
@@ -85,7 +53,7 @@ type outcome struct {
 // denied is the outcome of whatever an approver does not want. That there is no
 // Event about it leaves it to the approver to make one.
 var denied = outcome{
-	reason: cmv1.CertificateRequestReasonDenied, message: "The CertificateRequest was denied by an approval controller",
+	reason: cmv1.CertificateRequestReasonDenied, message: requests.MessageDenied,
 }
 
 func pending(event, format string, args ...any) outcome {

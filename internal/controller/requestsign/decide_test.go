@@ -34,55 +34,6 @@ func is(kind cmv1.CertificateRequestConditionType) change {
 	}
 }
 
-func ready(reason string) change {
-	return func(cr *cmv1.CertificateRequest) {
-		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, reason, "", metav1.NewTime(now))
-	}
-}
-
-func of(group string) change {
-	return func(cr *cmv1.CertificateRequest) { cr.Spec.IssuerRef.Group = group }
-}
-
-func TestStepOf(t *testing.T) {
-	const (
-		approved = cmv1.CertificateRequestConditionApproved
-		deniedIs = cmv1.CertificateRequestConditionDenied
-		invalid  = cmv1.CertificateRequestConditionInvalidRequest
-	)
-	certificate := func(cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("some") }
-	tests := []struct {
-		reason string
-		cr     *cmv1.CertificateRequest
-		want   step
-	}{
-		{"new", request(), stepAwait},
-		{"approved", request(is(approved)), stepSign},
-		{"with the group spelled out", request(is(approved), of("cert-manager.io")), stepSign},
-		{"of somebody else's issuer", request(is(approved), of("example.com")), stepNone},
-		{"of somebody else's issuer, denied", request(is(deniedIs), of("example.com")), stepNone},
-		{"waiting", request(is(approved), ready("Pending")), stepSign},
-		{"denied", request(is(deniedIs)), stepDeny},
-		{"denied while it failed", request(is(deniedIs), ready("Failed")), stepDeny},
-		{"denied, and that is said", denied.apply(request(is(deniedIs)), now), stepNone},
-		{"denied and invalid", request(is(deniedIs), is(invalid)), stepDeny},
-		{"said to be denied, by nobody", request(is(approved), ready("Denied")), stepSign},
-		{"invalid", request(is(approved), is(invalid)), stepNone},
-		{"invalid and not approved", request(is(invalid)), stepNone},
-		{"failed", request(is(approved), ready("Failed")), stepNone},
-		{"issued", request(is(approved), ready("Issued")), stepNone},
-		{"with a certificate that nobody has vouched for", request(is(approved), ready("Pending"), certificate), stepNone},
-		{"with a reason that nobody knows", request(is(approved), ready("Odd")), stepSign},
-	}
-	for _, tc := range tests {
-		t.Run(tc.reason, func(t *testing.T) {
-			if got := stepOf(tc.cr); got != tc.want {
-				t.Errorf("step %d, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
 // What a signer says becomes a condition, an event, and another attempt if
 // nobody tells when to try again.
 func TestDecide(t *testing.T) {

@@ -87,7 +87,18 @@ func caIssuer(name, secret string) *cmv1.Issuer {
 // newCA is a root in a Secret.
 func newCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Secret {
 	t.Helper()
-	root, err := pki.NewRoot("root of "+name, key, 400*24*time.Hour, time.Now().Add(-time.Minute))
+	return rootFor(t, namespace, name, key, 400*24*time.Hour)
+}
+
+// longCA is a root that outlives all that it can be asked for.
+func longCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Secret {
+	t.Helper()
+	return rootFor(t, namespace, name, key, 20000*time.Hour)
+}
+
+func rootFor(t *testing.T, namespace, name string, key crypto.Signer, lifetime time.Duration) *corev1.Secret {
+	t.Helper()
+	root, err := pki.NewRoot("root of "+name, key, lifetime, time.Now().Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

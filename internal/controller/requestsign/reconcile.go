@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -33,12 +34,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		r.waiting.forget(key.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	switch stepOf(cr) {
-	case stepDeny:
+	switch requests.Due(cr) {
+	case requests.Deny:
 		return r.put(ctx, cr, answer{outcome: denied})
-	case stepAwait:
+	case requests.Await:
 		return r.await(cr), nil
-	case stepSign:
+	case requests.Elsewhere:
+		return r.hint(cr), nil
+	case requests.Sign:
 		a, err := r.answer(ctx, cr)
 		if err != nil {
 			return reconcile.Result{}, err
@@ -55,8 +58,30 @@ func (r *reconciler) await(cr *cmv1.CertificateRequest) reconcile.Result {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.event(cr, certmanager.NoType, corev1.EventTypeNormal, EventAwaits,
-		"Not signing CertificateRequest until it is Approved: somebody who may has to approve or deny it")
+		"Not signing CertificateRequest until it is Approved: "+decideByHand(cr))
 	return reconcile.Result{}
+}
+
+// hint tells of a request that somebody else answers, once that takes long: what
+// it takes is easily forgotten when an issuer is installed.
+func (r *reconciler) hint(cr *cmv1.CertificateRequest) reconcile.Result {
+	since, what := cr.CreationTimestamp.Time, "Nobody has approved it: "+decideByHand(cr)
+	if approved := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); approved != nil {
+		if approved.LastTransitionTime != nil {
+			since = approved.LastTransitionTime.Time
+		}
+		what = fmt.Sprintf("It is approved, and nothing has answered it: the program that signs for issuers of the group %s has to. Does it run?",
+			certmanager.IssuerGroup(cr.Spec.IssuerRef))
+	}
+	if wait := since.Add(patience).Sub(r.Clock.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}
+	}
+	r.event(cr, certmanager.NoType, corev1.EventTypeNormal, EventElsewhere, what)
+	return reconcile.Result{}
+}
+
+func decideByHand(cr *cmv1.CertificateRequest) string {
+	return fmt.Sprintf("somebody who may has to, with 'certplane approve -n %[1]s %[2]s' or 'certplane deny -n %[1]s %[2]s'", cr.Namespace, cr.Name)
 }
 
 // answer is an outcome and who it is from.
@@ -82,8 +107,8 @@ func (r *reconciler) answer(ctx context.Context, cr *cmv1.CertificateRequest) (a
 	if err != nil {
 		return a, err
 	}
-	if o, ok := check(found, who); !ok {
-		a.outcome = o
+	if o := requests.ObstacleOf(found, who); !o.None() {
+		a.outcome = pending(o.Reason, "%s", o.Message)
 		return a, nil
 	}
 	a.by = certmanager.TypeOf(found.GetSpec())
@@ -136,7 +161,7 @@ const maxConflicts = 10
 // On a conflict the same outcome is tried again on the request as it is now, if
 // it still waits: a signature of the CA shall not be lost.
 func (r *reconciler) store(ctx context.Context, cr *cmv1.CertificateRequest, a answer) error {
-	due := stepOf(cr)
+	due := requests.Due(cr)
 	var err error
 	for range maxConflicts {
 		err = r.write(ctx, a.apply(cr, r.Clock.Now()), client.FieldOwner(Component(a.by)))
@@ -149,7 +174,7 @@ func (r *reconciler) store(ctx context.Context, cr *cmv1.CertificateRequest, a a
 			return reason
 		case a.on(latest):
 			return nil // stored, but the answer got lost or came late
-		case stepOf(latest) != due:
+		case requests.Due(latest) != due:
 			return errSuperseded
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("writing the status: %w", err)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -31,8 +32,8 @@ func (r *reconciler) issued(ctx context.Context, cr *cmv1.CertificateRequest, a 
 	r.metrics.Issued.WithLabelValues(a.signer).Inc()
 	r.metrics.Signature.WithLabelValues(a.signer).Observe(a.signed.Sub(a.start).Seconds())
 	r.metrics.Duration.WithLabelValues(a.signer).Observe(r.Clock.Now().Sub(a.start).Seconds())
-	for _, note := range a.outcome.issued.Notes {
-		r.event(cr, a.by, corev1.EventTypeWarning, note.Reason, note.Message)
+	for _, told := range a.outcome.issued.Notes {
+		r.event(cr, a.by, corev1.EventTypeWarning, told.Reason, told.Message)
 	}
 	r.event(cr, a.by, a.kind(), a.event, a.message)
 }
@@ -58,26 +59,14 @@ func (r *reconciler) unanswered(ctx context.Context, cr *cmv1.CertificateRequest
 	}
 }
 
-// maxNote is how many bytes the note of an Event has at most.
-const maxNote = 1024
-
-func (r *reconciler) event(cr *cmv1.CertificateRequest, by certmanager.IssuerType, kind, reason, note string) {
+func (r *reconciler) event(cr *cmv1.CertificateRequest, by certmanager.IssuerType, kind, reason, text string) {
 	if recorder := r.Events[by]; recorder != nil {
-		recorder.Eventf(cr, nil, kind, reason, "Sign", "%s", note[:min(len(note), maxNote)])
+		recorder.Eventf(cr, nil, kind, reason, "Sign", "%s", note.Fit(text))
 	}
 }
 
-// facts identify a certificate in logs.
+// facts identify a certificate and its request in logs.
 func facts(cr *cmv1.CertificateRequest, a answer) []any {
-	cert := a.outcome.issued.Certificate
-	return []any{
-		"signer", a.signer,
-		"uid", cr.UID,
-		"requester", cr.Spec.Username,
-		"subject", cert.Subject.String(),
-		"serial", cert.SerialNumber.Text(16),
-		"sha256", pki.Fingerprint(cert),
-		"notBefore", cert.NotBefore,
-		"notAfter", cert.NotAfter,
-	}
+	request := []any{"signer", a.signer, "uid", cr.UID, "requester", cr.Spec.Username}
+	return append(request, pki.LogFacts(a.outcome.issued.Certificate)...)
 }

@@ -130,6 +130,11 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s has a certificate", name)
 		}
 	}
+	for name, reason := range map[string]string{"undecided": "WaitingForApproval", "elsewhere": "WaitingForIssuer"} {
+		if note := w.told(t, name, component, normalEvent, reason); !strings.Contains(note, "certplane approve -n default "+name) {
+			t.Errorf("%s: %s", name, note)
+		}
+	}
 }
 
 func TestSelfSigned(t *testing.T) {

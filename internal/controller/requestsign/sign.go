@@ -43,28 +43,6 @@ func (i issuers) find(ctx context.Context, who certmanager.Signer) (cmv1.Generic
 	return found, nil
 }
 
-// check tells what there is to wait for before an issuer can sign. ok is false
-// if there is something.
-func check(found cmv1.GenericIssuer, who certmanager.Signer) (o outcome, ok bool) {
-	if found == nil {
-		return pending(EventNotFound, "Referenced %q not found: there is no %s named %s", who.Kind, who.Kind, who.Name), false
-	}
-	t := certmanager.TypeOf(found.GetSpec())
-	if t == certmanager.NoType {
-		return pending(EventTypeMissing, "Missing issuer type: the %s %s has none", who.Kind, who.Name), false
-	}
-	if t.Supported() && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
-		return outcome{}, true
-	}
-	why := "nobody has looked at it yet"
-	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !t.Supported() {
-		why = fmt.Sprintf("issuers of type %s are not supported yet", t)
-	} else if ready != nil {
-		why = ready.Reason + ": " + ready.Message
-	}
-	return pending(EventNotReady, "Referenced issuer does not have a Ready status condition: %s", why), false
-}
-
 // keyOf says where the private key of a request is that a SelfSigned issuer
 // signs.
 type keyOf struct {

@@ -33,6 +33,13 @@ type CA interface {
 	Current() (*pki.Authority, error)
 }
 
+// Changes tells when what requests wait for has changed.
+type Changes interface {
+	// Subscribe has changed called with what tells whether an approved request may
+	// have waited for it, until cancel is called.
+	Subscribe(changed func(waited func(*certificatesv1.CertificateSigningRequest) bool)) (cancel func())
+}
+
 // Config is what a signer needs to run.
 type Config struct {
 	// SignerName chooses the signer by its name in spec.signerName.
@@ -44,6 +51,8 @@ type Config struct {
 	Client client.Client
 	// CA has the signer's CA.
 	CA CA
+	// Changes, if there is one, tells of requests that can be answered now.
+	Changes Changes
 	// Delegate, if there is one, signs instead of a CA. Then SignerName can be
 	// any name, also that of all signers of a domain, example.com/*.
 	Delegate signer.Sign
@@ -84,6 +93,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Named(controllerName(cfg.SignerName)).
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
 		WatchesRawSource(r.retryWith(cfg.CA)).
+		WatchesRawSource(r.retryAfter(cfg.Changes)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),

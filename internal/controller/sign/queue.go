@@ -39,21 +39,33 @@ type successions interface {
 func (r *reconciler) retryWith(ca CA) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		if changes, ok := ca.(successions); ok {
-			cancel := changes.Subscribe(func(*pki.Authority) { r.retry(ctx, q) })
+			cancel := changes.Subscribe(func(*pki.Authority) { r.retry(ctx, q, func(*csr) bool { return true }) })
 			context.AfterFunc(ctx, cancel)
 		}
 		return nil
 	})
 }
 
-func (r *reconciler) retry(ctx context.Context, q queue) {
+// retryAfter is a source of work: with each change come the requests that have
+// waited for it.
+func (r *reconciler) retryAfter(changes Changes) source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		if changes != nil {
+			cancel := changes.Subscribe(func(waited func(*csr) bool) { r.retry(ctx, q, waited) })
+			context.AfterFunc(ctx, cancel)
+		}
+		return nil
+	})
+}
+
+func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for a CA; their back-off brings them back")
+		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for what has changed; their back-off brings them back")
 		return
 	}
 	for i := range list.Items {
-		if c := &list.Items[i]; actionable(c, r.ours) {
+		if c := &list.Items[i]; actionable(c, r.ours) && waited(c) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
 		}
 	}

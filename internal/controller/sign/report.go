@@ -107,16 +107,8 @@ func (r reporter) event(c *csr, kind, reason, note string, args ...any) {
 	}
 }
 
-// facts identify a certificate in logs.
+// facts identify a certificate and its request in logs.
 func (r reporter) facts(c *csr, cert *x509.Certificate) []any {
-	return []any{
-		"signer", r.signerName,
-		"uid", c.UID,
-		"requester", c.Spec.Username,
-		"subject", cert.Subject.String(),
-		"serial", cert.SerialNumber.Text(16),
-		"sha256", pki.Fingerprint(cert),
-		"notBefore", cert.NotBefore,
-		"notAfter", cert.NotAfter,
-	}
+	request := []any{"signer", r.signerName, "uid", c.UID, "requester", c.Spec.Username}
+	return append(request, pki.LogFacts(cert)...)
 }

@@ -21,7 +21,7 @@ var absences = []string{ReasonDoesNotExist, ReasonMissingData, ReasonInvalidKeyP
 // when a restore brings back Certificates before Secrets. What this very issuance
 // has brought is no such Secret: it is over when its end is written down. The
 // finding, if there is one, is for
-// an Event; who acts on it calls SetAdopted.
+// an Event; who acts on it calls SetAbandoned.
 func Adopt(s Situation, now time.Time) Finding {
 	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
 	if issuing == nil || !isIssuing(s.Certificate) || isDeleted(s.Certificate) || !slices.Contains(absences, issuing.Reason) {
@@ -44,8 +44,21 @@ func (i *inspection) isOfNext() bool {
 	})
 }
 
-// SetAdopted ends an issuance in the status of crt without a new certificate.
-func SetAdopted(crt *cmv1.Certificate) {
+// Yield tells whether an issuance under way ends because the Secret belongs to
+// another Certificate. It may have been started before that one was known, as
+// when both are made at the same moment, or by hand. The finding, if there is
+// one, is for an Event; who acts on it calls SetAbandoned.
+func Yield(s Situation) Finding {
+	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) {
+		return Finding{}
+	}
+	return (&inspection{Situation: s}).checkRival()
+}
+
+// SetAbandoned ends an issuance in the status of crt without a new certificate,
+// and without a failure.
+func SetAbandoned(crt *cmv1.Certificate) {
+	crt.Status.NextPrivateKeySecretName = nil
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 

@@ -2,6 +2,7 @@ package issuance_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("adopts: %+v, want %v", got, tc.want)
 			}
 			if tc.want {
-				issuance.SetAdopted(w.crt)
+				issuance.SetAbandoned(w.crt)
 				if start := backoff.Decide(w.situation(), now.Add(tc.at)); !start.Why.None() {
 					t.Errorf("starts again at once: %+v", start.Why)
 				}
@@ -67,6 +68,32 @@ func TestAdopt(t *testing.T) {
 		t.Error("adopts although nothing is issued")
 	}
 }
+
+// Whoever has started an issuance for a Secret of somebody else ends it.
+func TestYield(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		changes []func(*world)
+		want    bool
+	}{
+		{"another one's Secret", []func(*world){issuing, others}, true},
+		{"its own Secret", []func(*world){issuing}, false},
+		{"nothing is issued", []func(*world){others}, false},
+		{"being deleted", []func(*world){issuing, others, deleted}, false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			w := newWorld(t)
+			for _, change := range tc.changes {
+				change(w)
+			}
+			if got := issuance.Yield(w.situation()); got.None() == tc.want || tc.want && !strings.Contains(got.Message, `belongs to Certificate "api"`) {
+				t.Errorf("yields: %+v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func others(w *world) { w.owner = newCertificate("api") }
 
 func TestRestoredRevision(t *testing.T) {
 	w := newWorld(t)
@@ -128,7 +155,7 @@ func TestTemporary(t *testing.T) {
 
 func TestMaintain(t *testing.T) {
 	w := newWorld(t)
-	if _, drift, err := issuance.Maintain(w.situation(), false, now); err != nil || drift != secret.MetadataMismatch {
+	if _, drift, err := issuance.Maintain(w.situation(), false, secret.Passwords{}, now); err != nil || drift != secret.MetadataMismatch {
 		t.Errorf("a Secret without labels: %q, %v", drift, err)
 	}
 	for reason, change := range map[string]func(*world){
@@ -137,7 +164,7 @@ func TestMaintain(t *testing.T) {
 	} {
 		w := newWorld(t)
 		change(w)
-		if _, drift, err := issuance.Maintain(w.situation(), false, now); err != nil || drift != "" {
+		if _, drift, err := issuance.Maintain(w.situation(), false, secret.Passwords{}, now); err != nil || drift != "" {
 			t.Errorf("%s: %q, %v", reason, drift, err)
 		}
 	}

@@ -216,7 +216,20 @@ func (i *inspection) renewalTime() time.Time {
 	if i.leaf == nil {
 		return time.Time{}
 	}
-	return renewal.Time(i.spec(), pki.Validity{NotBefore: i.leaf.NotBefore, NotAfter: i.leaf.NotAfter})
+	return renewal.Time(i.spec(), i.validity(), i.now)
+}
+
+func (i *inspection) validity() pki.Validity {
+	return pki.Validity{NotBefore: i.leaf.NotBefore, NotAfter: i.leaf.NotAfter}
+}
+
+// windowsMissed is a warning that a certificate is renewed outside of the
+// windows for that.
+func (i *inspection) windowsMissed() Finding {
+	if why := renewal.Outside(i.spec(), i.validity(), i.now); why != "" {
+		return found(ReasonWindowError, "Renewing certificate without satisfying renewal windows: %s", why)
+	}
+	return Finding{}
 }
 
 // checkExpiry is for readiness alone.

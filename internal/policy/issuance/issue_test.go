@@ -47,6 +47,11 @@ func temporary(w *world, _ *cmv1.CertificateRequest) {
 	w.crt.Annotations = map[string]string{cmv1.IssueTemporaryCertificateAnnotation: "true"}
 }
 
+// earlier has the request made with the same key, in another attempt.
+func earlier(_ *world, cr *cmv1.CertificateRequest) {
+	cr.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey] = "web-xyz"
+}
+
 type change = func(*world, *cmv1.CertificateRequest)
 
 // TestIssue has what becomes of an issuance and of its request, which have to
@@ -61,8 +66,8 @@ func TestIssue(t *testing.T) {
 		why     string // reason and message, in part
 		deletes bool   // the request
 	}{
-		{reason: "not answered yet", why: "has not been answered yet"},
-		{reason: "pending", changes: []change{pending}, why: "has not been answered yet"},
+		{reason: "not answered yet", why: "waits for approval"},
+		{reason: "pending", changes: []change{pending}, why: "waits for its issuer: because"},
 		{reason: "answered", changes: []change{answered(later)}, step: issuance.Store},
 		{reason: "denied", changes: []change{denied(later)}, step: issuance.Fail, why: "Policy The certificate request has failed to complete and will be retried: because"},
 		{reason: "denied, and answered all the same", changes: []change{answered(later), denied(later)}, step: issuance.Fail, why: "Policy"},
@@ -78,6 +83,10 @@ func TestIssue(t *testing.T) {
 			why:     "failed before", deletes: true,
 		},
 		{reason: "failed in the moment in which it began", changes: []change{failedAt(begin)}, step: issuance.Fail, why: "Failed"},
+		{reason: "denied in an earlier attempt, a moment ago", changes: []change{denied(begin), earlier}, why: "of an earlier issuance", deletes: true},
+		{reason: "denied in an earlier attempt, and answered", changes: []change{answered(begin), denied(begin), earlier}, why: "of an earlier issuance", deletes: true},
+		{reason: "waits since an earlier attempt", changes: []change{pending, earlier}, why: "of an earlier issuance", deletes: true},
+		{reason: "answered in an earlier attempt", changes: []change{answered(begin), earlier}, step: issuance.Store},
 		{reason: "answered with nonsense", changes: []change{answered(later), func(_ *world, cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("?") }}, step: issuance.Fail, why: "InvalidCertificate"},
 		{reason: "answered for another key", changes: []change{answered(later), func(w *world, cr *cmv1.CertificateRequest) { cr.Status.Certificate = w.requests[0].Status.Certificate }}, step: issuance.Fail, why: "InvalidCertificate"},
 		{reason: "answered too late", changes: []change{answered(later)}, at: 2 * life, step: issuance.Fail, why: "InvalidCertificate"},
@@ -90,10 +99,10 @@ func TestIssue(t *testing.T) {
 		{reason: "the Secret belongs to somebody else", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { w.owner = newCertificate("api") }}, why: `belongs to Certificate "api"`},
 		{reason: "over", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { issuance.SetIssued(w.crt) }}, why: "no certificate is being issued"},
 
-		{reason: "temporary, but there is a certificate", changes: []change{temporary, pending}, why: "has not been answered"},
+		{reason: "temporary, but there is a certificate", changes: []change{temporary, pending}, why: "waits for its issuer"},
 		{reason: "temporary", changes: []change{temporary, pending, func(w *world, _ *cmv1.CertificateRequest) { w.secret = nil }}, step: issuance.StoreTemporary},
-		{reason: "temporary, but not approved yet", changes: []change{temporary, func(w *world, _ *cmv1.CertificateRequest) { w.secret = nil }}, why: "has not been answered"},
-		{reason: "nobody wants a temporary one", changes: []change{pending, func(w *world, _ *cmv1.CertificateRequest) { w.secret = nil }}, why: "has not been answered"},
+		{reason: "temporary, but not approved yet", changes: []change{temporary, func(w *world, _ *cmv1.CertificateRequest) { w.secret = nil }}, why: "waits for approval"},
+		{reason: "nobody wants a temporary one", changes: []change{pending, func(w *world, _ *cmv1.CertificateRequest) { w.secret = nil }}, why: "waits for its issuer"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -117,14 +126,58 @@ func TestIssue(t *testing.T) {
 	}
 }
 
+// What a request waits for is told once it takes time.
+func TestIssueTells(t *testing.T) {
+	approved := func(_ *world, cr *cmv1.CertificateRequest) {
+		condition(cr, cmv1.CertificateRequestConditionApproved, "True", "Policy", begin)
+	}
+	tests := []struct {
+		reason  string
+		changes []change
+		after   time.Duration
+		tells   string // empty: nothing
+		again   time.Duration
+	}{
+		{reason: "not approved, just made", after: 9 * time.Second, again: 10 * time.Second},
+		{reason: "never approved", after: 10 * time.Second, tells: `CertificateRequest "web-2" waits for approval: approve or deny it, or see whether its approver runs and has the verb approve for Issuer.cert-manager.io/ca`},
+		{reason: "just approved", changes: []change{approved}, again: 10 * time.Second},
+		{reason: "nobody signs", changes: []change{approved}, after: time.Hour, tells: `CertificateRequest "web-2" is approved, and nobody has taken it up: see whether the controller of Issuer.cert-manager.io/ca runs`},
+		{reason: "its issuer says why", changes: []change{approved, pending}, tells: `CertificateRequest "web-2" waits for its issuer: because`},
+		{reason: "its issuer does not say why", changes: []change{pending, func(_ *world, cr *cmv1.CertificateRequest) { cr.Status.Conditions[0].Message = "" }}, tells: `waits for its issuer: Pending`},
+		{reason: "it is answered", changes: []change{answered(begin)}, after: time.Hour},
+		{reason: "it is denied", changes: []change{denied(begin)}, after: time.Hour},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			w := newWorld(t)
+			key, cr := w.next(begin)
+			cr.CreationTimestamp = metav1.NewTime(begin)
+			for _, change := range tc.changes {
+				change(w, cr)
+			}
+			got := issuance.Issue(w.situation(), key, begin.Add(tc.after))
+			if got.Tell != (tc.tells != "") || got.Tell && !strings.Contains(got.Why.Message, tc.tells) {
+				t.Errorf("tells %v, %q, want %q", got.Tell, got.Why.Message, tc.tells)
+			}
+			if got.Again.IsZero() != (tc.again == 0) || tc.again != 0 && !got.Again.Equal(begin.Add(tc.again)) {
+				t.Errorf("again %v, want after %v", got.Again, tc.again)
+			}
+			issuance.SetWaiting(w.crt, got.Why.Message)
+			if c := certmanager.CertificateCondition(w.crt, cmv1.CertificateConditionIssuing); c.Reason != "Test" || c.Message != got.Why.Message || !c.LastTransitionTime.Time.Equal(begin) {
+				t.Errorf("condition %+v", c)
+			}
+		})
+	}
+}
+
 func TestSetFailedAndIssued(t *testing.T) {
 	w := newWorld(t)
 	w.next(begin)
 	why := issuance.Finding{Reason: "Failed", Message: "because"}
-	issuance.SetFailed(w.crt, why, begin)
-	issuance.SetFailed(w.crt, why, begin.Add(hour))
+	backoff.SetFailed(w.crt, why, begin)
+	backoff.SetFailed(w.crt, why, begin.Add(hour))
 	got := certmanager.CertificateCondition(w.crt, cmv1.CertificateConditionIssuing)
-	if got.Status != "False" || got.Reason != "Failed" || got.Message != "because" || *w.crt.Status.FailedIssuanceAttempts != 2 || !w.crt.Status.LastFailureTime.Time.Equal(begin.Add(hour)) {
+	if got.Status != "False" || got.Reason != "Failed" || got.Message != `because (next attempt after 2h0m0s, or at once with "certplane renew" or a change of the spec)` || *w.crt.Status.FailedIssuanceAttempts != 2 || w.crt.Status.NextPrivateKeySecretName != nil || !w.crt.Status.LastFailureTime.Time.Equal(begin.Add(hour)) {
 		t.Errorf("condition %+v, status %+v", got, w.crt.Status)
 	}
 	issuance.SetIssued(w.crt)

@@ -8,10 +8,11 @@ import (
 
 // Maintain tells whether a Secret has to be written again with the certificate
 // that it has: because its Certificate asks for other labels, annotations,
-// formats or keystores, or somebody has changed them. Nothing is to be done if
-// the drift is empty. It never is anything while a certificate is being issued,
+// formats or keystores, somebody has changed them, or the password of a
+// keystore is another one. A password that is missing is empty. Nothing is to be
+// done if the drift is empty. It never is anything while a certificate is being issued,
 // and for a Secret without a certificate or of somebody else.
-func Maintain(s Situation, owned bool, now time.Time) (secret.Content, secret.Drift, error) {
+func Maintain(s Situation, owned bool, passwords secret.Passwords, now time.Time) (secret.Content, secret.Drift, error) {
 	if isIssuing(s.Certificate) || isDeleted(s.Certificate) {
 		return secret.Content{}, "", nil
 	}
@@ -23,6 +24,6 @@ func Maintain(s Situation, owned bool, now time.Time) (secret.Content, secret.Dr
 	if !ok {
 		return secret.Content{}, "", nil
 	}
-	drift, err := content.Drift(s.Secret, owned)
+	drift, err := content.Drift(s.Secret, owned, passwords)
 	return content, drift, err
 }

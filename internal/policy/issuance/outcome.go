@@ -31,7 +31,7 @@ const (
 	Store
 	// StoreTemporary has a Temporary certificate stored, and then waits.
 	StoreTemporary
-	// Fail: SetFailed, and an Event of the finding.
+	// Fail: Backoff.SetFailed, and an Event of the finding.
 	Fail
 )
 
@@ -42,6 +42,11 @@ type Outcome struct {
 	Why Finding
 	// Request is the one that decides; nil while there is none.
 	Request *cmv1.CertificateRequest
+	// Tell has the message told on the Certificate, by SetWaiting: it may take
+	// somebody to go on.
+	Tell bool
+	// Again is when that is to be asked again; zero: not by itself.
+	Again time.Time
 }
 
 func wait(format string, args ...any) Outcome {
@@ -89,7 +94,7 @@ func (s Situation) judge(cr *cmv1.CertificateRequest, key crypto.Signer, now tim
 	if s.wantsTemporary(cr, now) {
 		return Outcome{Step: StoreTemporary}
 	}
-	return wait("CertificateRequest %q has not been answered yet", cr.Name)
+	return await(cr, now)
 }
 
 func failed(reason, message string) Outcome {
@@ -116,16 +121,20 @@ func SetIssued(crt *cmv1.Certificate) {
 	revision := NextRevision(crt)
 	crt.Status.Revision = &revision
 	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = nil, nil
+	crt.Status.NextPrivateKeySecretName = nil
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
-// SetFailed ends an issuance in the status of crt for now: Backoff says when it
-// is tried again.
-func SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
+// SetFailed ends an issuance in the status of crt for now, and says when it is
+// tried again. Who writes it deletes the Secret with the next key: with that,
+// the next attempt would find the request that has failed again.
+func (b Backoff) SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
 	at, attempts := metav1.NewTime(now), 1
 	if before := crt.Status.FailedIssuanceAttempts; before != nil && *before > 0 {
 		attempts = *before + 1
 	}
 	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = &at, &attempts
-	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionFalse, why.Reason, why.Message, at)
+	crt.Status.NextPrivateKeySecretName = nil
+	message := fmt.Sprintf("%s (next attempt after %v, or at once with %q or a change of the spec)", why.Message, b.wait(&attempts), "certplane renew")
+	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionFalse, why.Reason, message, at)
 }

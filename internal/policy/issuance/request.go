@@ -94,8 +94,11 @@ func (s Situation) doom(cr *cmv1.CertificateRequest, key crypto.PublicKey) strin
 	if why := s.differs(cr, key); why != "" {
 		return why
 	}
-	if s.isStale(cr) {
+	switch {
+	case s.isStale(cr):
 		return "it failed before this issuance began"
+	case s.isOfOtherAttempt(cr):
+		return "it is of an earlier issuance, whose private key is gone from where it says"
 	}
 	return ""
 }
@@ -123,6 +126,17 @@ func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
 	ended := endedAt(cr)
 	return issuing != nil && issuing.LastTransitionTime != nil && ended != nil && ended.Before(issuing.LastTransitionTime)
+}
+
+// isOfOtherAttempt tells whether a request was made in an earlier attempt and
+// has no certificate: each attempt has its key in a Secret of its own, so that
+// attempts can be told apart even if the key stays and they follow within a
+// second. Such a request may have come to nothing, and self-signed issuers look
+// for its key where it says.
+func (s Situation) isOfOtherAttempt(cr *cmv1.CertificateRequest) bool {
+	name, next := cr.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey], s.Certificate.Status.NextPrivateKeySecretName
+	isIssued := certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued && verdict(cr) == nil
+	return name != "" && next != nil && name != *next && !isIssued
 }
 
 // endedAt returns when a request came to nothing; nil if it has not, or nobody
@@ -157,7 +171,7 @@ func verdict(cr *cmv1.CertificateRequest) *cmv1.CertificateRequestCondition {
 // the Secret that status.nextPrivateKeySecretName names. copied says which
 // annotations of the Certificate go along. It fails for a spec that cannot be
 // put into a request: trying again does not help, so the caller ends the issuance
-// with SetFailed and EventRequestFailed, and a changed spec is tried at once.
+// with Backoff.SetFailed and EventRequestFailed, and a changed spec is tried at once.
 func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotations) (*cmv1.CertificateRequest, error) {
 	csr, err := wanted.Request(&crt.Spec, key)
 	if err != nil {

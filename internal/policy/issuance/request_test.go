@@ -180,7 +180,7 @@ func TestNeverForgetsDenials(t *testing.T) {
 	w := newWorld(t)
 	key, cr := w.next(begin)
 	denied(begin)(w, cr)
-	issuance.SetFailed(w.crt, issuance.Issue(w.situation(), key, begin).Why, begin)
+	backoff.SetFailed(w.crt, issuance.Issue(w.situation(), key, begin).Why, begin)
 	issuance.SetRenewing(w.crt, begin.Add(hour))
 	plan := issuance.PlanRequest(w.situation(), key.Public())
 	if len(plan.Delete) != 1 || plan.Delete[0].Request != cr || !plan.Create {

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/policy/issuance/renewal"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
@@ -48,8 +47,8 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 		return Start{Again: i.renewalTime()}
 	}
 	var warning Finding
-	if ignored := renewal.Ignored(i.spec()); why.Reason == ReasonRenewing && ignored != "" {
-		warning = Finding{Reason: ReasonWindowError, Message: ignored}
+	if why.Reason == ReasonRenewing {
+		warning = i.windowsMissed()
 	}
 	if until := b.Until(s); until.After(now) {
 		return Start{Again: until, Held: fmt.Sprintf(
@@ -65,6 +64,9 @@ type Backoff struct {
 	// Max bounds it.
 	Max time.Duration
 }
+
+// DefaultBackoff returns the one of servers that are not told otherwise.
+func DefaultBackoff() Backoff { return Backoff{Min: time.Hour, Max: 32 * time.Hour} }
 
 // Until returns until when nothing is issued for a Certificate because the last
 // attempts have failed; zero if nothing holds it back. A spec that has been

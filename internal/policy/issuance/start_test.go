@@ -193,7 +193,7 @@ func TestStartHeld(t *testing.T) {
 }
 
 func failedWithout(w *world) {
-	issuance.SetFailed(w.crt, issuance.Finding{Reason: "RequestFailed"}, now.Add(10*hour))
+	backoff.SetFailed(w.crt, issuance.Finding{Reason: "RequestFailed"}, now.Add(10*hour))
 }
 
 func issuing(w *world) { issuance.SetIssuing(w.crt, issuance.Finding{Reason: "Test"}, now) }
@@ -208,15 +208,50 @@ func failedRequest(w *world) {
 	w.requests = append(w.requests, cr)
 }
 
-// Windows are not kept to, and somebody says so.
-func TestStartWarnsOfWindows(t *testing.T) {
-	w := newWorld(t)
-	w.crt.Spec.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{Cron: "0 0 * * *"}}}
-	if start := backoff.Decide(w.situation(), now); !start.Warning.None() {
-		t.Errorf("warns before the time: %+v", start.Warning)
+// Renewal waits for a window, and for the next one if that is missed. Other
+// reasons to issue do not.
+func TestStartKeepsToWindows(t *testing.T) {
+	windows := func(cron string) func(*world) { // the certificate is due on 4 March at midnight, and ends on 5 March at noon
+		return func(w *world) {
+			w.crt.Spec.Renewal = &cmv1.CertificateRenewal{Windows: []cmv1.CertificateRenewalWindows{{Cron: cron, WindowDuration: &metav1.Duration{Duration: hour}}}}
+		}
 	}
-	if start := backoff.Decide(w.situation(), now.Add(60*hour)); start.Warning.Reason != issuance.ReasonWindowError || start.Why.None() {
-		t.Errorf("warns of %+v", start.Warning)
+	tests := []struct {
+		reason string
+		change []func(*world)
+		at     time.Duration // after it was due
+		starts string
+		warns  string
+		again  time.Duration
+	}{
+		{reason: "before the window", change: []func(*world){windows("0 3 * * *")}, again: 3 * hour},
+		{reason: "in the window", change: []func(*world){windows("0 3 * * *")}, at: 3 * hour, starts: "Renewing"},
+		{reason: "at the end of the window", change: []func(*world){windows("0 3 * * *")}, at: 4*hour - 1, starts: "Renewing"},
+		{reason: "after the window", change: []func(*world){windows("0 3 * * *")}, at: 4 * hour, again: 27 * hour},
+		{reason: "a window is open when it is due", change: []func(*world){windows("30 23 * * *")}, starts: "Renewing"},
+		{reason: "no window", change: []func(*world){windows("0 13 5 * *")}, starts: "Renewing", warns: "none of spec.renewal.windows is open between 2026-03-04T00:00:00Z"},
+		{reason: "the last window is missed", change: []func(*world){windows("0 3 4 * *")}, at: 5 * hour, starts: "Renewing", warns: "none of spec.renewal.windows"},
+		{reason: "a window nobody can read", change: []func(*world){windows("?")}, starts: "Renewing", warns: "spec.renewal.windows[0]: cron: Invalid"},
+		{reason: "the Secret is gone", change: []func(*world){windows("0 3 * * *"), noSecret}, starts: "DoesNotExist"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			w := newWorld(t)
+			for _, change := range tc.change {
+				change(w)
+			}
+			due := now.Add(60 * hour)
+			start := backoff.Decide(w.situation(), due.Add(tc.at))
+			if start.Why.Reason != tc.starts || (tc.warns == "") != start.Warning.None() || !strings.Contains(start.Warning.Message, tc.warns) {
+				t.Errorf("starts because of %+v, warns %+v, want %q, %q", start.Why, start.Warning, tc.starts, tc.warns)
+			}
+			if tc.again != 0 && !start.Again.Equal(due.Add(tc.again)) {
+				t.Errorf("again at %v, want %v", start.Again, due.Add(tc.again))
+			}
+			if ready := issuance.Ready(w.situation(), due.Add(tc.at)); tc.again != 0 && !ready.RenewalTime.Time.Equal(due.Add(tc.again)) {
+				t.Errorf("status.renewalTime %v, want %v", ready.RenewalTime, due.Add(tc.again))
+			}
+		})
 	}
 }
 

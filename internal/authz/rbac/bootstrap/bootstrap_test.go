@@ -165,7 +165,7 @@ func TestCertificateRoles(t *testing.T) {
 			"create subjectaccessreviews.authorization.k8s.io",
 			"create,patch,update events.events.k8s.io",
 			"get certificatesigningrequests.certificates.k8s.io",
-			"get secrets.",
+			"get,list,watch secrets.",
 			"sign signers.certificates.k8s.io clusterissuers.cert-manager.io/* issuers.cert-manager.io/*",
 			"update certificatesigningrequests/status.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificatesigningrequests"}},

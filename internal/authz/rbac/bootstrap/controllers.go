@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"slices"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -15,6 +17,11 @@ type controller struct {
 // controllers are the parts that act on their own. No account of certplane's
 // own both approves and signs.
 func controllers() []controller {
+	return slices.Concat(certificateControllers(), issuerControllers(), objectControllers(), peerControllers())
+}
+
+// certificateControllers work for certificates.k8s.io.
+func certificateControllers() []controller {
 	return []controller{
 		{"controller-cache", CacheRules()},
 		{"csr-approver", []rbacv1.PolicyRule{
@@ -56,6 +63,35 @@ func controllers() []controller {
 			allow("create", authorization, "subjectaccessreviews"),
 			allow("create patch update", events, "events"),
 		}},
+		{"csr-cleaner", []rbacv1.PolicyRule{
+			allow("delete", certificates, "certificatesigningrequests"),
+			allow("create patch update", events, "events"),
+		}},
+		{"podcertificaterequestcleaner", []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "podcertificaterequests"),
+			allow("create patch update", events, "events"),
+		}},
+		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
+			allow("create update", core, "configmaps"),
+			allow("create patch update", events, "events"),
+		}},
+		{"trust-bundle-publisher", []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			// Signers are declared at any time, under any name.
+			allow("attest", certificates, "signers"),
+			allow("create patch update", events, "events"),
+		}},
+		{"signer-installer", []rbacv1.PolicyRule{
+			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
+			allow("list watch", certplane, "signers"),
+			allow("create patch update", events, "events"),
+		}},
+	}
+}
+
+// issuerControllers work for cert-manager.io.
+func issuerControllers() []controller {
+	return []controller{
 		// It keeps what Certificates ask for in Secrets of any namespace and name.
 		{"cert-manager-certificates", []rbacv1.PolicyRule{
 			allow("get", certManager, "certificates"),
@@ -84,7 +120,7 @@ func controllers() []controller {
 			allow("update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", IssuerSigners()...),
 			allow("create", authorization, "subjectaccessreviews"),
-			allow("get", core, "secrets"),
+			allow(read, core, "secrets"),
 			allow("create patch update", events, "events"),
 		}},
 		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{
@@ -92,14 +128,12 @@ func controllers() []controller {
 			allowOn("approve", certManager, "signers", IssuerSigners()...),
 			allow("create patch update", events, "events"),
 		}},
-		{"csr-cleaner", []rbacv1.PolicyRule{
-			allow("delete", certificates, "certificatesigningrequests"),
-			allow("create patch update", events, "events"),
-		}},
-		{"podcertificaterequestcleaner", []rbacv1.PolicyRule{
-			allow("delete "+read, certificates, "podcertificaterequests"),
-			allow("create patch update", events, "events"),
-		}},
+	}
+}
+
+// objectControllers keep house: they look after objects of any kind.
+func objectControllers() []controller {
+	return []controller{
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
@@ -113,16 +147,6 @@ func controllers() []controller {
 		{"service-account-controller", []rbacv1.PolicyRule{
 			allow("create", core, "serviceaccounts"),
 		}},
-		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
-			allow("create update", core, "configmaps"),
-			allow("create patch update", events, "events"),
-		}},
-		{"trust-bundle-publisher", []rbacv1.PolicyRule{
-			allow("create delete list update watch", certificates, "clustertrustbundles"),
-			// Signers are declared at any time, under any name.
-			allow("attest", certificates, "signers"),
-			allow("create patch update", events, "events"),
-		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
 			// Whatever there is can own and be owned.
 			allow("delete patch update "+read, "*", "*"),
@@ -131,17 +155,18 @@ func controllers() []controller {
 			allow(read, admissionregistration, "validatingadmissionpolicies"),
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
 		}},
-		{"signer-installer", []rbacv1.PolicyRule{
-			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
-			allow("list watch", certplane, "signers"),
-			allow("create patch update", events, "events"),
-		}},
 		{"definition-installer", []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions", definitions()...),
 		}},
-		// The approver, signer and cleaner of kube-controller-manager, which
-		// can run as a client of this server.
+	}
+}
+
+// peerControllers are parts of Kubernetes that can run as clients of this
+// server.
+func peerControllers() []controller {
+	return []controller{
+		// The approver, signer and cleaner of kube-controller-manager.
 		{"certificate-controller", []rbacv1.PolicyRule{
 			allow("delete "+read, certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/approval", "certificatesigningrequests/status"),

@@ -128,3 +128,31 @@ func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now 
 func entryOf(cert *x509.Certificate) jks.Certificate {
 	return jks.Certificate{Type: "X509", Content: cert.Raw}
 }
+
+// HasPKCS12 tells whether PKCS12 may have written data: whether the password
+// opens it, and the key and its certificate are those of p.
+func HasPKCS12(data []byte, p Pair, password string) bool {
+	key, cert, _, err := pkcs12.DecodeChain(data, password)
+	if err != nil || !cert.Equal(p.Chain[0]) {
+		return false
+	}
+	private, ok := key.(interface{ Equal(crypto.PrivateKey) bool })
+	return ok && private.Equal(p.Key)
+}
+
+// HasJKS tells whether JKS may have written data: whether the password opens
+// it, and the key and its chain are under the alias.
+func HasJKS(data []byte, p Pair, alias, password string) bool {
+	store := jks.New()
+	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
+		return false
+	}
+	entry, err := store.GetPrivateKeyEntry(alias, []byte(password))
+	if err != nil {
+		return false
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
+	return err == nil && bytes.Equal(entry.PrivateKey, key) && slices.EqualFunc(entry.CertificateChain, p.Chain, func(e jks.Certificate, c *x509.Certificate) bool {
+		return bytes.Equal(e.Content, c.Raw)
+	})
+}

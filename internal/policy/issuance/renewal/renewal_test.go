@@ -42,7 +42,7 @@ func TestTime(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			got := renewal.Time(&tc.spec, pki.Validity{NotBefore: begin, NotAfter: begin.Add(tc.life)})
+			got := renewal.Time(&tc.spec, pki.Validity{NotBefore: begin, NotAfter: begin.Add(tc.life)}, begin)
 			if want := begin.Add(tc.want); tc.want >= 0 && !got.Equal(want) || tc.want < 0 && !got.IsZero() {
 				t.Errorf("renewed after %v, want %v", got.Sub(begin), tc.want)
 			}
@@ -50,19 +50,36 @@ func TestTime(t *testing.T) {
 	}
 }
 
-func TestIgnored(t *testing.T) {
-	windows := []cmv1.CertificateRenewalWindows{{Cron: "0 0 * * *"}}
-	for _, tc := range []struct {
-		renewal *cmv1.CertificateRenewal
-		want    bool
+// A window in use does not move the time, however often it is asked for.
+func TestTimeInWindows(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	validity := pki.Validity{NotBefore: begin, NotAfter: begin.Add(90 * time.Hour)} // due on 3 March at noon
+	window := func(cron, zone string) cmv1.CertificateRenewalWindows {
+		return cmv1.CertificateRenewalWindows{Cron: cron, Timezone: zone, WindowDuration: &metav1.Duration{Duration: time.Hour}}
+	}
+	tests := []struct {
+		reason  string
+		windows []cmv1.CertificateRenewalWindows
+		now     time.Duration // after begin
+		want    time.Duration
+		outside bool
 	}{
-		{nil, false},
-		{&cmv1.CertificateRenewal{}, false},
-		{&cmv1.CertificateRenewal{Windows: windows}, true},
-		{&cmv1.CertificateRenewal{Windows: windows, Policy: cmv1.CertificateRenewalPolicyDisabled}, false},
-	} {
-		if got := renewal.Ignored(&cmv1.CertificateSpec{Renewal: tc.renewal}); (got != "") != tc.want {
-			t.Errorf("%+v: %q", tc.renewal, got)
-		}
+		{"long before", []cmv1.CertificateRenewalWindows{window("0 22 * * *", "")}, 0, 70 * time.Hour, false},
+		{"the first of several", []cmv1.CertificateRenewalWindows{window("0 23 * * *", ""), window("0 22 * * *", "Etc/GMT-2")}, 0, 68 * time.Hour, false},
+		{"open", []cmv1.CertificateRenewalWindows{window("0 22 * * *", "")}, 70*time.Hour + time.Minute, 60 * time.Hour, false},
+		{"too late before the end", []cmv1.CertificateRenewalWindows{window("56 17 4 * *", "")}, 0, 60 * time.Hour, true},
+		{"just before the end", []cmv1.CertificateRenewalWindows{window("55 17 4 * *", "")}, 0, 90*time.Hour - 5*time.Minute, false},
+		{"past the end", []cmv1.CertificateRenewalWindows{window("0 22 * * *", "")}, 100 * time.Hour, 60 * time.Hour, true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			spec := &cmv1.CertificateSpec{Renewal: &cmv1.CertificateRenewal{Windows: tc.windows}}
+			if got := renewal.Time(spec, validity, begin.Add(tc.now)); !got.Equal(begin.Add(tc.want)) {
+				t.Errorf("renewed after %v, want %v", got.Sub(begin), tc.want)
+			}
+			if got := renewal.Outside(spec, validity, begin.Add(tc.now)); (got != "") != tc.outside {
+				t.Errorf("outside: %q", got)
+			}
+		})
 	}
 }

@@ -34,9 +34,9 @@ const attention = cmv1.PartOfCertManagerControllerLabelKey
 // Drift compares a Secret with the content that it is to have: Existing's. Who
 // finds one applies the content again. Labels, annotations and data of others
 // are none of its business; those that FieldManager has written and nobody asks
-// for any more are. Of keystores, their existence counts alone: a change of
-// their password, alias or profile waits for the next certificate.
-func (c Content) Drift(s *corev1.Secret, owned bool) (Drift, error) {
+// for any more are. Of keystores, those count whose password is known: a change
+// of the profile of PKCS#12 waits for the next certificate.
+func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift, error) {
 	managed, err := c.managed()
 	if err != nil {
 		return "", err
@@ -53,6 +53,10 @@ func (c Content) Drift(s *corev1.Secret, owned bool) (Drift, error) {
 	if err != nil {
 		return "", err
 	}
+	outdated, err := c.storesOutdated(s, passwords)
+	if err != nil {
+		return "", err
+	}
 	labels := c.labels()
 	switch {
 	case c.templateDiffers(s, managed) || hasStale(stored.annotations, desired) || hasStale(stored.labels, labels):
@@ -61,7 +65,7 @@ func (c Content) Drift(s *corev1.Secret, owned bool) (Drift, error) {
 		return MetadataMismatch, nil
 	case c.formatsDiffer(s, formats, stored.data):
 		return OutputFormatsMismatch, nil
-	case c.storesDiffer(s, stored.data):
+	case c.storesDiffer(s, stored.data) || outdated:
 		return KeystoreMismatch, nil
 	case owned != isOwned(s, c.Certificate.UID) && (owned || stored.owner):
 		return OwnerMismatch, nil

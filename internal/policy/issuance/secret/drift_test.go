@@ -71,7 +71,9 @@ func TestDrift(t *testing.T) {
 		{reason: "keystores are wanted", after: keystores, want: secret.KeystoreMismatch},
 		{reason: "keystores are not wanted any more", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores = nil }, want: secret.KeystoreMismatch},
 		{reason: "a truststore was removed", before: keystores, tamper: func(s *corev1.Secret) { delete(s.Data, "truststore.p12") }, want: secret.KeystoreMismatch},
-		{reason: "another password waits", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.JKS.Password = ptr.To("x") }},
+		{reason: "another alias", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.JKS.Alias = ptr.To("x") }, want: secret.KeystoreMismatch},
+		{reason: "a keystore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["keystore.p12"] = s.Data["truststore.p12"] }, want: secret.KeystoreMismatch},
+		{reason: "a Java keystore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["keystore.jks"] = s.Data["truststore.jks"] }, want: secret.KeystoreMismatch},
 		{reason: "an owner is wanted", owned: true, want: secret.OwnerMismatch},
 		{reason: "an owner is there", owned: true, wasOwned: true},
 		{reason: "an owner is not wanted any more", wasOwned: true, want: secret.OwnerMismatch},
@@ -98,7 +100,7 @@ func TestDrift(t *testing.T) {
 			if !ok {
 				t.Fatal("the Secret has no content")
 			}
-			got, err := content.Drift(s, tc.owned)
+			got, err := content.Drift(s, tc.owned, passwords)
 			if err != nil || got != tc.want {
 				t.Fatalf("drift %q, error %v, want %q", got, err, tc.want)
 			}
@@ -106,10 +108,38 @@ func TestDrift(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := content.Drift(stored(t, again), tc.owned); err != nil || got != "" {
+			if got, err := content.Drift(stored(t, again), tc.owned, passwords); err != nil || got != "" {
 				t.Errorf("drift %q, error %v, after it was written again", got, err)
 			}
 		})
+	}
+}
+
+// Keystores are written again when their password is another one, with each
+// profile, and then never again.
+func TestDriftOfPasswords(t *testing.T) {
+	for _, profile := range []cmv1.PKCS12Profile{"", cmv1.LegacyDESPKCS12Profile, cmv1.Modern2023PKCS12Profile, cmv1.Modern2026PKCS12Profile} {
+		for _, tc := range []struct {
+			reason string
+			now    secret.Passwords
+			want   secret.Drift
+		}{
+			{"the same", passwords, ""},
+			{"another one of PKCS#12", secret.Passwords{JKS: passwords.JKS, PKCS12: "other"}, secret.KeystoreMismatch},
+			{"another one of Java", secret.Passwords{JKS: "other", PKCS12: passwords.PKCS12}, secret.KeystoreMismatch},
+			{"none that is known", secret.Passwords{}, ""},
+		} {
+			t.Run(string(profile)+" "+tc.reason, func(t *testing.T) {
+				f := newFixture(t)
+				keystores(f)
+				f.crt.Spec.Keystores.PKCS12.Profile = profile
+				s := stored(t, f.apply(t, secret.Options{Passwords: passwords}))
+				content, _ := secret.Existing(f.crt, s)
+				if got, err := content.Drift(s, false, tc.now); err != nil || got != tc.want {
+					t.Errorf("drift %q, error %v, want %q", got, err, tc.want)
+				}
+			})
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/keystore"
@@ -79,15 +80,18 @@ func addJKS(stores map[string][]byte, jks *cmv1.JKSKeystore, pair keystore.Pair,
 	if jks == nil {
 		return nil
 	}
-	alias := keystore.DefaultAlias
-	if jks.Alias != nil && *jks.Alias != "" {
-		alias = *jks.Alias
-	}
-	if stores[cmv1.JKSSecretKey], err = keystore.JKS(pair, alias, o.Passwords.JKS, o.Now); err != nil || len(pair.CAs) == 0 {
+	if stores[cmv1.JKSSecretKey], err = keystore.JKS(pair, aliasOf(jks), o.Passwords.JKS, o.Now); err != nil || len(pair.CAs) == 0 {
 		return err
 	}
 	stores[cmv1.JKSTruststoreKey], err = keystore.JKSTrust(pair, o.Passwords.JKS, o.Now)
 	return err
+}
+
+func aliasOf(jks *cmv1.JKSKeystore) string {
+	if jks.Alias != nil && *jks.Alias != "" {
+		return *jks.Alias
+	}
+	return keystore.DefaultAlias
 }
 
 func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, o Options) (err error) {
@@ -99,6 +103,21 @@ func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore
 	}
 	stores[cmv1.PKCS12TruststoreKey], err = keystore.PKCS12Trust(pair, p12.Profile, o.Passwords.PKCS12)
 	return err
+}
+
+// storesOutdated tells whether a keystore has another password, alias, key or
+// certificate than it is to have. Without its password nobody can tell.
+func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, error) {
+	jks, pkcs12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)
+	if jks == nil && pkcs12 == nil {
+		return false, nil
+	}
+	pair, err := c.pair()
+	if err != nil {
+		return false, err
+	}
+	return jks != nil && passwords.JKS != "" && !keystore.HasJKS(s.Data[cmv1.JKSSecretKey], pair, aliasOf(jks), passwords.JKS) ||
+		pkcs12 != nil && passwords.PKCS12 != "" && !keystore.HasPKCS12(s.Data[cmv1.PKCS12SecretKey], pair, passwords.PKCS12), nil
 }
 
 // PasswordRef says where a password comes from: it is Value, or what Secret has

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // strategy says who may write what through the resource itself: a client
@@ -109,7 +109,7 @@ func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 // GetResetFields keeps field managers from owning what updates put back. The
 // spec is among it although a create sets it.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetInEveryVersion(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status"))
+	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status"))
 }
 
 // requestVersion is the API version that the client speaks. Calls that do not
@@ -120,13 +120,4 @@ func requestVersion(ctx context.Context) schema.GroupVersion {
 		return schema.GroupVersion{}
 	}
 	return schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-}
-
-// resetInEveryVersion returns the set of paths for each served version.
-func resetInEveryVersion(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
-	set := fieldpath.NewSet(paths...)
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(certificatesv1.SchemeGroupVersion.String()):      set,
-		fieldpath.APIVersion(certificatesv1beta1.SchemeGroupVersion.String()): set,
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // statusStrategy lets signers set the certificate and every condition that
@@ -39,7 +40,7 @@ func (statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 // GetResetFields keeps field managers from owning conditions that they set
 // here, although they can: Kubernetes declares it so.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetInEveryVersion(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))
+	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))
 }
 
 // approvalStrategy lets approvers set every condition and nothing else.
@@ -59,5 +60,5 @@ func (approvalStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 }
 
 func (approvalStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetInEveryVersion(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))
+	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // MaySign reports whether a user has the verb "sign" for a signer.
@@ -73,5 +74,5 @@ func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	for _, name := range []string{"annotations", "finalizers", "labels", "ownerReferences"} {
 		paths = append(paths, fieldpath.MakePathOrDie("metadata", name))
 	}
-	return resetInEveryVersion(paths...)
+	return kind.ResetIn(certificates.RequestVersions, paths...)
 }

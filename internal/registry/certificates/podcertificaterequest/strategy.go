@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
@@ -78,14 +79,5 @@ func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 
 // GetResetFields keeps field managers from owning what updates put back.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetInEveryVersion(fieldpath.MakePathOrDie("status"))
-}
-
-// resetInEveryVersion returns the set of paths for each served version.
-func resetInEveryVersion(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
-	set := fieldpath.NewSet(paths...)
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(certificatesv1.SchemeGroupVersion.String()):      set,
-		fieldpath.APIVersion(certificatesv1beta1.SchemeGroupVersion.String()): set,
-	}
+	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("status"))
 }

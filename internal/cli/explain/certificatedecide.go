@@ -1,0 +1,242 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// explain decides what the facts mean.
+func (f *certificateFacts) explain() CertificateExplanation {
+	crt := f.Certificate
+	e := CertificateExplanation{
+		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID), State: f.state(), Created: crt.CreationTimestamp.Time,
+		Issuer: f.issuer.String(), Secret: crt.Spec.SecretName, Revision: issuance.NextRevision(crt) - 1,
+		NotBefore: timeOf(crt.Status.NotBefore), NotAfter: timeOf(crt.Status.NotAfter), RenewalTime: timeOf(crt.Status.RenewalTime),
+		Checks: f.checks(), Events: describeEvents(f.events.events), Next: f.steps(),
+	}
+	if until := f.heldUntil(); !until.IsZero() {
+		e.RetryTime = &until
+	}
+	e.Verdict = crt.Name + " " + f.verdict(e.State)
+	return e
+}
+
+func (f *certificateFacts) state() CertificateState {
+	ready := certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady)
+	issuing := certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionIssuing)
+	switch {
+	case f.isIssuing() && ready:
+		return CertificateRenewing
+	case f.isIssuing():
+		return CertificateIssuing
+	case ready:
+		return CertificateReady
+	case issuing != nil && f.Certificate.Status.LastFailureTime != nil:
+		return CertificateFailed
+	default:
+		return CertificateNotReady
+	}
+}
+
+func (f *certificateFacts) isIssuing() bool {
+	return certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionIssuing)
+}
+
+// heldUntil is until when nothing is tried because the last attempt has failed,
+// if the server has the default back-off; zero if that is over, or nothing has
+// failed.
+func (f *certificateFacts) heldUntil() time.Time {
+	if until := issuance.DefaultBackoff().Until(f.Situation); !f.isIssuing() && until.After(f.now) {
+		return until
+	}
+	return time.Time{}
+}
+
+// rival is the Certificate that owns the Secret instead, or nil.
+func (f *certificateFacts) rival() *cmv1.Certificate {
+	if f.Owner == nil || f.Owner.Name == f.Certificate.Name {
+		return nil
+	}
+	return f.Owner
+}
+
+// saidOf is what a condition says.
+func (f *certificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
+	c := certmanager.CertificateCondition(f.Certificate, kind)
+	if c == nil {
+		return "no reason given"
+	}
+	return said(c.Reason, c.Message)
+}
+
+// verdict continues a sentence that begins with the Certificate's name.
+func (f *certificateFacts) verdict(state CertificateState) string {
+	switch crt := f.Certificate; {
+	case !crt.DeletionTimestamp.IsZero():
+		return "is being deleted, and nothing is issued for it"
+	case f.rival() != nil:
+		return fmt.Sprintf("gets no certificate: its Secret %s belongs to Certificate %s, which names it too", crt.Spec.SecretName, f.rival().Name)
+	case state == CertificateReady:
+		return "is ready" + f.validity()
+	case state == CertificateRenewing:
+		return "is ready" + f.validity() + "; its next certificate is under way: " + f.progress()
+	case state == CertificateIssuing:
+		return "is not ready, and its certificate is under way: " + f.progress()
+	case state == CertificateFailed:
+		return "is not ready, as its issuance has failed: " + f.saidOf(cmv1.CertificateConditionIssuing) + f.retry()
+	case certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady) == nil:
+		return f.untouched()
+	default:
+		return "is not ready: " + f.saidOf(cmv1.CertificateConditionReady)
+	}
+}
+
+func (f *certificateFacts) validity() string {
+	text := ""
+	if until := f.Certificate.Status.NotAfter; until != nil {
+		text = ": its certificate is valid until " + until.UTC().Format(time.RFC3339)
+	}
+	if at := f.Certificate.Status.RenewalTime; at != nil {
+		text += " and renewed at " + at.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// progress is how far an issuance has come.
+func (f *certificateFacts) progress() string {
+	if f.next != nil {
+		state := stateOf(f.next.cr)
+		return f.next.cr.Name + " " + f.next.verdict(state, describeCertificate(f.next.cr.Status.Certificate))
+	}
+	return f.saidOf(cmv1.CertificateConditionIssuing)
+}
+
+func (f *certificateFacts) retry() string {
+	until := f.heldUntil()
+	if until.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("; the next attempt is at %s", until.UTC().Format(time.RFC3339))
+}
+
+func (f *certificateFacts) untouched() string {
+	age := f.now.Sub(f.Certificate.CreationTimestamp.Time)
+	if age < soon {
+		return "is new, and no controller has looked at it yet"
+	}
+	return fmt.Sprintf("is not ready, and no controller has looked at it for %s", duration.HumanDuration(age))
+}
+
+// checks are what matters, in the order in which it does.
+func (f *certificateFacts) checks() []Check {
+	checks := []Check{
+		f.checkCondition("ready", cmv1.CertificateConditionReady, "no controller has looked at it yet"),
+		f.checkCondition("issuing", cmv1.CertificateConditionIssuing, "no certificate is under way"),
+		f.checkSecret(),
+	}
+	if len(f.others) > 0 {
+		checks = append(checks, f.checkRivals())
+	}
+	checks = append(checks, f.checkNext(), f.issuer.check())
+	if until := f.heldUntil(); !until.IsZero() {
+		checks = append(checks, Check{"back-off", No, fmt.Sprintf(
+			"failures in a row: %d, the last at %s; the next attempt is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
+			f.attempts(), f.Certificate.Status.LastFailureTime.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))})
+	}
+	if f.events.eventsUnknown {
+		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.Certificate.Namespace})
+	}
+	return checks
+}
+
+func (f *certificateFacts) attempts() int {
+	if n := f.Certificate.Status.FailedIssuanceAttempts; n != nil {
+		return *n
+	}
+	return 1
+}
+
+func (f *certificateFacts) checkCondition(name string, kind cmv1.CertificateConditionType, absent string) Check {
+	c := certmanager.CertificateCondition(f.Certificate, kind)
+	if c == nil {
+		return Check{name, Open, absent}
+	}
+	message := said(c.Reason, c.Message)
+	if c.ObservedGeneration < f.Certificate.Generation {
+		message += "; that is about the spec before its last change"
+	}
+	return Check{name, map[cmmeta.ConditionStatus]Result{cmmeta.ConditionTrue: Yes, cmmeta.ConditionFalse: No, cmmeta.ConditionUnknown: Unknown}[c.Status], message}
+}
+
+func (f *certificateFacts) checkSecret() Check {
+	name := f.Certificate.Spec.SecretName
+	switch f.secret {
+	case Yes:
+		return Check{"secret", Yes, name + " " + madeFor(f.Secret)}
+	case No:
+		return Check{"secret", No, name + " does not exist yet"}
+	default:
+		return Check{"secret", Unknown, "you may not get secrets in the namespace " + f.Certificate.Namespace}
+	}
+}
+
+func (f *certificateFacts) checkRivals() Check {
+	if rival := f.rival(); rival != nil {
+		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", rival.Name)}
+	}
+	return Check{"secretName", Yes, fmt.Sprintf("is this Certificate's, although others name it too and get nothing: %s", strings.Join(f.others, ", "))}
+}
+
+func (f *certificateFacts) checkNext() Check {
+	switch {
+	case f.requests == No:
+		return Check{"request", Unknown, "you may not list certificaterequests in the namespace " + f.Certificate.Namespace}
+	case f.next != nil:
+		return Check{"request", map[bool]Result{true: Open, false: No}[f.isIssuing()], f.progress()}
+	case f.isIssuing():
+		return Check{"request", Open, fmt.Sprintf("the one for certificate number %d is not made yet", issuance.NextRevision(f.Certificate))}
+	default:
+		return Check{"request", Yes, "none is needed"}
+	}
+}
+
+// steps are what can be done about a Certificate.
+func (f *certificateFacts) steps() []Step {
+	crt, state := f.Certificate, f.state()
+	switch {
+	case !crt.DeletionTimestamp.IsZero():
+		return nil
+	case f.rival() != nil:
+		return []Step{step("Choose another spec.secretName for one of the two, or delete one:",
+			command(f.Kubectl, "edit", "certificates."+certmanager.Group, "-n", crt.Namespace, crt.Name))}
+	case state == CertificateReady:
+		return []Step{step("To have it renewed before its time:", f.renew())}
+	case state == CertificateFailed:
+		return append(f.issuer.steps(f.Kubectl), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+	case f.isIssuing() && f.next != nil:
+		return append(f.next.next(stateOf(f.next.cr)), step("All about the request:",
+			f.certplane("explain", "certificaterequest", "-n", crt.Namespace, f.next.cr.Name)))
+	default:
+		return f.nextUntouched()
+	}
+}
+
+func (f *certificateFacts) nextUntouched() []Step {
+	steps := f.issuer.steps(f.Kubectl)
+	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
+		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller certificates."})
+	}
+	return steps
+}
+
+func (f *certificateFacts) renew() []string {
+	return f.certplane("renew", "-n", f.Certificate.Namespace, f.Certificate.Name)
+}

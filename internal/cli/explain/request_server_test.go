@@ -1,0 +1,282 @@
+package explain_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// issuing is a server with issuers.
+type issuing struct {
+	*apitest.Server
+	admin client.Client
+}
+
+func startIssuing(t *testing.T, options ...func(*server.Config)) issuing {
+	t.Helper()
+	w := issuing{Server: apitest.Start(t, options...)}
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme} {
+		if err := add(kinds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if w.admin, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w issuing) create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := w.admin.Create(t.Context(), o); err != nil {
+			t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+func newIssuer(name string, config cmv1.IssuerConfig) *cmv1.Issuer {
+	return &cmv1.Issuer{ObjectMeta: named(name), Spec: cmv1.IssuerSpec{IssuerConfig: config}}
+}
+
+// request sends a CertificateRequest.
+func (w issuing) request(t *testing.T, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
+	t.Helper()
+	pem, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cr := &cmv1.CertificateRequest{ObjectMeta: named(name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: pem}}
+	w.create(t, cr)
+	return cr
+}
+
+// set sets a condition of a request.
+func (w issuing) set(t *testing.T, cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType, message string) {
+	t.Helper()
+	apitest.Eventually(t, string(kind)+" is set", func() bool {
+		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(cr), cr); err != nil {
+			t.Fatal(err)
+		}
+		api.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", message, metav1.Now())
+		return w.admin.Status().Update(t.Context(), cr) == nil
+	})
+}
+
+// ask returns what machines get, and what people do.
+func ask[T any](t *testing.T, run func(context.Context, explain.Config) error, who *rest.Config, name string, now time.Time) (T, string) {
+	t.Helper()
+	loose, err := dynamic.NewForConfig(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts [2]bytes.Buffer
+	for i, output := range []string{"json", ""} {
+		err := run(t.Context(), explain.Config{
+			Namespace: "default", Name: name, Output: output, Now: func() time.Time { return now }, Stdout: &texts[i],
+			Kubectl: []string{"certplane", "kubectl", "--context", "c"}, Flags: []string{"--context", "c"},
+			Connect: func() (*explain.Clients, error) {
+				return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e T
+	if err := json.Unmarshal(texts[0].Bytes(), &e); err != nil {
+		t.Fatalf("%v in:\n%s", err, texts[0].Bytes())
+	}
+	return e, texts[1].String()
+}
+
+func (w issuing) explain(t *testing.T, name string) (explain.RequestExplanation, string) {
+	t.Helper()
+	return ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), name, time.Now())
+}
+
+// becomes waits until the verdict about a request, without its name, begins so.
+func (w issuing) becomes(t *testing.T, name, verdict string) (e explain.RequestExplanation, text string) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Log(text)
+		}
+	}()
+	apitest.Eventually(t, name+" "+verdict, func() bool {
+		e, text = w.explain(t, name)
+		return strings.HasPrefix(e.Verdict, name+" "+verdict)
+	})
+	return e, text
+}
+
+func says(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("it does not say %q:\n%s", part, text)
+		}
+	}
+}
+
+// Of requests that nobody approves by himself it is explained what became of
+// them, and what to type next.
+func TestRequestsDecidedByHand(t *testing.T) {
+	w := startIssuing(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })
+	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}),
+		newIssuer("empty", cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "nosuch"}}),
+		newIssuer("vault", cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{
+			Server: "https://vault.example.com", Path: "pki/sign/x",
+			Auth: cmv1.VaultAuth{TokenSecretRef: &cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token"}},
+		}}))
+	const approved, denied, invalid = cmv1.CertificateRequestConditionApproved, cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest
+	self := cmmeta.IssuerReference{Name: "self"}
+
+	w.request(t, "undecided", self)
+	_, text := w.becomes(t, "undecided", "is about to be approved without a person")
+	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided; you may", "unless certificaterequests-approver is switched off")
+	late, _ := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
+	if !strings.Contains(late.Verdict, "for 60m no approver has done so") {
+		t.Error(late.Verdict)
+	}
+
+	w.set(t, w.request(t, "denied", self), denied, "not for you")
+	e, text := w.becomes(t, "denied", "was denied: not for you (Test)")
+	says(t, text, "This is final.", "denied requests are not signed")
+	if e.State != "Denied" {
+		t.Error(e.State)
+	}
+
+	w.set(t, w.request(t, "invalid", self), invalid, "cannot be")
+	e, _ = w.becomes(t, "invalid", "is invalid, and nobody signs it: cannot be (Test)")
+	if e.State != "Invalid" {
+		t.Error(e.State)
+	}
+
+	w.set(t, w.request(t, "failed", self), approved, "yes")
+	_, text = w.becomes(t, "failed", "failed at its issuer: ")
+	says(t, text, "cert-manager.io/private-key-secret-name", "MissingAnnotation")
+
+	missing := w.request(t, "missing", cmmeta.IssuerReference{Name: "nobody", Kind: "ClusterIssuer"})
+	w.set(t, missing, approved, "yes")
+	_, text = w.becomes(t, "missing", `is approved, and its issuer cannot sign: Referenced "ClusterIssuer" not found`)
+	says(t, text, "certplane kubectl --context c get clusterissuers.cert-manager.io\n")
+
+	w.set(t, w.request(t, "unready", cmmeta.IssuerReference{Name: "empty"}), approved, "yes")
+	_, text = w.becomes(t, "unready", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: ErrGetKeyPair")
+	says(t, text, "certplane kubectl --context c describe issuers.cert-manager.io empty -n default\n")
+
+	w.set(t, w.request(t, "unsupported", cmmeta.IssuerReference{Name: "vault"}), approved, "yes")
+	w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type vault are not supported yet")
+
+	w.request(t, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
+	_, text = w.becomes(t, "outside", "cannot be approved by anybody: no API has the kind Remote of example.com")
+	says(t, text, "Install the program that brings the kind Remote of example.com")
+}
+
+// remotes is the definition of a kind of issuers that another program brings.
+const remotes = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: remotes.example.com
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: remotes, singular: remote, kind: Remote}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// applyYAML creates what a manifest says, as who reads an explanation would.
+func applyYAML(t *testing.T, c client.Client, manifest string) {
+	t.Helper()
+	for _, document := range strings.Split(manifest, "---\n") {
+		object := map[string]any{}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), newLoose(object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A request to an issuer of another program waits for the right to be approved,
+// which is printed, and then for that program.
+func TestRequestsElsewhere(t *testing.T) {
+	w := startIssuing(t)
+	applyYAML(t, w.admin, remotes)
+	apitest.Eventually(t, "the kind is served", func() bool {
+		return w.admin.Create(t.Context(), newLoose(map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Remote", "metadata": map[string]any{"namespace": "default", "name": "x"},
+		})) == nil
+	})
+	w.request(t, "web", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
+	e, text := w.becomes(t, "web", "waits for a person to approve it, as the approver lacks a permission")
+	says(t, text, "it lacks approve on signers.cert-manager.io named remotes.example.com/* or remotes.example.com/default.x",
+		"certplane approve -n default web --context c", "certplane kubectl --context c apply -f - <<'END'\napiVersion: rbac")
+	i := slices.IndexFunc(e.Next, func(s explain.Step) bool { return s.Input != "" })
+	if i < 0 {
+		t.Fatal(e.Next)
+	}
+	applyYAML(t, w.admin, e.Next[i].Input)
+	w.becomes(t, "web", "is approved and about to be signed")
+	late, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "web", time.Now().Add(time.Hour))
+	if !strings.Contains(late.Verdict, "is approved, and the program that signs for issuers of the group example.com has not answered for 60m") {
+		t.Error(late.Verdict)
+	}
+	says(t, text, "Remote.example.com x in the namespace default exists; whether it is ready it does not say", "Does the program that signs for issuers of the group example.com run?")
+}
+
+// Who may read the request and nothing else gets an answer.
+func TestRequestForItsRequester(t *testing.T) {
+	w := startIssuing(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })
+	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}))
+	w.request(t, "web", cmmeta.IssuerReference{Name: "self"})
+	rule := apitest.Allow("get", "certificaterequests")
+	rule.APIGroups = []string{api.Group}
+	w.Grant(t, "ann", rule)
+	e, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.As(t, "ann"), "web", time.Now())
+	if e.Verdict != "web waits for a person to approve or deny it" {
+		t.Error(e.Verdict)
+	}
+	says(t, text, "you may not ask who approves without a person", "you may not get issuers.cert-manager.io", "you may not list events in the namespace default",
+		"nobody has decided; you may not, it takes update on certificaterequests/status in the namespace default and, in the whole cluster, "+
+			"approve on signers.cert-manager.io named issuers.cert-manager.io/* or issuers.cert-manager.io/default.self",
+		"Somebody with the right to decides about this request:")
+}
+
+func newLoose(object map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object}
+}

@@ -1,0 +1,275 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/inspect"
+)
+
+// saidOf is what a condition of the request says.
+func (f *requestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string {
+	c := certmanager.RequestCondition(f.cr, kind)
+	if c == nil {
+		return "no reason given"
+	}
+	return said(c.Reason, c.Message)
+}
+
+// since is when a condition became what it is; the request's creation, if that
+// is not known.
+func (f *requestFacts) since(kind cmv1.CertificateRequestConditionType) time.Time {
+	if c := certmanager.RequestCondition(f.cr, kind); c != nil && c.LastTransitionTime != nil {
+		return c.LastTransitionTime.Time
+	}
+	return f.cr.CreationTimestamp.Time
+}
+
+// verdict continues a sentence that begins with the request's name.
+func (f *requestFacts) verdict(state inspect.State, cert *Certificate) string {
+	switch state {
+	case inspect.Denied:
+		return "was denied: " + f.saidOf(cmv1.CertificateRequestConditionDenied)
+	case invalid:
+		return "is invalid, and nobody signs it: " + f.saidOf(cmv1.CertificateRequestConditionInvalidRequest)
+	case inspect.Failed:
+		return "failed at its issuer: " + f.readyMessage()
+	case inspect.Issued:
+		return (&facts{now: f.now}).issued(cert)
+	case inspect.Approved:
+		return f.approved()
+	default:
+		return f.pending()
+	}
+}
+
+func (f *requestFacts) readyMessage() string {
+	if ready := certmanager.RequestCondition(f.cr, cmv1.CertificateRequestConditionReady); ready != nil && ready.Message != "" {
+		return ready.Message
+	}
+	return "no reason given"
+}
+
+func (f *requestFacts) approved() string {
+	waited := f.now.Sub(f.since(cmv1.CertificateRequestConditionApproved))
+	switch issuer := f.issuer.check(); {
+	case issuer.Result == No:
+		return "is approved, and its issuer cannot sign: " + issuer.Message
+	case certmanager.ReadyReason(f.cr) != "":
+		return "is approved and waits: " + f.readyMessage()
+	case waited < soon:
+		return "is approved and about to be signed"
+	case !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef):
+		return fmt.Sprintf("is approved, and the program that signs for issuers of the group %s has not answered for %s",
+			certmanager.IssuerGroup(f.cr.Spec.IssuerRef), duration.HumanDuration(waited))
+	default:
+		return fmt.Sprintf("is approved, and no controller has answered for %s", duration.HumanDuration(waited))
+	}
+}
+
+func (f *requestFacts) pending() string {
+	age := f.now.Sub(f.cr.CreationTimestamp.Time)
+	switch {
+	case f.issuer.resource.Name == "":
+		return "cannot be approved by anybody: " + f.issuer.check().Message
+	case len(f.approvers) > 0 && age < soon:
+		return "is about to be approved without a person"
+	case len(f.approvers) > 0:
+		return fmt.Sprintf("may be approved without a person, and for %s no approver has done so", duration.HumanDuration(age))
+	case f.approver != "":
+		return "waits for a person to approve it, as the approver lacks a permission"
+	default:
+		return "waits for a person to approve or deny it"
+	}
+}
+
+// checks are what each part decides, in the order in which they do.
+func (f *requestFacts) checks(state inspect.State) []Check {
+	checks := []Check{f.checkRequest(), f.checkApproval(state)}
+	if state == inspect.Pending && len(f.names()) > 0 {
+		checks = append(checks, f.checkApprover())
+	}
+	checks = append(checks, f.issuer.check())
+	if f.issuer.selfSigned {
+		checks = append(checks, f.checkKey())
+	}
+	checks = append(checks, f.checkSigning(state))
+	if f.events.eventsUnknown {
+		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.cr.Namespace + ", where controllers tell of requests"})
+	}
+	return checks
+}
+
+func (f *requestFacts) checkRequest() Check {
+	if err := certmanager.CheckRequest(&f.cr.Spec); err != nil {
+		return Check{"request", No, err.Error()}
+	}
+	return Check{"request", Yes, "can be read, is signed with its own key, and asks for what the other fields say"}
+}
+
+func (f *requestFacts) checkApproval(state inspect.State) Check {
+	switch {
+	case state == inspect.Denied:
+		return Check{"approval", No, f.saidOf(cmv1.CertificateRequestConditionDenied)}
+	case certmanager.RequestIs(f.cr, cmv1.CertificateRequestConditionApproved):
+		return Check{"approval", Yes, f.saidOf(cmv1.CertificateRequestConditionApproved)}
+	case f.mayApprove == Yes:
+		return Check{"approval", Open, "nobody has decided; you may"}
+	case f.mayApprove == No:
+		return Check{"approval", Open, "nobody has decided; you may not, it takes " + f.approvalRights()}
+	default:
+		return Check{"approval", Open, "nobody has decided"}
+	}
+}
+
+func (f *requestFacts) approvalRights() string {
+	names := f.names()
+	if len(names) == 0 {
+		return "an issuer of a kind that the API has"
+	}
+	return fmt.Sprintf("update on certificaterequests/status in the namespace %s and, in the whole cluster, approve on signers.%s named %s",
+		f.cr.Namespace, certmanager.Group, strings.Join(names, " or "))
+}
+
+func (f *requestFacts) checkApprover() Check {
+	switch {
+	case f.approversUnknown:
+		return Check{"approver", Unknown, "you may not ask who approves without a person"}
+	case len(f.approvers) > 0:
+		return Check{"approver", Yes, "may approve without a person, where it runs: " + strings.Join(f.approvers, ", ")}
+	case f.approver != "":
+		return Check{"approver", No, fmt.Sprintf("%s may not approve: it lacks approve on signers.%s named %s",
+			f.approver, certmanager.Group, strings.Join(f.names(), " or "))}
+	default:
+		return Check{"approver", No, "no approver of certplane or cert-manager is set up here"}
+	}
+}
+
+func (f *requestFacts) checkKey() Check {
+	const annotation = cmv1.CertificateRequestPrivateKeyAnnotationKey
+	switch name := f.keySecret(); {
+	case name == "":
+		return Check{"key", No, "a SelfSigned issuer needs the name of the Secret with the request's key in the annotation " + annotation}
+	case f.key == No:
+		return Check{"key", No, fmt.Sprintf("there is no Secret %s in the namespace %s, where the request's key should be", name, f.cr.Namespace)}
+	case f.key == Unknown:
+		return Check{"key", Unknown, "you may not get secrets in the namespace " + f.cr.Namespace}
+	default:
+		return Check{"key", Yes, "should be in Secret " + name + ", which exists"}
+	}
+}
+
+func (f *requestFacts) checkSigning(state inspect.State) Check {
+	switch {
+	case state == inspect.Issued:
+		return Check{"signing", Yes, "signed"}
+	case state == inspect.Failed:
+		return Check{"signing", No, f.readyMessage()}
+	case state == inspect.Denied:
+		return Check{"signing", No, "denied requests are not signed"}
+	case state == invalid:
+		return Check{"signing", No, "invalid requests are left alone"}
+	case certmanager.ReadyReason(f.cr) != "":
+		return Check{"signing", Open, f.readyMessage()}
+	case state == inspect.Approved:
+		return Check{"signing", Open, "not signed yet"}
+	default:
+		return Check{"signing", Open, "waits for approval"}
+	}
+}
+
+// next is what can be done about a request.
+func (f *requestFacts) next(state inspect.State) []Step {
+	switch state {
+	case inspect.Denied, inspect.Failed, invalid:
+		return []Step{f.again()}
+	case inspect.Issued:
+		return []Step{step("To fetch the certificate, in base64:", command(f.Kubectl,
+			"get", "certificaterequests."+certmanager.Group, "-n", f.cr.Namespace, f.cr.Name, "-o", "jsonpath={.status.certificate}"))}
+	case inspect.Approved:
+		return f.nextAfterApproval()
+	default:
+		return append(f.nextBeforeApproval(), f.issuer.steps(f.Kubectl)...)
+	}
+}
+
+// again is how to ask once more.
+func (f *requestFacts) again() Step {
+	owner := ownerOf(f.cr)
+	if owner == "" {
+		return Step{Text: "This is final. Once the reason is gone, create a new request under another name."}
+	}
+	return step("This is final. The Certificate makes another request after a while; once the reason is gone, to have that done at once:",
+		f.certplane("renew", "-n", f.cr.Namespace, owner), f.certplane("explain", "certificate", "-n", f.cr.Namespace, owner))
+}
+
+func (f *requestFacts) nextAfterApproval() []Step {
+	steps := f.issuer.steps(f.Kubectl)
+	if f.key == No {
+		steps = append(steps, Step{Text: fmt.Sprintf("Put the request's private key into tls.key of Secret %s; the request goes on by itself.", f.keySecret())})
+	}
+	if len(steps) > 0 || certmanager.ReadyReason(f.cr) != "" {
+		return steps
+	}
+	if !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef) {
+		return []Step{{Text: fmt.Sprintf("Does the program that signs for issuers of the group %s run? Why it does not answer is in its log.", certmanager.IssuerGroup(f.cr.Spec.IssuerRef))}}
+	}
+	return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificaterequests."}}
+}
+
+func (f *requestFacts) nextBeforeApproval() []Step {
+	if len(f.names()) == 0 {
+		return nil
+	}
+	var steps []Step
+	if len(f.approvers) > 0 {
+		steps = append(steps, Step{Text: "The approver acts at once where it runs: 'certplane serve' or 'certplane controllers', unless certificaterequests-approver is switched off."})
+	}
+	decide := step("To decide about this request:",
+		f.certplane("approve", "-n", f.cr.Namespace, f.cr.Name), f.certplane("deny", "-n", f.cr.Namespace, f.cr.Name))
+	if f.mayApprove == No {
+		decide.Text = "Somebody with the right to decides about this request:"
+	}
+	if steps = append(steps, decide); len(f.approvers) == 0 && f.approver != "" {
+		steps = append(steps, f.permit())
+	}
+	return steps
+}
+
+// permit lets the approver approve for all issuers of the kind.
+func (f *requestFacts) permit() Step {
+	namespace, account, _ := strings.Cut(f.approver, "/")
+	resource := f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
+	s := step("To have requests to such issuers approved without a person:", command(f.Kubectl, "apply", "-f", "-"))
+	s.Input = fmt.Sprintf(approverRights, "approve-"+resource, f.names()[0], account, namespace)
+	return s
+}
+
+const approverRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: %[1]s
+rules:
+  - apiGroups: [cert-manager.io]
+    resources: [signers]
+    verbs: [approve]
+    resourceNames: ["%[2]s"]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: %[1]s
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: %[1]s
+subjects:
+  - kind: ServiceAccount
+    name: %[3]s
+    namespace: %[4]s
+`

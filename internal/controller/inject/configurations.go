@@ -1,0 +1,136 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// configuration is how the API reaches one or more webhooks.
+type configuration struct {
+	kind    string
+	object  client.Object
+	clients map[string]admissionregistrationv1.WebhookClientConfig // by the webhook's name
+}
+
+// configurations returns those of ours that there are. Others come later, or
+// somebody does without them.
+func (r *reconciler) configurations(ctx context.Context) ([]configuration, error) {
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	both := []configuration{
+		{kind: "ValidatingWebhookConfiguration", object: validating},
+		{kind: "MutatingWebhookConfiguration", object: mutating},
+	}
+	var found []configuration
+	for _, c := range both {
+		err := r.Client.Get(ctx, client.ObjectKey{Name: r.Objects.Configuration}, c.object)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading the %s of the webhook: %w", c.kind, err)
+		}
+		if err == nil {
+			c.clients = clients(c.object)
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+func clients(object client.Object) map[string]admissionregistrationv1.WebhookClientConfig {
+	clients := map[string]admissionregistrationv1.WebhookClientConfig{}
+	switch object := object.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for _, webhook := range object.Webhooks {
+			clients[webhook.Name] = webhook.ClientConfig
+		}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for _, webhook := range object.Webhooks {
+			clients[webhook.Name] = webhook.ClientConfig
+		}
+	}
+	return clients
+}
+
+// hosts are the names that the API knows the webhook by: that of its service,
+// and whatever somebody has written in place of it.
+func (r *reconciler) hosts(ctx context.Context, configurations []configuration) []string {
+	hosts := []string{serviceHost(r.Objects.Service, r.Objects.Namespace)}
+	for _, c := range configurations {
+		for webhook, config := range c.clients {
+			host := hostOf(config)
+			if net.ParseIP(host) == nil && !pki.ValidDNSName(host) {
+				log.FromContext(ctx).Info("A webhook is configured with an address that no certificate can name", "webhook", webhook, "host", host)
+				continue
+			}
+			hosts = append(hosts, host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+func hostOf(config admissionregistrationv1.WebhookClientConfig) string {
+	if service := config.Service; service != nil {
+		return serviceHost(service.Name, service.Namespace)
+	}
+	if config.URL == nil {
+		return ""
+	}
+	address, err := url.Parse(*config.URL)
+	if err != nil {
+		return ""
+	}
+	return address.Hostname()
+}
+
+// serviceHost is the name that the API expects of a webhook behind a service.
+func serviceHost(name, namespace string) string { return name + "." + namespace + ".svc" }
+
+// inject writes the bundle to the webhooks that have another one.
+func (r *reconciler) inject(ctx context.Context, configurations []configuration, bundle []byte) error {
+	for _, c := range configurations {
+		patch, err := c.patch(bundle)
+		if err != nil {
+			return err
+		}
+		if patch == nil {
+			continue
+		}
+		if err := r.Client.Patch(ctx, c.object, patch, manager); err != nil {
+			return fmt.Errorf("writing the webhook's CA to the %s %s: %w", c.kind, c.object.GetName(), err)
+		}
+		log.FromContext(ctx).Info("Told the API whom to trust as the webhook", "kind", c.kind, "name", c.object.GetName())
+	}
+	return nil
+}
+
+// patch sets the bundle where it is another one, and nothing else; nil if it is
+// everywhere. It holds only for the configuration as it was read: a webhook that
+// is gone must not come back.
+func (c configuration) patch(bundle []byte) (client.Patch, error) {
+	var webhooks []any
+	for webhook, config := range c.clients {
+		if !bytes.Equal(config.CABundle, bundle) {
+			webhooks = append(webhooks, map[string]any{"name": webhook, "clientConfig": map[string]any{"caBundle": bundle}})
+		}
+	}
+	if len(webhooks) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": c.object.GetResourceVersion()},
+		"webhooks": webhooks,
+	})
+	return client.RawPatch(types.StrategicMergePatchType, data), err
+}

@@ -1,0 +1,120 @@
+package inject
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/serving"
+)
+
+const (
+	// name is that of the CA and of the certificate.
+	name = "certplane-webhook"
+	// manager owns what is written, as far as it is written here.
+	manager = client.FieldOwner(name)
+	// lookEvery bounds the time between two looks: a clock can be set.
+	lookEvery = time.Hour
+	// conflictPause is how long to leave it to whoever was faster. What they
+	// have written is seen before that.
+	conflictPause = time.Second
+
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "certplane"
+)
+
+type reconciler struct{ Config }
+
+// Reconcile serves what the Secret holds, tells the API whom to trust, and only
+// then takes the next step of the certificate's life: its CA is trusted by then.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	again, err := r.keep(ctx)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) {
+	secret, state, err := r.load(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if certificate := state.Certificate(); certificate != nil {
+		r.Use(certificate)
+	}
+	configurations, err := r.configurations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if state.Certificate() != nil {
+		if err := r.inject(ctx, configurations, state.Bundle()); err != nil {
+			return 0, err
+		}
+	}
+	now := r.Clock.Now()
+	server := serving.Server{Name: name, Hosts: r.hosts(ctx, configurations)}
+	after, changed, at, err := server.Next(state, now)
+	if err != nil {
+		return 0, err
+	}
+	if changed {
+		// The watch tells of it, and all begins anew.
+		return lookEvery, r.store(ctx, secret, after)
+	}
+	return min(max(at.Sub(now), time.Second), lookEvery), nil
+}
+
+// load returns the Secret, nil if there is none, and what it holds. One that
+// cannot be read is made anew: nobody else needs it.
+func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, error) {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Objects.Namespace, Name: r.Objects.Secret}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, serving.State{}, nil
+	}
+	if err != nil {
+		return nil, serving.State{}, fmt.Errorf("reading the webhook's certificate: %w", err)
+	}
+	state, err := serving.Parse(secret.Data)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The Secret with the webhook's certificate is broken: making it anew", "secret", client.ObjectKeyFromObject(secret))
+	}
+	return secret, state, nil
+}
+
+// store keeps a state in place of what secret holds, if that is still so.
+func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, state serving.State) error {
+	data, err := state.Data()
+	if err != nil {
+		return err
+	}
+	if secret == nil {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.Objects.Namespace, Name: r.Objects.Secret, Labels: map[string]string{managedByLabel: managedBy}},
+			Type:       corev1.SecretTypeTLS, Data: data,
+		}
+		err = r.Client.Create(ctx, secret, manager)
+	} else {
+		secret = secret.DeepCopy()
+		secret.Data = data
+		err = r.Client.Update(ctx, secret, manager)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the webhook's certificate: %w", err)
+	}
+	leaf := state.Certificate().Leaf
+	log.FromContext(ctx).Info("Changed the webhook's certificate or its CA", "secret", client.ObjectKeyFromObject(secret),
+		"serial", leaf.SerialNumber.Text(16), "notAfter", leaf.NotAfter, "ca", leaf.Issuer.CommonName)
+	return nil
+}

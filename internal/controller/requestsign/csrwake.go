@@ -1,0 +1,118 @@
+package requestsign
+
+import (
+	"context"
+	"sync"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
+)
+
+type csr = certificatesv1.CertificateSigningRequest
+
+// listeners are told of changes. The zero value has none; it is safe for
+// concurrent use.
+type listeners struct {
+	mu  sync.Mutex
+	all map[int]func(waited func(*csr) bool) // mu guards it and last
+	// last is the number of the latest one.
+	last int
+}
+
+func (l *listeners) add(changed func(waited func(*csr) bool)) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[int]func(func(*csr) bool){}
+	}
+	l.last++
+	number := l.last
+	l.all[number] = changed
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.all, number)
+	}
+}
+
+func (l *listeners) tell(waited func(*csr) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, changed := range l.all {
+		changed(waited)
+	}
+}
+
+// Subscribe has changed called when an issuer or a Secret has changed, with what
+// tells whether a request may have waited for it.
+func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
+	return c.listeners.add(changed)
+}
+
+// Start follows issuers and Secrets until ctx ends. It implements
+// manager.Runnable.
+func (c *CSRs) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
+	go c.Secrets.Run(ctx, secretwatch.Listener{
+		Changed: func(secret types.NamespacedName) {
+			c.listeners.tell(func(req *csr) bool { return c.usesSecret(ctx, req, secret) })
+		},
+		Missed: func() { c.listeners.tell(func(*csr) bool { return true }) },
+	})
+	resource := served.Resource{
+		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "clusterissuers", Lookup: c.Versions,
+	}
+	go resource.Follow(ctx, "Following ClusterIssuers", func(ctx context.Context, _ string) error {
+		return c.followIssuers(ctx, &cmv1.ClusterIssuer{})
+	})
+	resource.Name = "issuers"
+	resource.Follow(ctx, "Following Issuers", func(ctx context.Context, _ string) error {
+		return c.followIssuers(ctx, &cmv1.Issuer{})
+	})
+	return nil
+}
+
+// followIssuers tells of changes of the issuers of a kind until ctx ends.
+func (c *CSRs) followIssuers(ctx context.Context, kind client.Object) error {
+	informer, err := c.Cache.GetInformer(ctx, kind)
+	if err != nil {
+		return err
+	}
+	changed := func(object any) {
+		if issuer, ok := object.(cmv1.GenericIssuer); ok {
+			name := certmanager.SignerOf(issuer).String()
+			c.listeners.tell(func(req *csr) bool { return req.Spec.SignerName == name })
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) },
+	})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return informer.RemoveEventHandler(registration)
+}
+
+// usesSecret tells whether the certificate that a request asks for is signed with
+// what is in a Secret.
+func (c *CSRs) usesSecret(ctx context.Context, req *csr, secret types.NamespacedName) bool {
+	who, isIssuer := certmanager.ParseSignerName(req.Spec.SignerName)
+	if !isIssuer {
+		return false
+	}
+	found, err := c.issuers.find(ctx, who)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot tell whether a request waits for a Secret; it is tried again after a while", "request", req.Name)
+		return false
+	}
+	return found != nil && c.issuers.secretOf(found, c.keyOf(found, req.Annotations)) == secret
+}

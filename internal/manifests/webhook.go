@@ -1,0 +1,114 @@
+package manifests
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/webhook"
+)
+
+const (
+	// webhookTimeout is how long API servers wait for an answer, in seconds.
+	webhookTimeout = 10
+	// drainSeconds is how long a pod that is to stop still answers: API servers
+	// send to it until they have heard that it stops.
+	drainSeconds = 5
+)
+
+// webhookObjects are how API servers reach the webhook. The CA is not in them:
+// the webhook writes it, and to apply them again must not take it away.
+func webhookObjects(cfg cluster.Config) []runtime.Object {
+	if !cfg.ServesWebhook() {
+		return nil
+	}
+	objects := cfg.WebhookObjects()
+	to := func(path string) admissionregistrationv1.WebhookClientConfig {
+		return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: objects.Namespace, Name: objects.Service, Path: &path, Port: ptr.To(int32(443)),
+		}}
+	}
+	return []runtime.Object{
+		&corev1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: meta(objects.Namespace, objects.Service),
+			Spec: corev1.ServiceSpec{
+				Selector: labels(),
+				Ports:    []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(webhookPort)}},
+			},
+		},
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
+			ObjectMeta: meta("", objects.Configuration),
+			Webhooks:   []admissionregistrationv1.MutatingWebhook{mutatingWebhook(to(webhook.MutatePath))},
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+			ObjectMeta: meta("", objects.Configuration),
+			Webhooks:   []admissionregistrationv1.ValidatingWebhook{validatingWebhook(to(webhook.ValidatePath))},
+		},
+	}
+}
+
+// mutatingWebhook writes down who asks for a certificate.
+func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
+	return admissionregistrationv1.MutatingWebhook{
+		Name:         webhook.Name,
+		ClientConfig: client,
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificaterequests"}},
+		}},
+		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// validatingWebhook sees the status too: that is where requests are approved.
+func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:         webhook.Name,
+		ClientConfig: client,
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"cert-manager.io", "acme.cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"},
+			},
+		}},
+		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// webhookRules: the account asks who may approve, and writes its CA to its own
+// configurations. Which kinds of issuers there are, everybody may know.
+func webhookRules(cfg cluster.Config) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+		{
+			APIGroups:     []string{admissionregistrationv1.GroupName},
+			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			ResourceNames: []string{cfg.WebhookObjects().Configuration},
+			Verbs:         []string{"get", "list", "watch", "patch"},
+		},
+	}
+}
+
+func webhookSecretRules(cfg cluster.Config) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// A name cannot be asked for where there is no object yet.
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{cfg.WebhookObjects().Secret}, Verbs: []string{"get", "list", "watch", "update"}},
+	}
+}

@@ -1,0 +1,85 @@
+package manifests_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/certplane/certplane/internal/cluster"
+)
+
+// The webhook is registered as cert-manager's is: clients know its name, and what
+// it lets through nobody has looked at.
+func TestWebhookRegistration(t *testing.T) {
+	all := objects(t, config(withCertManager))
+	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks[0]
+	validating := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks[0]
+	if diff := cmp.Diff(mutating.Rules, []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{"CREATE"},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificaterequests"}},
+	}}); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(validating.Rules, []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"cert-manager.io", "acme.cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"}},
+	}}); diff != "" {
+		t.Error(diff)
+	}
+	for _, got := range []admissionregistrationv1.ValidatingWebhook{validating, {
+		Name: mutating.Name, FailurePolicy: mutating.FailurePolicy, MatchPolicy: mutating.MatchPolicy, SideEffects: mutating.SideEffects,
+		TimeoutSeconds: mutating.TimeoutSeconds, AdmissionReviewVersions: mutating.AdmissionReviewVersions, ClientConfig: mutating.ClientConfig,
+	}} {
+		if got.Name != "webhook.cert-manager.io" || *got.FailurePolicy != "Fail" || *got.MatchPolicy != "Equivalent" || *got.SideEffects != "None" ||
+			*got.TimeoutSeconds != 10 || !slices.Equal(got.AdmissionReviewVersions, []string{"v1"}) || got.NamespaceSelector != nil {
+			t.Errorf("%+v", got)
+		}
+		if service := got.ClientConfig.Service; service.Name != "certplane-webhook" || service.Namespace != "certplane-system" || got.ClientConfig.CABundle != nil {
+			t.Errorf("reached by %+v", got.ClientConfig)
+		}
+	}
+}
+
+// Its service leads to the port that it listens on.
+func TestWebhookService(t *testing.T) {
+	all := objects(t, config(withCertManager))
+	services := find[*corev1.Service](all)
+	i := slices.IndexFunc(services, func(s *corev1.Service) bool { return s.Name == "certplane-webhook" })
+	container := find[*appsv1.Deployment](all)[0].Spec.Template.Spec.Containers[0]
+	j := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == services[i].Spec.Ports[0].TargetPort.StrVal })
+	if services[i].Spec.Ports[0].Port != 443 || container.Ports[j].ContainerPort != 10250 {
+		t.Errorf("%+v leads to %+v", services[i].Spec, container.Ports)
+	}
+	if config := find[*corev1.ConfigMap](all)[0].Data["config.yaml"]; !strings.Contains(config, "webhook:\n  bindAddress: :10250\n") {
+		t.Errorf("it listens elsewhere:\n%s", config)
+	}
+	if container.Lifecycle.PreStop.Sleep.Seconds <= 0 {
+		t.Error("a pod that stops answers nobody who has not heard of it")
+	}
+}
+
+// It may touch its own Secret and configurations, and no others, wherever it is.
+func TestWebhookRights(t *testing.T) {
+	all := objects(t, config(func(c *cluster.Config) { withCertManager(c); c.Namespace = "pki" }))
+	role := find[*rbacv1.Role](all)
+	i := slices.IndexFunc(role, func(r *rbacv1.Role) bool { return r.Name == "cert-manager-webhook" })
+	for _, rule := range role[i].Rules {
+		if named := slices.Equal(rule.ResourceNames, []string{"certplane-webhook"}); !named && !slices.Equal(rule.Verbs, []string{"create"}) {
+			t.Errorf("%v of any Secret", rule.Verbs)
+		}
+	}
+	clusterRoles := find[*rbacv1.ClusterRole](all)
+	i = slices.IndexFunc(clusterRoles, func(r *rbacv1.ClusterRole) bool { return r.Name == "pki:cert-manager-webhook" })
+	for _, rule := range clusterRoles[i].Rules {
+		review := slices.Equal(rule.Resources, []string{"subjectaccessreviews"}) && slices.Equal(rule.Verbs, []string{"create"})
+		if !review && !slices.Equal(rule.ResourceNames, []string{"certplane-webhook.pki"}) {
+			t.Errorf("it may %v all of %v", rule.Verbs, rule.Resources)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package note makes texts fit for the notes of Events.
+package note
+
+import "strings"
+
+// Max is how many bytes a note has at most: the events API takes no more.
+const Max = 1024
+
+// Fit returns a text, which can quote what somebody has sent, as the API takes
+// it: valid UTF-8 of at most Max bytes. What is cut ends with "...".
+func Fit(text string) string {
+	text = strings.ToValidUTF8(text, "")
+	if len(text) <= Max {
+		return text
+	}
+	const mark = "..."
+	// The cut can go through a character, whose first bytes are dropped then.
+	return strings.ToValidUTF8(text[:Max-len(mark)], "") + mark
+}

@@ -1,0 +1,57 @@
+package issuance
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// patience is how long a request may take to be approved and taken up before
+// anybody is told: mostly that takes less than a second.
+const patience = 10 * time.Second
+
+// await is what to do while a request has no answer: to say what it waits for,
+// at once if its issuer says so, else when it has waited for some time.
+func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
+	outcome := wait("%s", waitsFor(cr))
+	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady) != nil {
+		outcome.Tell = true
+		return outcome
+	}
+	if at := cr.CreationTimestamp.Add(patience); at.After(now) {
+		outcome.Again = at
+	} else {
+		outcome.Tell = true
+	}
+	return outcome
+}
+
+// waitsFor says for what a request waits, and what somebody can do about it.
+func waitsFor(cr *cmv1.CertificateRequest) string {
+	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
+	switch {
+	case ready != nil:
+		return fmt.Sprintf("CertificateRequest %q waits for its issuer: %s", cr.Name, cmp.Or(ready.Message, ready.Reason))
+	case !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved):
+		return fmt.Sprintf("CertificateRequest %q waits for approval: approve or deny it, or see whether its approver runs and has the verb approve for %s", cr.Name, issuerOf(cr))
+	default:
+		return fmt.Sprintf("CertificateRequest %q is approved, and nobody has taken it up: see whether the controller of %s runs", cr.Name, issuerOf(cr))
+	}
+}
+
+func issuerOf(cr *cmv1.CertificateRequest) string {
+	ref := cr.Spec.IssuerRef
+	return fmt.Sprintf("%s.%s/%s", certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref), ref.Name)
+}
+
+// SetWaiting says in the status of crt for what its issuance waits. The reason
+// stays the one for which it was started.
+func SetWaiting(crt *cmv1.Certificate, message string) {
+	if issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing); issuing != nil && isIssuing(crt) {
+		issuing.Message = message
+	}
+}

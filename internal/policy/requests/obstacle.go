@@ -1,0 +1,60 @@
+package requests
+
+import (
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Obstacle is what keeps an issuer from signing. The zero value is none.
+type Obstacle struct {
+	// Reason is one word for programs.
+	Reason string
+	// Message is for people.
+	Message string
+}
+
+// None tells whether nothing keeps the issuer from signing.
+func (o Obstacle) None() bool { return o.Reason == "" }
+
+// The reasons of obstacles.
+const (
+	ReasonNotFound    = "IssuerNotFound"
+	ReasonTypeMissing = "IssuerTypeMissing"
+	ReasonNotReady    = "IssuerNotReady"
+)
+
+// ObstacleOf tells what there is to wait for before an issuer can sign. found is
+// who, or nil if there is none.
+func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer) Obstacle {
+	if found == nil {
+		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, in(who.Namespace))
+	}
+	t := certmanager.TypeOf(found.GetSpec())
+	if t == certmanager.NoType {
+		return obstacle(ReasonTypeMissing, "Missing issuer type: the %s %s has none", who.Kind, who.Name)
+	}
+	if t.Supported() && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
+		return Obstacle{}
+	}
+	why := "nobody has looked at it yet"
+	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !t.Supported() {
+		why = fmt.Sprintf("issuers of type %s are not supported yet", t)
+	} else if ready != nil {
+		why = ready.Reason + ": " + ready.Message
+	}
+	return obstacle(ReasonNotReady, "Referenced issuer does not have a Ready status condition: %s", why)
+}
+
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in the namespace " + namespace
+}
+
+func obstacle(reason, format string, args ...any) Obstacle {
+	return Obstacle{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

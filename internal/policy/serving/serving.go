@@ -1,0 +1,205 @@
+// Package serving decides when a server that makes its own certificate renews
+// it, and when the CA behind it is replaced.
+package serving
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
+)
+
+// Lives of what is made. A CA's successor is known to clients for a day before
+// it signs; a certificate is renewed when two thirds of its life are over.
+const (
+	caLifetime   = 365 * 24 * time.Hour
+	propagation  = 24 * time.Hour
+	leafLifetime = 90 * 24 * time.Hour
+	leafRenewal  = leafLifetime / 3 // before its end
+)
+
+// maxSteps is how many steps of a CA's life one look can take.
+const maxSteps = 4
+
+// State is a serving certificate and what is behind it. The zero State is that
+// of a server that has nothing yet.
+type State struct {
+	current, next ca
+	takesOver     time.Time // from when next signs
+	// former are CAs that sign no more, but whose certificates may still be
+	// served somewhere.
+	former []*x509.Certificate
+	leaf   leaf
+}
+
+// ca is a CA with its key; without an authority there is none.
+type ca struct {
+	*pki.Authority
+	key crypto.Signer
+}
+
+func (c ca) certificate() *x509.Certificate {
+	if c.Authority == nil {
+		return nil
+	}
+	return c.Certificate()
+}
+
+// leaf is a serving certificate; without a chain there is none.
+type leaf struct {
+	chain []*x509.Certificate
+	key   crypto.Signer
+}
+
+// Certificate is what to serve; nil if there is nothing yet.
+func (s State) Certificate() *tls.Certificate {
+	if len(s.leaf.chain) == 0 {
+		return nil
+	}
+	served := &tls.Certificate{PrivateKey: s.leaf.key, Leaf: s.leaf.chain[0]}
+	for _, cert := range s.leaf.chain {
+		served.Certificate = append(served.Certificate, cert.Raw)
+	}
+	return served
+}
+
+// Bundle is whom clients must trust, in PEM: the CA that signs, the next one,
+// so that it is known when it begins, and those before, until they have ended.
+func (s State) Bundle() []byte { return pki.EncodeCertificates(s.trusted()...) }
+
+func (s State) trusted() []*x509.Certificate {
+	var certs []*x509.Certificate
+	for _, cert := range append([]*x509.Certificate{s.current.certificate(), s.next.certificate()}, s.former...) {
+		if cert != nil {
+			certs = append(certs, cert)
+		}
+	}
+	return certs
+}
+
+// Server is whom a serving certificate names.
+type Server struct {
+	// Name is that of the CA and of the certificate.
+	Name string
+	// Hosts are the DNS names and IP addresses under which it is reached.
+	Hosts []string
+}
+
+// Next returns what there must be now, and when to look again. changed tells
+// whether that is another state than s. A state must have been stored, and its
+// bundle given to all clients, before Next is asked about it again.
+func (v Server) Next(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
+	after, changed, again, err = v.nextCA(s, now)
+	if err != nil {
+		return s, false, now, err
+	}
+	if kept := unexpired(after.former, now); len(kept) != len(after.former) {
+		after.former, changed = kept, true
+	}
+	if !v.serves(after, now) {
+		if after.leaf, err = v.issue(after.current, now); err != nil {
+			return s, false, now, err
+		}
+		changed = true
+	}
+	again = earlier(again, renewal(after.leaf))
+	for _, cert := range after.former {
+		again = earlier(again, cert.NotAfter)
+	}
+	return after, changed, again, nil
+}
+
+// nextCA takes the steps in the life of the CA that are due.
+func (v Server) nextCA(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
+	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
+	s.former = slices.Clone(s.former)
+	for range maxSteps {
+		step, at := rules.Next(rotation.State{Current: s.current.certificate(), Next: s.next.certificate(), TakesOver: s.takesOver}, now)
+		switch step {
+		case rotation.Wait:
+			return s, changed, at, nil
+		case rotation.Make:
+			s.current, err = v.newCA(now)
+		case rotation.Prepare:
+			s.next, err = v.newCA(now)
+			s.takesOver = at.UTC().Truncate(time.Second)
+		case rotation.TakeOver:
+			s.former = append(s.former, s.current.certificate())
+			s.current, s.next, s.takesOver = s.next, ca{}, time.Time{}
+		}
+		if err != nil {
+			return s, false, now, err
+		}
+		changed = true
+	}
+	return s, false, now, fmt.Errorf("the CA %s does not come to rest", v.Name)
+}
+
+// newCA makes a CA. Each has its own name: a client that finds two keys under
+// one name cannot tell which of them has signed.
+func (v Server) newCA(now time.Time) (ca, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return ca{}, err
+	}
+	made, err := pki.NewRoot(v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
+	return ca{made, key}, err
+}
+
+// issue makes a certificate with a key of its own. It ends with its CA at the
+// latest.
+func (v Server) issue(from ca, now time.Time) (leaf, error) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return leaf{}, err
+	}
+	subject := pki.Subject{CommonName: v.Name}
+	for _, host := range v.Hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			subject.IPAddresses = append(subject.IPAddresses, ip)
+		} else {
+			subject.DNSNames = append(subject.DNSNames, host)
+		}
+	}
+	chain, err := from.Issue(subject, key.Public(), pki.ServerUsages(), leafLifetime, now)
+	if err != nil {
+		return leaf{}, fmt.Errorf("making the certificate of %s for %v: %w", v.Name, v.Hosts, err)
+	}
+	return leaf{chain, key}, nil
+}
+
+// serves tells whether the certificate there is can be served on. One with
+// more names than needed can: processes that know of a name at different times
+// must not replace each other's certificate again and again.
+func (v Server) serves(s State, now time.Time) bool {
+	if len(s.leaf.chain) == 0 || !now.Before(renewal(s.leaf)) {
+		return false
+	}
+	cert := s.leaf.chain[0]
+	missing := slices.ContainsFunc(v.Hosts, func(host string) bool { return cert.VerifyHostname(host) != nil })
+	return !missing && cert.CheckSignatureFrom(s.current.certificate()) == nil
+}
+
+// renewal is when a certificate is due. One that lives shorter, as its CA ends
+// before, is never due before a third of its life remains.
+func renewal(l leaf) time.Time {
+	cert := l.chain[0]
+	return cert.NotAfter.Add(-min(leafRenewal, cert.NotAfter.Sub(cert.NotBefore)/3))
+}
+
+func unexpired(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
+	return slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return !now.Before(cert.NotAfter) })
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

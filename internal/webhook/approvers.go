@@ -1,0 +1,83 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+)
+
+const (
+	// decisionLifetime is for how long an answer is used again: an approver who
+	// has many requests before it asks once for all of them.
+	decisionLifetime = time.Second
+	// maxDecisions bounds the answers that are kept.
+	maxDecisions = 1000
+)
+
+// accessReviews is what is needed of the API.
+type accessReviews interface {
+	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+}
+
+// approvers asks the API who may approve. It is safe for concurrent use.
+type approvers struct {
+	reviews   accessReviews
+	decisions *cache.LRUExpireCache // of bool, by the question
+}
+
+func newApprovers(reviews accessReviews, clock clock.PassiveClock) *approvers {
+	return &approvers{reviews, cache.NewLRUExpireCacheWithClock(maxDecisions, clock)}
+}
+
+// mayApprove implements certmanager.Authorize. What is not known is an error or
+// a no, and neither is remembered.
+func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInfo, signer string) (bool, error) {
+	question := authorizationv1.SubjectAccessReviewSpec{
+		User: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra(who.Extra),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer,
+		},
+	}
+	key, err := json.Marshal(question) // maps are written in the order of their keys
+	if err != nil {
+		return false, fmt.Errorf("encoding the question: %w", err)
+	}
+	if known, ok := a.decisions.Get(string(key)); ok {
+		return known.(bool), nil
+	}
+	answered, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: question}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	status := answered.Status
+	allowed := status.Allowed && !status.Denied
+	if status.EvaluationError != "" && !allowed {
+		// As in our own server: a broken rule of somebody is no answer, and
+		// others may still allow it.
+		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about an approval", "user", who.Username, "signer", signer, "err", status.EvaluationError)
+		return false, nil
+	}
+	a.decisions.Add(string(key), allowed, decisionLifetime)
+	return allowed, nil
+}
+
+func extra(values map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+	if len(values) == 0 {
+		return nil
+	}
+	out := make(map[string]authorizationv1.ExtraValue, len(values))
+	for key, value := range values {
+		out[key] = authorizationv1.ExtraValue(value)
+	}
+	return out
+}

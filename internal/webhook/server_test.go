@@ -1,0 +1,135 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/certplane/certplane/internal/policy/serving"
+)
+
+// serve runs a server until the test ends. stop stops it.
+func serve(t *testing.T, handler http.Handler) (server *Server, address string, stop func() error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = listener.Addr().String()
+	listener.Close()
+	server = &Server{Address: address, Handler: handler}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	t.Cleanup(cancel)
+	return server, address, func() error { cancel(); return <-ended }
+}
+
+// connect dials until there is somebody.
+func connect(t *testing.T, address string) (*tls.Conn, error) {
+	t.Helper()
+	for {
+		connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+		if err == nil || !strings.Contains(err.Error(), "refused") {
+			return connection, err
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("nobody listens")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Each connection gets the certificate of its moment; without one there is no
+// connection, and the probe says so.
+func TestServerFollowsItsCertificate(t *testing.T) {
+	server, address, stop := serve(t, http.NotFoundHandler())
+	if _, err := connect(t, address); err == nil || server.Ready(nil) == nil {
+		t.Fatal("it serves without a certificate")
+	}
+	for range 2 {
+		state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Use(state.Certificate())
+		connection, err := connect(t, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !connection.ConnectionState().PeerCertificates[0].Equal(state.Certificate().Leaf) || server.Ready(nil) != nil {
+			t.Error("it serves another certificate than it was given")
+		}
+		connection.Close()
+	}
+	if err := stop(); err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+}
+
+// Who is being answered when the server stops gets the answer.
+func TestServerFinishesItsAnswers(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	server, address, stop := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-answer
+		if r.Context().Err() != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Use(state.Certificate())
+	connection, err := connect(t, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Close()
+	got := make(chan int, 1)
+	go func() {
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		response, err := client.Get("https://" + address)
+		if err != nil {
+			got <- 0
+			return
+		}
+		response.Body.Close()
+		got <- response.StatusCode
+	}()
+	<-asked
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for { // until nobody new is let in
+		connection, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		connection.Close()
+	}
+	close(answer)
+	if code := <-got; code != http.StatusOK {
+		t.Errorf("the answer is %d", code)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerNamesTheAddressInUse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = (&Server{Address: listener.Addr().String()}).Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "webhook.bindAddress") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,145 @@
+// Package webhook serves the admission of cert-manager.io to somebody else's
+// API server: the checks that "certplane serve" makes in its own process.
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/admission/certmanager"
+	api "github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Name is that of the webhook in its configurations, which refusals bear.
+const Name = certmanager.WebhookName
+
+// The paths that are served.
+const (
+	MutatePath   = "/mutate"
+	ValidatePath = "/validate"
+)
+
+// Handler answers reviews. It is safe for concurrent use.
+type Handler struct {
+	checks *certmanager.Checks
+	mux    *http.ServeMux
+}
+
+// New returns a handler that asks client who may approve, which takes the right
+// to create SubjectAccessReviews, and which kinds of issuers there are.
+func New(client kubernetes.Interface) *Handler {
+	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
+	h := &Handler{
+		checks: certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
+		mux:    http.NewServeMux(),
+	}
+	h.mux.Handle(MutatePath, newReviewer(h.mutate))
+	h.mux.Handle(ValidatePath, newReviewer(h.validate))
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+func (h *Handler) mutate(_ context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	r, err := request(asked)
+	if err != nil {
+		return denied(err)
+	}
+	if r.Object == nil {
+		return &admissionv1.AdmissionResponse{Allowed: true} // a deletion
+	}
+	before := r.Object.DeepCopy()
+	if err := h.checks.Mutate(r); err != nil {
+		return denied(err)
+	}
+	response := &admissionv1.AdmissionResponse{Allowed: true}
+	if err := setPatch(response, before, r.Object); err != nil {
+		return denied(err)
+	}
+	return response
+}
+
+func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	r, err := request(asked)
+	if err != nil {
+		return denied(err)
+	}
+	warnings, err := h.checks.Validate(ctx, r)
+	response := &admissionv1.AdmissionResponse{Allowed: true}
+	if err != nil {
+		response = denied(err)
+	}
+	response.Warnings = warnings
+	return response
+}
+
+// request is a review as the checks want it. A kind that they know nothing of
+// is an error: whoever has it sent here counts on its being checked.
+func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
+	r := certmanager.Request{
+		Operation:   asked.Operation,
+		Kind:        schema.GroupVersionKind(asked.Kind),
+		Resource:    schema.GroupVersionResource(asked.Resource),
+		Subresource: asked.SubResource,
+		Namespace:   asked.Namespace,
+		User:        asked.UserInfo,
+	}
+	if group := r.Resource.Group; group != api.Group && group != api.ACMEGroup {
+		return r, fmt.Errorf("nothing is known here of resources of the API group %q: correct the rules of the webhook's configuration", group)
+	}
+	var err error
+	if r.Object, err = object(asked.Object); err != nil {
+		return r, fmt.Errorf("reading the object: %w", err)
+	}
+	if r.Old, err = object(asked.OldObject); err != nil {
+		return r, fmt.Errorf("reading the object as it was: %w", err)
+	}
+	return r, nil
+}
+
+// object is nil if there is none.
+func object(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
+	if len(raw.Raw) == 0 {
+		return nil, nil
+	}
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(raw.Raw); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// setPatch tells what the checks have changed, which is in the spec: all of it
+// is in one operation, which also makes a spec where there is none (RFC 6902
+// section 4.1).
+func setPatch(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured) error {
+	if reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) {
+		return nil
+	}
+	patch, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/spec", "value": after.Object["spec"]}})
+	if err != nil {
+		return fmt.Errorf("encoding the change: %w", err)
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &kind
+	return nil
+}
+
+func denied(err error) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error(),
+	}}
+}

@@ -1,0 +1,193 @@
+package issuer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// readiness is what an issuer's Ready condition says.
+type readiness struct {
+	ready           bool
+	reason, message string
+	// again is when to look again; zero: as err says.
+	again time.Duration
+	// err has it looked at again after the back-off.
+	err error
+}
+
+// judge makes a readiness of what Check says.
+func judge(err error, checkEvery time.Duration) readiness {
+	v := verdictOf(err)
+	switch {
+	case err == nil:
+		return readiness{ready: true, reason: ReasonChecked, message: "The issuer can sign", again: checkEvery}
+	case v != nil && (v.kind == permanent || v.kind == invalid):
+		return readiness{reason: ReasonFailed, message: err.Error()}
+	case v != nil && v.kind == pending && v.after > 0:
+		return readiness{reason: ReasonPending, message: err.Error(), again: v.after}
+	default:
+		return readiness{reason: ReasonPending, message: err.Error(), err: err}
+	}
+}
+
+// condition is what the issuer says then. The time of the last transition moves
+// with the status only.
+func (r readiness) condition(issuer Issuer, now time.Time) metav1.Condition {
+	next := metav1.Condition{
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: presentable(r.message),
+		ObservedGeneration: issuer.GetGeneration(), LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
+	if r.ready {
+		next.Status = metav1.ConditionTrue
+	}
+	if before := readyOf(issuer); before != nil && before.Status == next.Status {
+		next.LastTransitionTime = before.LastTransitionTime
+	}
+	return next
+}
+
+// readyOf returns the Ready condition; nil if there is none.
+func readyOf(issuer Issuer) *metav1.Condition {
+	conditions := issuer.GetConditions()
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == ConditionReady })
+	if i < 0 {
+		return nil
+	}
+	return &conditions[i]
+}
+
+// issuers keeps the Ready condition of one kind true.
+type issuers struct {
+	*controller
+	kind *kind
+}
+
+// queued remembers the queue of a worker, so that others can put work into it.
+type queued struct{ queue atomic.Pointer[worker.Queue] }
+
+func (q *queued) source() source.Source {
+	return source.Func(func(_ context.Context, queue worker.Queue) error {
+		q.queue.Store(&queue)
+		return nil
+	})
+}
+
+func (q *queued) add(w who) {
+	if queue := q.queue.Load(); queue != nil {
+		(*queue).Add(reconcile.Request{NamespacedName: w.NamespacedName})
+	}
+}
+
+// newIssuerWorker returns what looks after the issuers of a kind.
+func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
+	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
+		Concurrency: c.Concurrency, FirstPause: firstPause, LastPause: max(firstPause, min(lastPause, c.CheckEvery)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []source.Source{
+		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, predicate.GenerationChangedPredicate{}),
+		k.blamed.source(),
+	} {
+		if err := looking.Watch(s); err != nil {
+			return nil, fmt.Errorf("watching %s: %w", k.plural, err)
+		}
+	}
+	return looking, nil
+}
+
+// Reconcile makes the status of one issuer true.
+func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	named := who{i.kind, key.NamespacedName}
+	issuer := i.kind.new()
+	err := i.cache.Get(ctx, key.NamespacedName, issuer)
+	if apierrors.IsNotFound(err) {
+		i.faults.forget(named)
+	}
+	if err != nil || issuer.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r := i.look(ctx, named, issuer)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // whoever works next looks again
+	}
+	err = i.write(ctx, issuer, r.condition(issuer, i.clock.Now()))
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	case r.err != nil:
+		return reconcile.Result{}, fmt.Errorf("the issuer is not ready: %w", r.err)
+	}
+	return reconcile.Result{RequeueAfter: r.again}, nil
+}
+
+// look judges an issuer: what Sign has met counts more than what Check can see.
+func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness {
+	now := i.clock.Now()
+	if met, ok := i.faults.of(named, issuer.GetGeneration(), now); ok {
+		return readiness{reason: ReasonPending, message: met.err.Error(), again: met.until.Sub(now)}
+	}
+	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
+}
+
+// write applies the Ready condition, and nothing else, if it is another; it
+// fails if the issuer has changed since it was looked at.
+func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Condition) error {
+	before := readyOf(issuer)
+	if before != nil && *before == ready {
+		return nil
+	}
+	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ready)
+	if err != nil {
+		return err
+	}
+	err = i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if before != nil && before.Status == ready.Status && before.Reason == ready.Reason && before.Message == ready.Message {
+		return nil // it is about a newer spec, that is all
+	}
+	log.FromContext(ctx).Info("Issuer has changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
+	eventType := corev1.EventTypeWarning
+	if ready.Status == metav1.ConditionTrue {
+		eventType = corev1.EventTypeNormal
+	}
+	i.event(issuer, eventType, ready.Reason, "Check", ready.Message)
+	return nil
+}
+
+// apply writes these fields of an object's status: no others, so that what
+// somebody else has written stays to the letter. It fails with a conflict if the
+// object is not the one that was read.
+func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) error {
+	fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	fields.SetGroupVersionKind(gvk)
+	fields.SetNamespace(object.GetNamespace())
+	fields.SetName(object.GetName())
+	fields.SetUID(object.GetUID())
+	fields.SetResourceVersion(object.GetResourceVersion())
+	return c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
+}

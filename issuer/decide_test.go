@@ -1,0 +1,223 @@
+package issuer
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+type change func(*cmv1.CertificateRequest)
+
+func requested(changes ...change) certificateRequest {
+	cr := &cmv1.CertificateRequest{}
+	for _, change := range changes {
+		change(cr)
+	}
+	return certificateRequest{cr}
+}
+
+func with(kind cmv1.CertificateRequestConditionType, status cmmeta.ConditionStatus, reason string) change {
+	return func(cr *cmv1.CertificateRequest) {
+		certmanager.SetRequestCondition(cr, kind, status, reason, "", metav1.NewTime(now))
+	}
+}
+
+// The order is that of the signers that other programs know, and what is over
+// stays over.
+func TestStep(t *testing.T) {
+	approved := with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test")
+	deny := with(cmv1.CertificateRequestConditionDenied, cmmeta.ConditionTrue, "Test")
+	invalid := with(cmv1.CertificateRequestConditionInvalidRequest, cmmeta.ConditionTrue, "Test")
+	ready := func(reason string) change {
+		return with(cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, reason)
+	}
+	saidDenied := func(cr *cmv1.CertificateRequest) {
+		at := metav1.NewTime(now)
+		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, denied.reason, denied.message, at)
+		cr.Status.FailureTime = &at
+	}
+	tests := []struct {
+		reason string
+		cr     certificateRequest
+		want   step
+	}{
+		{"new", requested(), stepAwait},
+		{"approved", requested(approved), stepSign},
+		{"approved, says False", requested(with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionFalse, "")), stepAwait},
+		{"waiting", requested(approved, ready("Pending")), stepSign},
+		{"with a reason that nobody knows", requested(approved, ready("Initializing")), stepSign},
+		{"denied", requested(deny), stepDeny},
+		{"denied and invalid", requested(deny, invalid), stepDeny},
+		{"denied while it failed", requested(deny, ready("Failed")), stepDeny},
+		{"denied, and that is said", requested(deny, saidDenied), stepNone},
+		{"invalid", requested(approved, invalid), stepNone},
+		{"failed", requested(approved, ready("Failed")), stepNone},
+		{"said to be denied", requested(approved, ready("Denied")), stepNone},
+		{"issued", requested(approved, ready("Issued")), stepNone},
+		{"ready, for a reason that nobody knows", requested(approved, with(cmv1.CertificateRequestConditionReady, cmmeta.ConditionTrue, "Odd")), stepNone},
+		{"with a certificate", requested(approved, func(cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("c") }), stepNone},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			if got := tc.cr.step(); got != tc.want {
+				t.Errorf("step %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDecide(t *testing.T) {
+	cause := errors.New("cause")
+	tests := []struct {
+		reason       string
+		err          error
+		age          time.Duration
+		ready, event string
+		again        time.Duration
+		retry        bool
+	}{
+		{reason: "a certificate", ready: "Issued", event: "CertificateIssued"},
+		{reason: "permanent", err: Permanent(cause), ready: "Failed", event: "SigningError"},
+		{reason: "wrapped", err: errors.Join(errors.New("more"), Permanent(cause)), ready: "Failed", event: "SigningError"},
+		{reason: "invalid", err: Invalid(cause), ready: "Failed", event: "InvalidRequest"},
+		{reason: "pending, and when to ask", err: Pending(cause, time.Second), age: 99 * time.Hour, ready: "Pending", event: "SigningPending", again: time.Second},
+		{reason: "pending", err: Pending(cause, 0), age: 99 * time.Hour, ready: "Pending", event: "SigningPending", retry: true},
+		{reason: "anything", err: cause, age: time.Hour - 1, ready: "Pending", event: "SigningRetried", retry: true},
+		{reason: "anything, for too long", err: cause, age: time.Hour, ready: "Failed", event: "SigningError"},
+		{reason: "a bad answer", err: answerError{cause}, ready: "Failed", event: "InvalidAnswer"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			o := decide(&pki.Chain{}, tc.err, now.Add(-tc.age), now, time.Hour)
+			if o.reason != tc.ready || o.event != tc.event || o.again != tc.again || (o.retry != nil) != tc.retry {
+				t.Errorf("%+v", o)
+			}
+			if tc.err != nil && !strings.Contains(o.message, "cause") {
+				t.Errorf("message %q", o.message)
+			}
+		})
+	}
+}
+
+// The latest of what a request has waited for counts.
+func TestFirstSignable(t *testing.T) {
+	at := func(minutes int) *metav1.Time {
+		return &metav1.Time{Time: now.Add(time.Duration(minutes) * time.Minute)}
+	}
+	tests := []struct {
+		reason                   string
+		created, approved, ready *metav1.Time
+		want                     int
+	}{
+		{"approved at once", at(1), at(1), at(0), 1},
+		{"approved late", at(0), at(7), at(1), 7},
+		{"an issuer that came late", at(0), at(1), at(9), 9},
+		{"approved at no known time", at(2), nil, at(1), 2},
+	}
+	for _, tc := range tests {
+		i := &sample{conditions: []metav1.Condition{{Type: ConditionReady, LastTransitionTime: *tc.ready}}}
+		if got := firstSignable(tc.created, tc.approved, i); !got.Equal(at(tc.want).Time) {
+			t.Errorf("%s: since %v", tc.reason, got)
+		}
+	}
+}
+
+// The first failure counts, and what others have written is not said again.
+func TestFields(t *testing.T) {
+	cr := requested(with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test"))
+	first := metav1.NewTime(now.Add(-time.Hour))
+	cr.Status.FailureTime = &first
+	fields, err := cr.fields(fails("SigningError", "m"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conditions := fields["conditions"].([]any)
+	if len(conditions) != 1 || conditions[0].(map[string]any)["type"] != "Ready" {
+		t.Errorf("conditions %v", conditions)
+	}
+	if fields["failureTime"] != "2026-03-01T11:00:00Z" {
+		t.Errorf("failed at %v", fields["failureTime"])
+	}
+}
+
+// An issuer is waited for until somebody has looked at it as it is.
+func TestFindIssuer(t *testing.T) {
+	k := &kind{}
+	k.Kind = "Sample"
+	ready := func(status metav1.ConditionStatus, observed int64) *sample {
+		s := &sample{conditions: []metav1.Condition{{Type: ConditionReady, Status: status, ObservedGeneration: observed, Reason: "R", Message: "m"}}}
+		s.Generation = 2
+		return s
+	}
+	tests := []struct {
+		reason string
+		issuer Issuer
+		want   string
+	}{
+		{"none", nil, `Referenced "Sample" not found: there is no Sample named ca`},
+		{"new", &sample{}, "nobody has looked at it yet"},
+		{"changed", ready(metav1.ConditionTrue, 1), "nobody has looked at it since it has changed"},
+		{"not ready", ready(metav1.ConditionFalse, 2), "R: m"},
+		{"ready", ready(metav1.ConditionTrue, 2), ""},
+	}
+	for _, tc := range tests {
+		o, ok := findIssuer(tc.issuer, who{kind: k, NamespacedName: types.NamespacedName{Name: "ca"}})
+		if ok != (tc.want == "") || !strings.HasSuffix(o.message, tc.want) {
+			t.Errorf("%s: %q", tc.reason, o.message)
+		}
+	}
+}
+
+// Pauses grow while an issuer signs nothing, and a new spec begins anew.
+func TestFaults(t *testing.T) {
+	f, issuer, cause := newFaults(), who{NamespacedName: types.NamespacedName{Name: "ca"}}, errors.New("cause")
+	at := now
+	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
+		if got := f.put(issuer, 1, cause, at); got.until.Sub(at) != want*time.Second {
+			t.Fatalf("a pause of %v, want %v s", got.until.Sub(at), int(want))
+		}
+		if again := f.put(issuer, 1, cause, at.Add(time.Second)); again.until.Sub(at) != want*time.Second {
+			t.Fatalf("another request made the pause %v", again.until.Sub(at))
+		}
+		if _, ok := f.of(issuer, 1, at.Add(want*time.Second-1)); !ok {
+			t.Fatal("it is tried in the pause")
+		}
+		at = at.Add(want * time.Second)
+		if _, ok := f.of(issuer, 1, at); ok {
+			t.Fatal("it is not tried after the pause")
+		}
+	}
+	f.put(issuer, 1, cause, at)
+	if _, ok := f.of(issuer, 2, at); ok {
+		t.Error("the new spec is held to blame for the old")
+	}
+	if got := f.put(issuer, 2, cause, at); got.until.Sub(at) != firstPause {
+		t.Errorf("the new spec has a pause of %v", got.until.Sub(at))
+	}
+	f.forget(issuer)
+	if _, ok := f.of(issuer, 2, at); ok {
+		t.Error("it has signed and is to blame")
+	}
+}
+
+// sample is an issuer without a server.
+type sample struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	conditions []metav1.Condition
+}
+
+func (s *sample) GetConditions() []metav1.Condition { return s.conditions }
+func (s *sample) DeepCopyObject() runtime.Object    { c := *s; return &c }

@@ -1,0 +1,358 @@
+package issuer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+const (
+	// patience is how long a request may wait for its approval before an Event
+	// says so: most are approved at once.
+	patience = 10 * time.Second
+	// conflictPause is when to look again at what somebody else has changed: the
+	// cache has it by then.
+	conflictPause = 500 * time.Millisecond
+)
+
+// asked is a request of one of the two APIs.
+type asked interface {
+	client.Object
+	// object is what Sign gets to see.
+	object() client.Object
+	// step is what the request is due for, if it is for one of our issuers.
+	step() step
+	// issuer is who was asked; ok is false if that is none of ours.
+	issuer(ks kinds) (issuer who, ok bool)
+	// approvedAt is when it was approved; nil if nobody knows.
+	approvedAt() *metav1.Time
+	// read returns what is asked for, or why that cannot be had.
+	read(c *controller) (*Request, *outcome)
+	// mayRefer tells whether its requester may use an issuer.
+	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
+	// shows tells whether the status has an outcome already.
+	shows(o outcome) bool
+	// write puts an outcome into the status, and leaves what others have written
+	// as it is. It fails with a conflict if the request is not any more what was
+	// read.
+	write(ctx context.Context, c *controller, o outcome) error
+	// awaits is the reason and the text of the Event that an approval is missing.
+	awaits(w who) (reason, note string)
+}
+
+// requestAPI is one of the two.
+type requestAPI struct {
+	schema.GroupVersionKind
+	plural string
+	new    func() client.Object
+	list   func() client.ObjectList
+	// as gives an object its methods; false if it is none of this API.
+	as func(o client.Object) (asked, bool)
+}
+
+// requests answers the requests of one API.
+type requests struct {
+	*controller
+	api requestAPI
+}
+
+// Start answers requests while the API has them.
+func (r requests) Start(ctx context.Context) error {
+	resource := served.Resource{Group: r.api.Group, Versions: []string{r.api.Version}, Name: r.api.plural, Lookup: r.lookup}
+	resource.Follow(ctx, "Answering "+r.api.Kind+"s", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	return nil
+}
+
+func (r requests) work(ctx context.Context) error {
+	signing, err := worker.New(ctx, r.api.plural+"-"+r.Name, r, worker.Options{
+		Concurrency: r.Concurrency, FirstPause: firstPause, LastPause: lastPause,
+	})
+	if err != nil {
+		return err
+	}
+	watches := []source.Source{source.Kind[client.Object](r.cache, r.api.new(), &handler.EnqueueRequestForObject{}, r.due())}
+	for _, k := range r.kinds {
+		asking := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, issuer client.Object) []reconcile.Request {
+			return r.asking(ctx, who{k, client.ObjectKeyFromObject(issuer)})
+		})
+		watches = append(watches, source.Kind[client.Object](r.cache, k.new(), asking, changesReadiness))
+	}
+	for _, watch := range watches {
+		if err := signing.Watch(watch); err != nil {
+			return fmt.Errorf("watching %s and their issuers: %w", r.api.plural, err)
+		}
+	}
+	return signing.Start(ctx)
+}
+
+// stepOf is what an object is due for.
+func (r requests) stepOf(o client.Object) step {
+	if a, ok := r.api.as(o); ok {
+		if _, ours := a.issuer(r.kinds); ours {
+			return a.step()
+		}
+	}
+	return stepNone
+}
+
+// due keeps out of the queue what there is nothing to do for, and what this
+// controller writes itself: a request that waits would never wait else.
+func (r requests) due() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return r.stepOf(e.Object) != stepNone },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			now := r.stepOf(e.ObjectNew)
+			return now != stepNone && (now != r.stepOf(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// changesReadiness lets through what tells an issuer's requests something new.
+var changesReadiness = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(Issuer)
+		after, alsoOK := e.ObjectNew.(Issuer)
+		if !ok || !alsoOK {
+			return false
+		}
+		was, wasOK := findIssuer(before, who{})
+		is, isOK := findIssuer(after, who{})
+		return wasOK != isOK || was.message != is.message
+	},
+}
+
+// asking are the requests that wait for a certificate of an issuer.
+func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
+	list := r.api.list()
+	err := r.cache.List(ctx, list, client.InNamespace(w.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
+		return nil
+	}
+	var waiting []reconcile.Request
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // a list of structs has items
+		a, ok := r.api.as(o.(client.Object))
+		if !ok {
+			return nil
+		}
+		if of, ours := a.issuer(r.kinds); ours && of == w && a.step() == stepSign {
+			waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+		}
+		return nil
+	})
+	return waiting
+}
+
+// Reconcile takes one request a step further.
+func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	object := r.api.new()
+	if err := r.cache.Get(ctx, key.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	a, _ := r.api.as(object)
+	w, ours := a.issuer(r.kinds)
+	if !ours {
+		return reconcile.Result{}, nil
+	}
+	switch a.step() {
+	case stepDeny:
+		return r.put(ctx, a, denied)
+	case stepAwait:
+		return r.await(a, w), nil
+	case stepSign:
+		o, err := r.answer(ctx, a, w)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.put(ctx, a, o)
+	}
+	return reconcile.Result{}, nil
+}
+
+// await tells that a request needs an approval, and who may give it: an approver
+// without that right waits in silence, too.
+func (r requests) await(a asked, w who) reconcile.Result {
+	if wait := a.GetCreationTimestamp().Add(patience).Sub(r.clock.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}
+	}
+	reason, note := a.awaits(w)
+	r.event(a.object(), corev1.EventTypeNormal, reason, "Sign", note)
+	return reconcile.Result{}
+}
+
+// answer asks the issuer. Its errors are those of the API and go away.
+func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
+	// Who may not refer to an issuer need not wait for it.
+	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
+	case err != nil:
+		return outcome{}, err
+	case !allowed:
+		return notAllowed(w), nil
+	}
+	request, bad := a.read(r.controller)
+	if bad != nil {
+		return *bad, nil
+	}
+	issuer, o, err := r.find(ctx, w)
+	if issuer == nil {
+		return o, err
+	}
+	created := a.GetCreationTimestamp()
+	request.Issuer, request.Object = issuer, a.object()
+	return r.ask(ctx, w, request, firstSignable(&created, a.approvedAt(), issuer)), nil
+}
+
+// find returns an issuer that is ready, or what to wait for.
+func (r requests) find(ctx context.Context, w who) (Issuer, outcome, error) {
+	found := w.kind.new()
+	err := r.cache.Get(ctx, w.NamespacedName, found)
+	if apierrors.IsNotFound(err) {
+		o, _ := findIssuer(nil, w)
+		return nil, o, nil
+	}
+	if err != nil {
+		return nil, outcome{}, fmt.Errorf("reading the %s %s: %w", w.kind.Kind, w.Name, err)
+	}
+	if o, ok := findIssuer(found, w); !ok {
+		return nil, o, nil
+	}
+	if met, ok := r.faults.of(w, found.GetGeneration(), r.clock.Now()); ok {
+		return nil, r.blame(met), nil
+	}
+	return found, outcome{}, nil
+}
+
+// blame is the outcome of a request to an issuer with which Sign has found
+// fault.
+func (r requests) blame(met fault) outcome {
+	o := waits(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
+	o.again = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was looked at
+	return o
+}
+
+// ask has a request signed and notes what that says of the issuer.
+func (r requests) ask(ctx context.Context, w who, request *Request, since time.Time) outcome {
+	chain, err := r.sign(ctx, request)
+	now := r.clock.Now()
+	if v := verdictOf(err); v != nil && v.kind == notReady {
+		met := r.faults.put(w, request.Issuer.GetGeneration(), err, now)
+		w.kind.blamed.add(w)
+		return r.blame(met)
+	}
+	if err == nil {
+		r.faults.forget(w)
+	}
+	return decide(chain, err, since, now, r.RetryFor)
+}
+
+// put writes an outcome, unless the request has it already.
+func (r requests) put(ctx context.Context, a asked, o outcome) (reconcile.Result, error) {
+	if !a.shows(o) {
+		err := r.store(ctx, a, o)
+		r.report(ctx, a, o, err)
+		switch {
+		case errors.Is(err, errSuperseded):
+			return reconcile.Result{}, nil
+		case apierrors.IsConflict(err):
+			return reconcile.Result{RequeueAfter: conflictPause}, nil
+		case err != nil:
+			return reconcile.Result{}, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: o.again}, o.retry
+}
+
+// errSuperseded says that a request has no use for an outcome any more: it has
+// been deleted or answered otherwise.
+var errSuperseded = errors.New("the request does not wait any more")
+
+// maxConflicts bounds the attempts to store one outcome. Each conflict means
+// that somebody else got a change through meanwhile.
+const maxConflicts = 10
+
+// store puts the outcome on the request in one write, which holds only if nobody
+// has written since: no request gets two certificates, and none gets one that
+// was denied meanwhile. On a conflict the same outcome is tried again on the
+// request as it is now, if it still waits: a certificate shall not be lost.
+func (r requests) store(ctx context.Context, a asked, o outcome) error {
+	due := a.step()
+	var err error
+	for range maxConflicts {
+		if err = a.write(ctx, r.controller, o); err == nil {
+			return nil
+		}
+		latest, reason := r.recheck(ctx, a, err)
+		switch {
+		case reason != nil:
+			return reason
+		case latest.shows(o):
+			return nil // stored, but the answer got lost or came late
+		case latest.step() != due:
+			return errSuperseded
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("writing the status: %w", err)
+		}
+		a = latest
+	}
+	return err
+}
+
+// recheck looks, past the cache, at what has become of a request after a write
+// has failed for the given cause.
+func (r requests) recheck(ctx context.Context, a asked, cause error) (asked, error) {
+	object := r.api.new()
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(a.object()), object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, errSuperseded
+	case err != nil:
+		return nil, fmt.Errorf("looking at the request again after %v: %w", cause, err)
+	case object.GetUID() != a.GetUID():
+		return nil, errSuperseded // another request by the same name
+	}
+	latest, _ := r.api.as(object)
+	return latest, nil
+}
+
+// report tells operators and requesters what has become of a request. Every
+// certificate is logged, also if it reached nobody: whoever audits the CA wants
+// to know.
+func (r requests) report(ctx context.Context, a asked, o outcome, stored error) {
+	logger := log.FromContext(ctx).WithValues("uid", a.GetUID())
+	if o.chain != nil {
+		leaf := o.chain.Certificates[0]
+		logger = logger.WithValues("subject", leaf.Subject.String(), "serial", leaf.SerialNumber.Text(16),
+			"sha256", pki.Fingerprint(leaf), "notAfter", leaf.NotAfter)
+	}
+	switch {
+	case o.chain != nil && stored != nil:
+		logger.Info("Discarded certificate that was signed but not stored", "why", stored.Error())
+	case o.chain != nil:
+		logger.Info("Issued certificate")
+	case stored == nil:
+		logger.Info("Request has no certificate", "state", o.reason, "reason", o.event, "message", o.message)
+	}
+	if stored == nil && o.event != "" {
+		r.event(a.object(), o.eventType(), o.event, "Sign", o.message)
+	}
+}

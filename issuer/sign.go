@@ -1,0 +1,58 @@
+package issuer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// answerError says that what Sign has returned is no use. Another attempt would
+// cost another certificate and bring the same.
+type answerError struct{ error }
+
+func (e answerError) Unwrap() error { return e.error }
+
+// sign calls Sign and looks at its answer.
+func (c *Controller) sign(ctx context.Context, request *Request) (*pki.Chain, error) {
+	var bundle []byte
+	err := c.call(ctx, "Sign", func(ctx context.Context) (err error) {
+		bundle, err = c.Sign(ctx, request)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	chain, err := request.accept(bundle)
+	if err != nil {
+		return nil, answerError{fmt.Errorf("the issuer's answer cannot be used: %w", err)}
+	}
+	return chain, nil
+}
+
+// check calls Check.
+func (c *Controller) check(ctx context.Context, issuer Issuer) error {
+	return c.call(ctx, "Check", func(ctx context.Context) error { return c.Check(ctx, issuer) })
+}
+
+// errPanic is all that a requester is told of a panic, whose text can hold
+// anything.
+var errPanic = errors.New("the issuer's controller has a fault, which its log describes")
+
+// call bounds a call in time, and makes an error of a panic: it is about one
+// object, and the controller works for others.
+func (c *Controller) call(ctx context.Context, what string, do func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	defer func() {
+		if value := recover(); value != nil {
+			log.FromContext(ctx).Error(errPanic, "Panic in "+what, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return do(ctx)
+}

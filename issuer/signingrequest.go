@@ -1,0 +1,195 @@
+package issuer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// signingRequests are those of certificates.k8s.io.
+var signingRequests = requestAPI{
+	GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
+	plural:           "certificatesigningrequests",
+	new:              func() client.Object { return &certificatesv1.CertificateSigningRequest{} },
+	list:             func() client.ObjectList { return &certificatesv1.CertificateSigningRequestList{} },
+	as: func(o client.Object) (asked, bool) {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		return signingRequest{csr}, ok
+	},
+}
+
+// Annotations of CertificateSigningRequests to issuers.
+const (
+	// annotationDuration is a duration that counts more than expirationSeconds.
+	annotationDuration = "experimental.cert-manager.io/request-duration"
+	// annotationIsCA asks for a CA if it is "true".
+	annotationIsCA = "experimental.cert-manager.io/request-is-ca"
+)
+
+// minDuration is the shortest life that CertificateSigningRequests can ask for.
+const minDuration = 10 * time.Minute
+
+// conditionDelayed says that a request is approved and waits for its issuer, not
+// for its requester. It goes away with the certificate or with Failed.
+const conditionDelayed certificatesv1.RequestConditionType = "SigningDelayed"
+
+type signingRequest struct {
+	*certificatesv1.CertificateSigningRequest
+}
+
+func (csr signingRequest) object() client.Object { return csr.CertificateSigningRequest }
+
+func (csr signingRequest) condition(kind certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+	return certificates.Condition(csr.CertificateSigningRequest, kind)
+}
+
+func (csr signingRequest) issuer(ks kinds) (who, bool) { return ks.named(csr.Spec.SignerName) }
+
+// step: Approved and Denied count by their presence alone; their status can only
+// be True.
+func (csr signingRequest) step() step {
+	switch {
+	case csr.condition(certificatesv1.CertificateDenied) != nil, csr.failed(), len(csr.Status.Certificate) > 0:
+		return stepNone
+	case csr.condition(certificatesv1.CertificateApproved) == nil:
+		return stepAwait
+	default:
+		return stepSign
+	}
+}
+
+func (csr signingRequest) failed() bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateFailed && (c.Status == corev1.ConditionTrue || c.Status == "")
+	})
+}
+
+func (csr signingRequest) approvedAt() *metav1.Time {
+	approved := csr.condition(certificatesv1.CertificateApproved)
+	if approved == nil {
+		return nil
+	}
+	return &approved.LastTransitionTime
+}
+
+func (csr signingRequest) awaits(w who) (reason, note string) {
+	return reasonCSRAwaits, fmt.Sprintf(
+		"Not signing CertificateSigningRequest until it is Approved: whoever approves it needs the verb approve on signers.%s named %s/*",
+		certificatesv1.GroupName, w.kind.domain())
+}
+
+// mayRefer asks the API: CertificateSigningRequests have no namespace, and
+// without the right everybody could use the issuers of all.
+func (csr signingRequest) mayRefer(ctx context.Context, c *controller, w who) (bool, error) {
+	if !w.kind.namespaced || c.AnybodyMayRefer {
+		return true, nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: w.kind.Group, Version: w.kind.Version, Resource: w.kind.plural, Verb: "reference", Namespace: w.Namespace, Name: w.Name,
+		},
+	}}
+	for key, values := range csr.Spec.Extra {
+		review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	if err := c.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether %s may refer to %s: %w", csr.Spec.Username, w, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+func (csr signingRequest) read(c *controller) (*Request, *outcome) {
+	usages, err := pki.ParseUsages(csr.Spec.Usages)
+	if err != nil {
+		return refuse(reasonInvalidRequest, "spec.usages: %v", err)
+	}
+	request := &Request{
+		PEM: csr.Spec.Request, IsCA: csr.Annotations[annotationIsCA] == "true", KeyUsage: usages.Key, ExtKeyUsage: usages.Extended,
+		Requester: authenticationv1.UserInfo{Username: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups},
+	}
+	for key, values := range csr.Spec.Extra {
+		request.setExtra(key, values)
+	}
+	wish, bad := csr.duration()
+	if bad != nil {
+		return nil, bad
+	}
+	if err := errors.Join(request.setDuration(wish, c.DefaultDuration, c.MaxDuration), request.parse()); err != nil {
+		return refuse(reasonInvalidRequest, "%v", err)
+	}
+	return request, nil
+}
+
+// duration is what is asked for; nil leaves it to the issuer.
+func (csr signingRequest) duration() (*time.Duration, *outcome) {
+	var wish *time.Duration
+	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {
+		duration := time.Duration(*seconds) * time.Second
+		wish = &duration
+	}
+	if text, ok := csr.Annotations[annotationDuration]; ok {
+		duration, err := time.ParseDuration(text)
+		if err != nil {
+			_, bad := refuse(reasonParseDuration, "annotation %s: %v", annotationDuration, err)
+			return nil, bad
+		}
+		wish = &duration
+	}
+	if wish != nil && *wish < minDuration {
+		_, bad := refuse(reasonInvalidDuration, "the duration %v is shorter than %v", *wish, minDuration)
+		return nil, bad
+	}
+	return wish, nil
+}
+
+// conditionOf is the condition that shows an outcome without a certificate.
+func conditionOf(o outcome) certificatesv1.RequestConditionType {
+	if o.failed() {
+		return certificatesv1.CertificateFailed
+	}
+	return conditionDelayed
+}
+
+func (csr signingRequest) shows(o outcome) bool {
+	if o.chain != nil {
+		return string(csr.Status.Certificate) == string(o.certificate())
+	}
+	shown := csr.condition(conditionOf(o))
+	return shown != nil && shown.Reason == o.event && shown.Message == presentable(o.message)
+}
+
+// write updates the whole status, other than for CertificateRequests: the API
+// keeps decisions as they are whatever is written, and notes no owners of
+// conditions, so that none could be taken back by applying.
+func (csr signingRequest) write(ctx context.Context, c *controller, o outcome) error {
+	return c.client.Status().Update(ctx, csr.with(o, c.clock.Now()), client.FieldOwner(c.Name))
+}
+
+// with returns the request with an outcome.
+func (csr signingRequest) with(o outcome, now time.Time) *certificatesv1.CertificateSigningRequest {
+	next := csr.DeepCopy()
+	next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == conditionDelayed
+	})
+	if o.chain != nil {
+		next.Status.Certificate = o.certificate()
+		return next
+	}
+	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: conditionOf(o), Status: corev1.ConditionTrue, Reason: o.event, Message: presentable(o.message), LastUpdateTime: metav1.NewTime(now),
+	})
+	return next
+}
