@@ -1,10 +1,14 @@
 package requestsign_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
 // feature is something that a certificate can be asked for.
@@ -155,6 +160,50 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("lives %v", lookOf(cert).Life)
 		}
 	})
+	t.Run("to the byte", func(t *testing.T) { w.testVerbatim(t, all["ecdsa"]) })
+}
+
+// What x509 has no field for gets into the certificate as it is in the request:
+// a subject in an order of its own, names of other types.
+func (w world) testVerbatim(t *testing.T, key crypto.Signer) {
+	encoded, err := wanted.Request(&cmv1.CertificateSpec{
+		LiteralSubject: "CN=web,OU=shop,DC=example,DC=com",
+		OtherNames:     []cmv1.OtherName{{OID: "1.3.6.1.4.1.311.20.2.3", UTF8Value: "alice@example.com"}},
+		EmailAddresses: []string{"alice@example.com"},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := pki.ParseRequest(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(how string, cert *x509.Certificate) {
+		t.Helper()
+		if !bytes.Equal(cert.RawSubject, asked.RawSubject) {
+			t.Errorf("%s: the subject is %s, not %s", how, cert.Subject, asked.Subject)
+		}
+		if want, got := alternativeNames(t, asked.Extensions), alternativeNames(t, cert.Extensions); !bytes.Equal(want, got) {
+			t.Errorf("%s: the alternative names are %x, not %x", how, got, want)
+		}
+	}
+	cr := feature{}.request(t, "verbatim", key)
+	cr.Spec.Request = encoded
+	w.create(t, cr)
+	check("CertificateRequest", verified(t, w.becomes(t, "verbatim", cmv1.CertificateRequestReasonIssued), key))
+	c := feature{}.csr(t, "verbatim", key)
+	c.Spec.Request = encoded
+	check("CertificateSigningRequest", w.signed(t, c))
+}
+
+// alternativeNames returns the value of the extension (RFC 5280 section 4.2.1.6).
+func alternativeNames(t *testing.T, extensions []pkix.Extension) []byte {
+	t.Helper()
+	i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Id.Equal(asn1.ObjectIdentifier{2, 5, 29, 17}) })
+	if i < 0 {
+		t.Fatal("there are no alternative names")
+	}
+	return extensions[i].Value
 }
 
 func (f feature) request(t *testing.T, name string, key crypto.Signer) *cmv1.CertificateRequest {
