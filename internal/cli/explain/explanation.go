@@ -6,15 +6,24 @@ import (
 	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
-// Explanation is what is known of a request, as machines get it.
-type Explanation struct {
-	Name string `json:"name"`
-	UID  string `json:"uid"`
+// Explanation is what is known of a CertificateSigningRequest, as machines get
+// it.
+type Explanation = explanation[Request]
+
+// RequestExplanation is what is known of a CertificateRequest, as machines get
+// it.
+type RequestExplanation = explanation[IssuerRequest]
+
+// explanation is what is known of a request that asks for R.
+type explanation[R asked] struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
 	// State is how far the request has come.
 	State inspect.State `json:"state"`
 	// Verdict is the explanation in one sentence.
-	Verdict string  `json:"verdict"`
-	Request Request `json:"request"`
+	Verdict string `json:"verdict"`
+	Request R      `json:"request"`
 	// Checks are the parts that decide, in the order in which they do.
 	Checks      []Check      `json:"checks"`
 	Certificate *Certificate `json:"certificate,omitempty"`
@@ -22,6 +31,11 @@ type Explanation struct {
 	Events []Event `json:"events,omitempty"`
 	// Next is what can be done now.
 	Next []Step `json:"next,omitempty"`
+}
+
+// asked is what a request asks for, in rows for people.
+type asked interface {
+	rows(now time.Time) [][]string
 }
 
 // Request is what was asked for, and by whom.

@@ -14,25 +14,6 @@ import (
 	"github.com/certplane/certplane/internal/cli/page"
 )
 
-// RequestExplanation is what is known of a CertificateRequest, as machines get
-// it.
-type RequestExplanation struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	// State is how far the request has come.
-	State inspect.State `json:"state"`
-	// Verdict is the explanation in one sentence.
-	Verdict string        `json:"verdict"`
-	Request IssuerRequest `json:"request"`
-	// Checks are the parts that decide, in the order in which they do.
-	Checks      []Check      `json:"checks"`
-	Certificate *Certificate `json:"certificate,omitempty"`
-	// Events are what controllers told of the request, the latest last.
-	Events []Event `json:"events,omitempty"`
-	Next   []Step  `json:"next,omitempty"`
-}
-
 // IssuerRequest is what was asked for, of whom and by whom.
 type IssuerRequest struct {
 	Issuer   string    `json:"issuer"`
@@ -129,20 +110,6 @@ func ownerOf(cr *cmv1.CertificateRequest) string {
 		return owner.Name
 	}
 	return ""
-}
-
-// text is the explanation for people: the verdict first.
-func (e RequestExplanation) text(now time.Time) string {
-	p := &page.Page{}
-	p.Line(e.Verdict)
-	p.Section("Request", e.Request.rows(now))
-	p.Section("Checks", checkRows(e.Checks))
-	if e.Certificate != nil {
-		p.Section("Certificate", e.Certificate.rows())
-	}
-	p.Section("Events", eventRows(e.Events, now))
-	writeSteps(p, e.Next)
-	return p.String()
 }
 
 func (r IssuerRequest) rows(now time.Time) [][]string {

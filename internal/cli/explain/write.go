@@ -34,7 +34,7 @@ func writeAs(e any, text func() string, out io.Writer, output string) error {
 }
 
 // text is the explanation for people: the verdict first.
-func (e Explanation) text(now time.Time) string {
+func (e explanation[R]) text(now time.Time) string {
 	p := &page.Page{}
 	p.Line(e.Verdict)
 	p.Section("Request", e.Request.rows(now))
