@@ -51,9 +51,6 @@ func run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	process := controllers.Process{Manager: manager, Namespace: cfg.Namespace, As: as, Metrics: registry()}
-	if cfg.UseServiceAccountCredentials {
-		process.Namespace = cfg.Namespace
-	}
 	if err := controllers.Add(process, work); err != nil {
 		return err
 	}
