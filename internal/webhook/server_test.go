@@ -53,16 +53,13 @@ func TestServerFollowsItsCertificate(t *testing.T) {
 		t.Fatal("it serves without a certificate")
 	}
 	for range 2 {
-		state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Use(state.Certificate())
+		served := newCertificate(t)
+		server.Use(served)
 		connection, err := connect(t, address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !connection.ConnectionState().PeerCertificates[0].Equal(state.Certificate().Leaf) || server.Ready(nil) != nil {
+		if !connection.ConnectionState().PeerCertificates[0].Equal(served.Leaf) || server.Ready(nil) != nil {
 			t.Error("it serves another certificate than it was given")
 		}
 		connection.Close()
@@ -70,6 +67,15 @@ func TestServerFollowsItsCertificate(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Errorf("stopped with %v", err)
 	}
+}
+
+func newCertificate(t *testing.T) *tls.Certificate {
+	t.Helper()
+	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Certificate()
 }
 
 // Who is being answered when the server stops gets the answer.
@@ -82,11 +88,7 @@ func TestServerFinishesItsAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
-	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Use(state.Certificate())
+	server.Use(newCertificate(t))
 	connection, err := connect(t, address)
 	if err != nil {
 		t.Fatal(err)

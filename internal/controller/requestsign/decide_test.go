@@ -18,22 +18,6 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-type change func(*cmv1.CertificateRequest)
-
-func request(changes ...change) *cmv1.CertificateRequest {
-	cr := &cmv1.CertificateRequest{}
-	for _, change := range changes {
-		change(cr)
-	}
-	return cr
-}
-
-func is(kind cmv1.CertificateRequestConditionType) change {
-	return func(cr *cmv1.CertificateRequest) {
-		certmanager.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "", metav1.NewTime(now))
-	}
-}
-
 // What a signer says becomes a condition, an event, and another attempt if
 // nobody tells when to try again.
 func TestDecide(t *testing.T) {
@@ -69,7 +53,8 @@ func TestDecide(t *testing.T) {
 // The first failure counts, and the decision of an approver stays as it is.
 func TestApply(t *testing.T) {
 	later := now.Add(time.Hour)
-	cr := request(is(cmv1.CertificateRequestConditionApproved))
+	cr := &cmv1.CertificateRequest{}
+	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "", metav1.NewTime(now))
 	failed := outcome{reason: cmv1.CertificateRequestReasonFailed, message: "m"}
 	once := failed.apply(cr, now)
 	twice := denied.apply(once, later)
