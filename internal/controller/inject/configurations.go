@@ -19,9 +19,15 @@ import (
 
 // configuration is how the API reaches one or more webhooks.
 type configuration struct {
-	kind    string
-	object  client.Object
-	clients map[string]admissionregistrationv1.WebhookClientConfig // by the webhook's name
+	kind     string
+	object   client.Object
+	webhooks []webhook
+}
+
+// webhook is how the API reaches one webhook.
+type webhook struct {
+	name   string
+	client admissionregistrationv1.WebhookClientConfig
 }
 
 // configurations returns those of ours that there are. Others come later, or
@@ -40,26 +46,28 @@ func (r *reconciler) configurations(ctx context.Context) ([]configuration, error
 			return nil, fmt.Errorf("reading the %s of the webhook: %w", c.kind, err)
 		}
 		if err == nil {
-			c.clients = clients(c.object)
+			c.webhooks = webhooks(c.object)
 			found = append(found, c)
 		}
 	}
 	return found, nil
 }
 
-func clients(object client.Object) map[string]admissionregistrationv1.WebhookClientConfig {
-	clients := map[string]admissionregistrationv1.WebhookClientConfig{}
+// webhooks returns those of a configuration in its order, in which the API calls
+// them.
+func webhooks(object client.Object) []webhook {
+	var webhooks []webhook
 	switch object := object.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for _, webhook := range object.Webhooks {
-			clients[webhook.Name] = webhook.ClientConfig
+		for _, w := range object.Webhooks {
+			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig})
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for _, webhook := range object.Webhooks {
-			clients[webhook.Name] = webhook.ClientConfig
+		for _, w := range object.Webhooks {
+			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig})
 		}
 	}
-	return clients
+	return webhooks
 }
 
 // hosts are the names that the API knows the webhook by: that of its service,
@@ -67,10 +75,10 @@ func clients(object client.Object) map[string]admissionregistrationv1.WebhookCli
 func (r *reconciler) hosts(ctx context.Context, configurations []configuration) []string {
 	hosts := []string{serviceHost(r.Objects.Service, r.Objects.Namespace)}
 	for _, c := range configurations {
-		for webhook, config := range c.clients {
-			host := hostOf(config)
+		for _, webhook := range c.webhooks {
+			host := hostOf(webhook.client)
 			if net.ParseIP(host) == nil && !pki.ValidDNSName(host) {
-				log.FromContext(ctx).Info("A webhook is configured with an address that no certificate can name", "webhook", webhook, "host", host)
+				log.FromContext(ctx).Info("A webhook is configured with an address that no certificate can name", "webhook", webhook.name, "host", host)
 				continue
 			}
 			hosts = append(hosts, host)
@@ -117,12 +125,13 @@ func (r *reconciler) inject(ctx context.Context, configurations []configuration,
 
 // patch sets the bundle where it is another one, and nothing else; nil if it is
 // everywhere. It holds only for the configuration as it was read: a webhook that
-// is gone must not come back.
+// is gone must not come back. It names them in their order, since a strategic
+// merge puts those that it names into the order of the patch.
 func (c configuration) patch(bundle []byte) (client.Patch, error) {
 	var webhooks []any
-	for webhook, config := range c.clients {
-		if !bytes.Equal(config.CABundle, bundle) {
-			webhooks = append(webhooks, map[string]any{"name": webhook, "clientConfig": map[string]any{"caBundle": bundle}})
+	for _, webhook := range c.webhooks {
+		if !bytes.Equal(webhook.client.CABundle, bundle) {
+			webhooks = append(webhooks, map[string]any{"name": webhook.name, "clientConfig": map[string]any{"caBundle": bundle}})
 		}
 	}
 	if len(webhooks) == 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,10 +48,7 @@ func start(t *testing.T) world {
 	to := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: objects.Namespace, Name: objects.Service}}
 	w.create(t, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: objects.Configuration},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{
-			{Name: "one.example.com", ClientConfig: to, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"}},
-			{Name: "two.example.com", ClientConfig: to, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"}},
-		},
+		Webhooks:   validating(to, "one.example.com", "two.example.com", "three.example.com", "four.example.com"),
 	})
 	w.create(t, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: objects.Configuration},
@@ -59,6 +57,15 @@ func start(t *testing.T) world {
 		},
 	})
 	return w
+}
+
+func validating(client admissionregistrationv1.WebhookClientConfig, names ...string) (webhooks []admissionregistrationv1.ValidatingWebhook) {
+	for _, name := range names {
+		webhooks = append(webhooks, admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: client, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	return webhooks
 }
 
 func (w world) create(t *testing.T, object client.Object) {
@@ -121,11 +128,11 @@ func (w world) trusts(t *testing.T, r *replica, host string) {
 		t.Fatalf("%v, %v", configurations, err)
 	}
 	for _, c := range configurations {
-		for webhook, config := range c.clients {
+		for _, webhook := range c.webhooks {
 			pool := x509.NewCertPool()
-			pool.AppendCertsFromPEM(config.CABundle)
+			pool.AppendCertsFromPEM(webhook.client.CABundle)
 			if _, err := r.served.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host, CurrentTime: w.clock.Now()}); err != nil {
-				t.Errorf("%s %s at %s: %v", c.kind, webhook, w.clock.Now(), err)
+				t.Errorf("%s %s at %s: %v", c.kind, webhook.name, w.clock.Now(), err)
 			}
 		}
 	}
@@ -204,20 +211,30 @@ func TestFollowsConfigurations(t *testing.T) {
 	w := start(t)
 	r := w.replica()
 	r.settle(t)
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Name: objects.Configuration}, configuration); err != nil {
+	key, configuration := client.ObjectKey{Name: objects.Configuration}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := w.api.Get(t.Context(), key, configuration); err != nil {
 		t.Fatal(err)
 	}
 	configuration.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://[::1]:1234/validate")}
 	configuration.Webhooks[1].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://under_score.example.com/validate")}
+	for i := range configuration.Webhooks {
+		configuration.Webhooks[i].ClientConfig.CABundle = nil
+	}
 	if err := w.api.Update(t.Context(), configuration); err != nil {
 		t.Fatal(err)
 	}
 	r.settle(t)
 	w.trusts(t, r, "hook.hooks.svc")
 	w.trusts(t, r, "::1")
-	if err := w.api.Get(t.Context(), client.ObjectKey{Name: objects.Configuration}, configuration); err != nil || len(configuration.Webhooks) != 2 || *configuration.Webhooks[0].ClientConfig.URL != "https://[::1]:1234/validate" {
-		t.Errorf("more than the bundle has changed: %+v, %v", configuration.Webhooks, err)
+	want := configuration.DeepCopy().Webhooks
+	if err := w.api.Get(t.Context(), key, configuration); err != nil {
+		t.Fatal(err)
+	}
+	for i := range configuration.Webhooks {
+		configuration.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	if diff := cmp.Diff(want, configuration.Webhooks); diff != "" {
+		t.Errorf("more than the bundle, or the order, has changed (-want +got):\n%s", diff)
 	}
 }
 
