@@ -18,7 +18,6 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/server"
 )
 
 // A Certificate gets its certificate, and another one when it asks for
@@ -63,7 +62,7 @@ func TestIssue(t *testing.T) {
 	if pki.SameKey(cert.PublicKey, second.PublicKey) {
 		t.Error("the key is the same, although it rotates by default")
 	}
-	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"}})
+	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}})
 
 	// A Secret that is lost comes back.
 	if err := w.api.Delete(t.Context(), secret); err != nil {
@@ -135,7 +134,7 @@ func TestBackoff(t *testing.T) {
 
 // After the wait comes the next attempt, without anybody doing anything.
 func TestBackoffEnds(t *testing.T) {
-	w := newWorld(t, func(c *server.Config) { c.CertManager.BackoffMin.Duration = time.Second })
+	w := newWorldOn(t, tuned.Start(t))
 	w.create(t, newCertificate("web"))
 	w.refuse(t, "web-1")
 	w.sign(t, "web-1")
@@ -155,7 +154,7 @@ func (w *world) says(t testing.TB, name, text string) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	foreign := &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
 		Spec:       cmv1.CertificateRequestSpec{IssuerRef: newCertificate("web").Spec.IssuerRef, Request: apitest.NewCSR(t, "web", "example.com/any", pki.Subject{CommonName: "web"}, apitest.NewKey(t)).Spec.Request},
 	}
 	w.create(t, foreign)
@@ -193,7 +192,7 @@ func (w *world) noKeys(t testing.TB) {
 	t.Helper()
 	apitest.Eventually(t, "keys are gone that nobody needs", func() bool {
 		list := &corev1.SecretList{}
-		err := w.api.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{cmv1.IsNextPrivateKeySecretLabelKey: "true"})
+		err := w.api.List(t.Context(), list, client.MatchingLabels{cmv1.IsNextPrivateKeySecretLabelKey: "true"})
 		return err == nil && len(list.Items) == 0
 	})
 }
@@ -221,7 +220,7 @@ func (w *world) told(t testing.TB, name, component, reason, text string) {
 	t.Helper()
 	apitest.Eventually(t, component+" tells of "+reason+": "+text, func() bool {
 		list := &eventsv1.EventList{}
-		if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+		if err := w.api.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
