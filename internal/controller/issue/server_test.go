@@ -10,6 +10,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,11 +198,14 @@ func (w *world) noKeys(t testing.TB) {
 	})
 }
 
+// gone waits until an object is gone; another one by its name may be there
+// already, if the UID of the first is known.
 func (w *world) gone(t testing.TB, o client.Object) {
 	t.Helper()
+	was := o.GetUID()
 	apitest.Eventually(t, o.GetName()+" is gone", func() bool {
 		err := w.api.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		return err != nil && client.IgnoreNotFound(err) == nil
+		return apierrors.IsNotFound(err) || err == nil && was != "" && o.GetUID() != was
 	})
 }
 
