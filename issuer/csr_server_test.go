@@ -69,7 +69,8 @@ func (w world) signedAfterAll(t *testing.T, name string, was certificatesv1.Requ
 // requester may refer to it, those of all namespaces always. Nobody approves
 // them here.
 func TestCertificateSigningRequests(t *testing.T) {
-	w := start(t)
+	w := startWithout(t)
+	w.install(t)
 	c := newCA(t)
 	w.run(t, issuer.Controller{Sign: func(ctx context.Context, r *issuer.Request) ([]byte, error) {
 		switch n := c.count(r); {
