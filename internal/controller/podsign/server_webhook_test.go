@@ -23,14 +23,14 @@ import (
 // that does not know of that can do no harm.
 func TestWebhook(t *testing.T) {
 	w := newWorld(t, common.Start(t))
-	endpoint := webhooktest.Start(t)
+	endpoint, credentials := webhooktest.Start(t), "endpoint-of-"+w.namespace
 	w.create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "endpoint"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: credentials},
 		Data:       map[string][]byte{"tls.crt": file(t, endpoint.CertFile), "tls.key": file(t, endpoint.KeyFile), "token": file(t, endpoint.TokenFile)},
 	})
 	s := w.newSigner()
 	s.Spec.CA = v1alpha1.SignerCA{Webhook: &v1alpha1.WebhookCA{
-		URL: endpoint.URL, CABundle: string(file(t, endpoint.CAFile)), Credentials: &v1alpha1.SecretCA{Name: "endpoint"},
+		URL: endpoint.URL, CABundle: string(file(t, endpoint.CAFile)), Credentials: &v1alpha1.SecretCA{Name: credentials},
 		Roots: string(pki.EncodeCertificates(endpoint.CA.Anchor())),
 	}}
 	pod := w.pod(t, "web-1", nil)
