@@ -34,6 +34,9 @@ const (
 	// attempt: the first time, and at most.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
+	// patience is for one look at a Certificate: the largest RSA keys take minutes
+	// on a busy machine, and one that comes too late is made again.
+	patience = 10 * time.Minute
 )
 
 type queue = worker.Queue
@@ -145,7 +148,7 @@ func ownersOf(o client.Object) []string {
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 	issuing, err := worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: patience,
 	})
 	if err != nil {
 		return nil, err

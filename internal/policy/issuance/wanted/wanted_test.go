@@ -76,6 +76,9 @@ func TestRequest(t *testing.T) {
 			if differences, err := wanted.RequestDifferences(spec, made); err != nil || differences != nil {
 				t.Errorf("differs in %v, error %v", differences, err)
 			}
+			if repeated, err := wanted.IsRepeated(spec, made); err != nil || !repeated {
+				t.Errorf("another attempt would ask for something else, error %v", err)
+			}
 			if err := certmanager.CheckRequest(made); err != nil {
 				t.Errorf("admission refuses it: %v", err)
 			}
