@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -126,12 +127,16 @@ func stripRequest(object any) (any, error) {
 	return object, nil
 }
 
-// certificatesOf are the names of the Certificates to which a request belongs:
-// those that own it and the one that it names.
+// certificatesOf are the names of the Certificates that a request matters to:
+// those that own it, the one that it names, and the one whose request would have
+// its name.
 func certificatesOf(o client.Object) []string {
 	names := ownersOf(o)
 	if name := o.GetAnnotations()[cmv1.CertificateNameKey]; name != "" {
 		names = append(names, name)
+	}
+	if i := strings.LastIndexByte(o.GetName(), '-'); i > 0 {
+		names = append(names, o.GetName()[:i])
 	}
 	return names
 }

@@ -137,4 +137,3 @@ func aliasesOfCAs(store jks.KeyStore, n int) []string {
 func entryOf(cert *x509.Certificate) jks.Certificate {
 	return jks.Certificate{Type: "X509", Content: cert.Raw}
 }
-

@@ -72,6 +72,7 @@ func TestRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := full()
 			change(spec)
+			spec.PrivateKey = &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm}
 			made := request(t, spec, newKey(t, pki.ECDSAP256))
 			if differences, err := wanted.RequestDifferences(spec, made); err != nil || differences != nil {
 				t.Errorf("differs in %v, error %v", differences, err)
