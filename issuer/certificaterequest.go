@@ -71,14 +71,6 @@ func (cr certificateRequest) answered() bool {
 	}
 }
 
-func (cr certificateRequest) approvedAt() *metav1.Time {
-	approved := certmanager.RequestCondition(cr.CertificateRequest, cmv1.CertificateRequestConditionApproved)
-	if approved == nil {
-		return nil
-	}
-	return approved.LastTransitionTime
-}
-
 // mayRefer: a request can name issuers of its own namespace only.
 func (cr certificateRequest) mayRefer(context.Context, *controller, who) (bool, error) {
 	return true, nil

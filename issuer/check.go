@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -97,6 +98,16 @@ func (q *queued) add(w who) {
 	}
 }
 
+// changesIssuer lets through what makes an issuer's condition untrue: a new spec,
+// another object by the same name, which a watch that was away tells of as a
+// change, and that somebody has taken the condition away.
+var changesIssuer = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		issuer, ok := e.ObjectNew.(Issuer)
+		return ok && (e.ObjectOld.GetGeneration() != issuer.GetGeneration() || e.ObjectOld.GetUID() != issuer.GetUID() || readyOf(issuer) == nil)
+	},
+}
+
 // newIssuerWorker returns what looks after the issuers of a kind.
 func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
 	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
@@ -106,7 +117,7 @@ func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroll
 		return nil, err
 	}
 	for _, s := range []source.Source{
-		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, predicate.GenerationChangedPredicate{}),
+		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, changesIssuer),
 		k.blamed.source(),
 	} {
 		if err := looking.Watch(s); err != nil {
@@ -146,7 +157,7 @@ func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 // look judges an issuer: what Sign has met counts more than what Check can see.
 func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness {
 	now := i.clock.Now()
-	if met, ok := i.faults.of(named, issuer.GetGeneration(), now); ok {
+	if met, ok := i.faults.of(named, issuer, now); ok {
 		return readiness{reason: ReasonPending, message: met.err.Error(), again: met.until.Sub(now)}
 	}
 	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
