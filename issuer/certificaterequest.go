@@ -22,6 +22,7 @@ import (
 var certificateRequests = requestAPI{
 	GroupVersionKind: cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind),
 	plural:           "certificaterequests",
+	namespaced:       true,
 	new:              func() client.Object { return &cmv1.CertificateRequest{} },
 	list:             func() client.ObjectList { return &cmv1.CertificateRequestList{} },
 	as: func(o client.Object) (asked, bool) {

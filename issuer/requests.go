@@ -60,8 +60,11 @@ type asked interface {
 type requestAPI struct {
 	schema.GroupVersionKind
 	plural string
-	new    func() client.Object
-	list   func() client.ObjectList
+	// namespaced tells whether its requests are in namespaces, those of their
+	// issuers. A cache finds nothing of the others in any namespace.
+	namespaced bool
+	new        func() client.Object
+	list       func() client.ObjectList
 	// as gives an object its methods; false if it is none of this API.
 	as func(o client.Object) (asked, bool)
 }
@@ -142,8 +145,11 @@ var changesReadiness = predicate.Funcs{
 
 // asking are the requests that wait for a certificate of an issuer.
 func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
-	list := r.api.list()
-	err := r.cache.List(ctx, list, client.InNamespace(w.Namespace), client.UnsafeDisableDeepCopy)
+	list, options := r.api.list(), []client.ListOption{client.UnsafeDisableDeepCopy}
+	if r.api.namespaced {
+		options = append(options, client.InNamespace(w.Namespace))
+	}
+	err := r.cache.List(ctx, list, options...)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
 		return nil
