@@ -133,7 +133,8 @@ func (cr certificateRequest) write(ctx context.Context, c *controller, o outcome
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
+	_, err = c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
+	return err
 }
 
 // fields are all that we have to say in the status: what is not said again, is

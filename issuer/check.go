@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -103,8 +104,10 @@ func (q *queued) add(w who) {
 // change, and that somebody has taken the condition away.
 var changesIssuer = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		issuer, ok := e.ObjectNew.(Issuer)
-		return ok && (e.ObjectOld.GetGeneration() != issuer.GetGeneration() || e.ObjectOld.GetUID() != issuer.GetUID() || readyOf(issuer) == nil)
+		before, wasIssuer := e.ObjectOld.(Issuer)
+		after, isIssuer := e.ObjectNew.(Issuer)
+		return wasIssuer && isIssuer && (before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() ||
+			readyOf(before) != nil && readyOf(after) == nil)
 	},
 }
 
@@ -163,6 +166,9 @@ func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness 
 	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
 }
 
+// errNotKept says that a definition drops what it does not describe.
+var errNotKept = errors.New("the API does not keep status.conditions: the schema in the issuer's definition must have it, as a list with the key type")
+
 // write applies the Ready condition, and nothing else, if it is another; it
 // fails if the issuer has changed since it was looked at.
 func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Condition) error {
@@ -174,9 +180,12 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	if err != nil {
 		return err
 	}
-	err = i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
+	written, err := i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
+	}
+	if kept, _, _ := unstructured.NestedSlice(written.Object, "status", "conditions"); len(kept) == 0 {
+		return errNotKept
 	}
 	if before != nil && before.Status == ready.Status && before.Reason == ready.Reason && before.Message == ready.Message {
 		return nil // it is about a newer spec, that is all
@@ -190,15 +199,16 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	return nil
 }
 
-// apply writes these fields of an object's status: no others, so that what
-// somebody else has written stays to the letter. It fails with a conflict if the
-// object is not the one that was read.
-func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) error {
+// apply writes these fields of an object's status, and returns the object as it is
+// then: no others, so that what somebody else has written stays to the letter. It
+// fails with a conflict if the object is not the one that was read.
+func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) (*unstructured.Unstructured, error) {
 	fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	fields.SetGroupVersionKind(gvk)
 	fields.SetNamespace(object.GetNamespace())
 	fields.SetName(object.GetName())
 	fields.SetUID(object.GetUID())
 	fields.SetResourceVersion(object.GetResourceVersion())
-	return c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
+	err := c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
+	return fields, err
 }

@@ -215,22 +215,24 @@ func (w world) run(t *testing.T, c issuer.Controller) {
 
 // runWith runs a controller until the test ends or stop is called, which returns
 // when the controller has ended.
-func (w world) runWith(t *testing.T, c issuer.Controller, logger logr.Logger) (stop func()) {
+func (w world) runWith(t *testing.T, c issuer.Controller, logger logr.Logger, changes ...func(*ctrl.Options)) (stop func()) {
 	t.Helper()
 	c.Name, c.AddToScheme = controllerName, addToScheme
 	c.Kinds = []issuer.Issuer{&Remote{}, &RemoteForAll{}}
 	if c.Check == nil {
 		c.Check = always
 	}
+	options := ctrl.Options{
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Logger:     logger,
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+	for _, change := range changes {
+		change(&options)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- issuer.Run(ctx, w.Admin(t), c, ctrl.Options{
-			Metrics:    metricsserver.Options{BindAddress: "0"},
-			Logger:     logger,
-			Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		})
-	}()
+	go func() { ended <- issuer.Run(ctx, w.Admin(t), c, options) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -255,14 +257,16 @@ func (j *journal) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // wants waits for a line with these words.
 func (j *journal) wants(t *testing.T, words string) {
 	t.Helper()
-	apitest.Eventually(t, "the log says "+words, func() bool {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return strings.Contains(j.text.String(), words)
-	})
+	apitest.Eventually(t, "the log says "+words, func() bool { return strings.Contains(j.String(), words) })
 }
 
 // quiet logs while a test runs: what is said later has nobody to hear it.

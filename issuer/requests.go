@@ -189,7 +189,10 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 		return r.await(a, w), nil
 	case stepSign:
 		o, err := r.answer(ctx, a, w)
-		if err != nil {
+		switch {
+		case errors.Is(err, errSuperseded):
+			return reconcile.Result{}, nil
+		case err != nil:
 			return reconcile.Result{}, err
 		}
 		r.failing.note(a, o, r.clock.Now())
@@ -210,7 +213,8 @@ func (r requests) await(a asked, w who) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// answer asks the issuer. Its errors are those of the API and go away.
+// answer asks the issuer. It fails with errSuperseded if there is no need to; its
+// other errors are those of the API and go away.
 func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
 	// Who may not refer to an issuer need not wait for it.
 	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
@@ -227,7 +231,16 @@ func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
 	if issuer == nil {
 		return o, err
 	}
-	request.Issuer, request.Object = issuer, a.object()
+	// The cache can be behind what this controller has written a moment ago, and
+	// the CA would make another certificate.
+	latest, err := r.latest(ctx, a)
+	if err == nil && latest.step() != stepSign {
+		err = errSuperseded
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	request.Issuer, request.Object = issuer, latest.object()
 	return r.ask(ctx, w, request), nil
 }
 
@@ -327,10 +340,12 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 		if err = a.write(ctx, r.controller, o); err == nil {
 			return nil
 		}
-		latest, reason := r.recheck(ctx, a, err)
+		latest, reason := r.latest(ctx, a)
 		switch {
-		case reason != nil:
+		case errors.Is(reason, errSuperseded):
 			return reason
+		case reason != nil:
+			return fmt.Errorf("%w, after %w", reason, err)
 		case latest.shows(o):
 			return nil // stored, but the answer got lost or came late
 		case latest.step() != due:
@@ -343,16 +358,15 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 	return err
 }
 
-// recheck looks, past the cache, at what has become of a request after a write
-// has failed for the given cause.
-func (r requests) recheck(ctx context.Context, a asked, cause error) (asked, error) {
+// latest looks, past the cache, at what has become of a request.
+func (r requests) latest(ctx context.Context, a asked) (asked, error) {
 	object := r.api.new()
 	err := r.client.Get(ctx, client.ObjectKeyFromObject(a.object()), object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, errSuperseded
 	case err != nil:
-		return nil, fmt.Errorf("looking at the request again after %v: %w", cause, err)
+		return nil, fmt.Errorf("looking at the request again: %w", err)
 	case object.GetUID() != a.GetUID():
 		return nil, errSuperseded // another request by the same name
 	}
