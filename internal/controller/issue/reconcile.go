@@ -128,8 +128,8 @@ func (t *turn) setStatus(ctx context.Context, who actor, change func(*cmv1.Certi
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return false, nil
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := t.Client.Status().Patch(ctx, after, patch, client.FieldOwner(who)); err != nil {
+	// Not a patch: for one, the API server writes out and reads in the whole object.
+	if err := t.Client.Status().Update(ctx, after, client.FieldOwner(who)); err != nil {
 		return false, fmt.Errorf("writing the status of Certificate %s/%s: %w", before.Namespace, before.Name, err)
 	}
 	t.Certificate = after
