@@ -31,9 +31,10 @@ type Config struct {
 	// certificates and certificaterequests.
 	Cache *rest.Config
 	// API is how the Secrets with next keys are watched, of which only the
-	// metadata is kept, Secrets tells of changes of all others, and Client reads and writes with the same identity: get, list, watch, create,
-	// patch and delete on secrets, get and patch on certificates/status, create,
-	// get and delete on certificaterequests. It must read past caches.
+	// metadata is kept, Secrets tells of changes of all others, and Client reads
+	// and writes with the same identity: get, list, watch, create, patch and
+	// delete on secrets, get on certificates, update on certificates/status,
+	// create, get and delete on certificaterequests. It must read past caches.
 	API     *rest.Config
 	Secrets *secretwatch.Watcher
 	Client  client.Client

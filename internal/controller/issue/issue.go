@@ -8,6 +8,9 @@ import (
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -17,6 +20,9 @@ import (
 
 // issue does what the answer to the request for the next certificate asks for.
 func (t *turn) issue(ctx context.Context) (changed bool, err error) {
+	if err := t.readAnswers(ctx); err != nil {
+		return false, err
+	}
 	key := t.nextKey()
 	outcome := issuance.Issue(t.Situation, key, t.now)
 	switch outcome.Step {
@@ -46,9 +52,6 @@ func (t *turn) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 		return t.fail(ctx, issuing, issuance.Finding{Reason: issuance.ReasonInvalidCertificate, Message: fmt.Sprintf("Cannot encode the private key: %v", err)})
 	}
 	if written, err := t.apply(ctx, content); !written {
-		return err
-	}
-	if t.Secret, err = t.secret(ctx, t.Certificate.Namespace, t.Certificate.Spec.SecretName); err != nil {
 		return err
 	}
 	changed, err := t.setStatus(ctx, issuing, t.setIssued)
@@ -110,8 +113,8 @@ func (e noPassword) Error() string {
 	return fmt.Sprintf("Secret %q has no password under the key %q: it is needed for a keystore", e.secret, e.key)
 }
 
-// apply writes the Certificate's Secret. It is not written, without an error,
-// while a password for a keystore is missing.
+// apply writes the Certificate's Secret; t.Secret is then what was stored. It is
+// not written, without an error, while a password for a keystore is missing.
 func (t *turn) apply(ctx context.Context, content secret.Content) (written bool, err error) {
 	options := secret.Options{Owned: t.Settings.EnableCertificateOwnerRef, Now: t.now}
 	if t.Secret != nil {
@@ -136,7 +139,20 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	if err := t.Client.Apply(ctx, wanted, client.ForceOwnership, client.FieldOwner(issuing)); err != nil {
 		return false, t.refused(ctx, issuing, reasonNotWritten, fmt.Errorf("writing Secret %q: %w", t.Certificate.Spec.SecretName, err))
 	}
+	t.Secret = stored(wanted)
 	return true, nil
+}
+
+// stored is what the API has answered to an apply, as far as the rest of a turn
+// needs it: a Secret need not be read that was just written.
+func stored(answer *applycorev1.SecretApplyConfiguration) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: *answer.Namespace, Name: *answer.Name, Labels: answer.Labels, Annotations: answer.Annotations,
+		},
+		Type: *answer.Type,
+		Data: answer.Data,
+	}
 }
 
 // passwords returns those of the keystores that are asked for. With an error,

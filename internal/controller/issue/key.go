@@ -14,7 +14,7 @@ import (
 )
 
 // keepKey sees to it that there is a key for the next certificate while one is
-// being issued, and none otherwise.
+// being issued, and none otherwise. A new one can be used in the same turn.
 func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
 	if !plan.Refusal.None() {
@@ -26,7 +26,7 @@ func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 	}
-	changed, err = t.setStatus(ctx, keyManager, func(crt *cmv1.Certificate) { crt.Status.NextPrivateKeySecretName = name })
+	_, err = t.setStatus(ctx, keyManager, func(crt *cmv1.Certificate) { crt.Status.NextPrivateKeySecretName = name })
 	if err != nil {
 		return false, err
 	}
@@ -36,7 +36,7 @@ func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 	if len(plan.Delete) > 0 {
 		t.inform(keyManager, t.Certificate, plan.Event)
 	}
-	return changed || len(plan.Delete) > 0, nil
+	return len(plan.Delete) > 0, nil
 }
 
 // storeKey stores the key of the next certificate and returns where.
@@ -59,6 +59,7 @@ func (t *turn) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, er
 		return nil, fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
 	}
 	t.tellKey(plan, secret.Name)
+	t.nextKeys, t.key = append(t.nextKeys, secret), key
 	return &secret.Name, nil
 }
 
@@ -90,14 +91,13 @@ func (t *turn) deleteKeys(ctx context.Context, names []string) error {
 }
 
 // nextKey returns the key of the next certificate, or nil. One that cannot be
-// read is none: keepKey replaces it.
+// read is none: keepKey replaces it. It is read once in a turn: for RSA, that
+// costs as much as a request to the API.
 func (t *turn) nextKey() crypto.Signer {
-	for _, secret := range t.nextKeys {
-		if key := keyOf(t.Certificate, secret); key != nil {
-			return key
-		}
+	for i := 0; t.key == nil && i < len(t.nextKeys); i++ {
+		t.key = keyOf(t.Certificate, t.nextKeys[i])
 	}
-	return nil
+	return t.key
 }
 
 func keyOf(crt *cmv1.Certificate, secret *corev1.Secret) crypto.Signer {

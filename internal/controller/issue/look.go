@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// look collects what there is of a Certificate. Secrets and certificates are
-// read from the API, everything else from the caches.
+// look collects what there is of a Certificate. Secrets are read from the API,
+// everything else from the caches.
 func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*turn, error) {
 	target, err := r.secret(ctx, crt.Namespace, crt.Spec.SecretName)
 	if err != nil {
@@ -29,9 +29,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*turn, er
 	t := &turn{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
 		Certificate: crt, Secret: target, Owner: issuance.Owner(r.naming(ctx, crt.Namespace, crt.Spec.SecretName), target),
 	}}
-	if t.Requests, err = r.answered(ctx, crt, issuance.Own(crt, t.requests)); err != nil {
-		return nil, err
-	}
+	t.Requests = issuance.Own(crt, t.requests)
 	t.nextKeys, err = r.findNextKeys(ctx, crt)
 	return t, err
 }
@@ -49,24 +47,24 @@ func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev
 	return found, nil
 }
 
-// answered completes requests whose answer is waited for: the cache holds no
-// certificates.
-func (r *reconciler) answered(ctx context.Context, crt *cmv1.Certificate, own []*cmv1.CertificateRequest) ([]*cmv1.CertificateRequest, error) {
-	if !isIssuing(crt) {
-		return own, nil
+// readAnswers completes the requests whose answer is waited for: the cache holds
+// no certificates.
+func (t *turn) readAnswers(ctx context.Context) error {
+	if !isIssuing(t.Certificate) {
+		return nil
 	}
-	for i, cr := range own {
+	for i, cr := range t.Requests {
 		revision, ok := issuance.Revision(cr)
-		if !ok || revision != issuance.NextRevision(crt) || certmanager.ReadyReason(cr) != cmv1.CertificateRequestReasonIssued {
+		if !ok || revision != issuance.NextRevision(t.Certificate) || certmanager.ReadyReason(cr) != cmv1.CertificateRequestReasonIssued {
 			continue
 		}
 		whole := &cmv1.CertificateRequest{}
-		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(cr), whole); err != nil {
-			return nil, fmt.Errorf("reading CertificateRequest %s/%s: %w", cr.Namespace, cr.Name, err)
+		if err := t.Client.Get(ctx, client.ObjectKeyFromObject(cr), whole); err != nil {
+			return fmt.Errorf("reading CertificateRequest %s/%s: %w", cr.Namespace, cr.Name, err)
 		}
-		own[i] = whole
+		t.Requests[i] = whole
 	}
-	return own, nil
+	return nil
 }
 
 // findNextKeys returns the Secrets with keys for the next certificate.

@@ -2,6 +2,7 @@ package issue
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"time"
@@ -47,6 +48,10 @@ type turn struct {
 	// the Secrets with keys for its next certificate.
 	requests []*cmv1.CertificateRequest
 	nextKeys []*corev1.Secret
+	// key is that of the next certificate, once nextKey has read it.
+	key crypto.Signer
+	// written tells that Certificate is what this turn has written.
+	written bool
 	// again is when to look again at the latest; zero: when something changes.
 	again time.Time
 }
@@ -128,17 +133,21 @@ func (t *turn) setStatus(ctx context.Context, who actor, change func(*cmv1.Certi
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return false, nil
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := t.Client.Status().Patch(ctx, after, patch, client.FieldOwner(who)); err != nil {
+	// Not a patch: for one, the API server writes out and reads in the whole object.
+	if err := t.Client.Status().Update(ctx, after, client.FieldOwner(who)); err != nil {
 		return false, fmt.Errorf("writing the status of Certificate %s/%s: %w", before.Namespace, before.Name, err)
 	}
-	t.Certificate = after
+	t.Certificate, t.written = after, true
 	return true, nil
 }
 
 // unchanged fails unless the Certificate is in the API what it was when this
 // turn began. It comes before all that cannot be taken back: caches are late.
+// What this turn has written was the latest, or it would not have been written.
 func (t *turn) unchanged(ctx context.Context) error {
+	if t.written {
+		return nil
+	}
 	latest := &metav1.PartialObjectMetadata{}
 	latest.SetGroupVersionKind(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))
 	err := t.Client.Get(ctx, client.ObjectKeyFromObject(t.Certificate), latest)

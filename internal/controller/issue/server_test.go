@@ -104,6 +104,33 @@ func TestRenew(t *testing.T) {
 	w.holds(t, "web-tls", third)
 }
 
+// A request that has its certificate before the issuance begins is as good as
+// one that gets it later.
+func TestAnsweredBefore(t *testing.T) {
+	w := newWorld(t)
+	crt := newCertificate("web")
+	crt.Spec.PrivateKey.RotationPolicy = cmv1.RotationPolicyNever
+	w.create(t, crt)
+	w.sign(t, "web-1")
+	crt = w.issued(t, "web", 1)
+	secret, _ := get[corev1.Secret](t, w, "web-tls")
+	key, err := pki.ParsePrivateKey(secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.example.com") }
+	more(crt)
+	request, err := issuance.NewRequest(crt, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create(t, request)
+	second := w.sign(t, "web-2")
+	w.change(t, "web", more)
+	w.issued(t, "web", 2)
+	w.holds(t, "web-tls", second)
+}
+
 // What fails is tried again after a while, or when somebody does something
 // about it.
 func TestBackoff(t *testing.T) {

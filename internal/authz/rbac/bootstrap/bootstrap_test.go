@@ -111,8 +111,8 @@ func TestCertificateRoles(t *testing.T) {
 			"create,delete,get,list,patch,watch secrets.",
 			"create,patch,update events.events.k8s.io",
 			"get certificates.cert-manager.io",
-			"patch certificates/status.cert-manager.io",
 			"update certificates/finalizers.cert-manager.io",
+			"update certificates/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificates"}},
 		{"system:controller:controller-cache", []string{
 			"get,list,watch certificaterequests.cert-manager.io",

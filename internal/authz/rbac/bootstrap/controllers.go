@@ -95,7 +95,7 @@ func issuerControllers() []controller {
 		// It keeps what Certificates ask for in Secrets of any namespace and name.
 		{"cert-manager-certificates", []rbacv1.PolicyRule{
 			allow("get", certManager, "certificates"),
-			allow("patch", certManager, "certificates/status"),
+			allow("update", certManager, "certificates/status"),
 			// For who must not be deleted before what it owns.
 			allow("update", certManager, "certificates/finalizers"),
 			allow("create delete get", certManager, "certificaterequests"),
