@@ -12,7 +12,9 @@ import (
 
 // Shared is a server that tests of a package have in common, because a start
 // costs more than most tests. Each of them works with namespaces and names of
-// its own, and leaves nothing that others could meet. It is safe for concurrent
+// its own, and leaves nothing that others could meet. Controllers leave Events
+// out that are no warnings when there are hundreds at once: a test that makes so
+// many is no company for one that waits for an Event. It is safe for concurrent
 // use.
 type Shared struct {
 	// Options change the default configuration, as those of Start do.

@@ -280,7 +280,7 @@ func newCACertificate(t testing.TB, name string, parent cert, key, parentKey cry
 
 // Every issuer gives every Certificate what it asks for.
 func TestFeatures(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOn(t, crowded.Start(t))
 	root := w.newSigners(t)
 	for _, signer := range w.signers() {
 		for _, feature := range features {
@@ -351,7 +351,7 @@ func verifies(t testing.TB, secret *corev1.Secret, root cert) {
 // A key that is to stay stays when the certificate is lost and when another one
 // is asked for, whoever signs.
 func TestReusePrivateKey(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOn(t, crowded.Start(t))
 	w.newSigners(t)
 	kept := map[string]cert{}
 	for _, signer := range w.signers() {

@@ -26,6 +26,9 @@ import (
 // The servers that tests share; tests that need others start their own.
 var (
 	common apitest.Shared
+	// crowded is for tests of so many Certificates that Events about those of
+	// other tests would be left out.
+	crowded apitest.Shared
 	// tuned has Certificates own their Secrets, and tries again soon.
 	tuned = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) {
 		c.CertManager.EnableCertificateOwnerRef = true
@@ -35,7 +38,7 @@ var (
 	untended = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} }}}
 )
 
-func TestMain(m *testing.M) { apitest.Main(m, &common, &tuned, &untended) }
+func TestMain(m *testing.M) { apitest.Main(m, &common, &crowded, &tuned, &untended) }
 
 // world is a server, a client that may do everything in a namespace of the
 // test's, and an issuer that the tests play: it answers when and as they say.

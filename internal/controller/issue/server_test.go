@@ -253,6 +253,11 @@ func (w *world) managers(t testing.TB, o client.Object, names ...string) {
 // told waits for an Event about a Certificate.
 func (w *world) told(t testing.TB, name, component, reason, text string) {
 	t.Helper()
+	defer func() {
+		if crt, ok := get[cmv1.Certificate](t, w, name); ok && t.Failed() {
+			t.Logf("%s is %s", name, describe(crt))
+		}
+	}()
 	apitest.Eventually(t, component+" tells of "+reason+": "+text, func() bool {
 		list := &eventsv1.EventList{}
 		if err := w.api.List(t.Context(), list); err != nil {

@@ -77,7 +77,7 @@ func (w *world) another(t testing.TB, name string, before types.UID) *cmv1.Certi
 // Of Certificates that name one Secret, made at the same moment, one is issued
 // and the other waits for nothing.
 func TestDuplicateSecretNameAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOn(t, crowded.Start(t))
 	w.newSigners(t)
 	const pairs = 8
 	var made sync.WaitGroup
