@@ -15,7 +15,7 @@ import (
 var flagPattern = regexp.MustCompile(`(?:^| )--([a-z][a-z0-9-]*)`)
 
 // endPattern is what ends a command: a pipe, a redirection or a comment.
-var endPattern = regexp.MustCompile(` ([|>]|#) ?`)
+var endPattern = regexp.MustCompile(` [|>#]`)
 
 // The commands that the documentation says to type have the flags that it gives
 // them. kubectl's are its own.

@@ -182,3 +182,17 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("mended: %v", err)
 	}
 }
+
+// Durations in days are a mistake that many make: it is told where it is.
+func TestDurations(t *testing.T) {
+	const certificate = `spec: {secretName: s, issuerRef: {name: ca}, duration: 2160h, renewBefore: 30d}`
+	_, err := checks.Validate(t.Context(), Request{
+		Operation: admissionv1.Create, Object: object(t, certificate),
+		Kind:     schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"},
+		Resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"},
+	})
+	const want = `spec.renewBefore: Invalid value: "30d": time: unknown unit "d" in duration "30d"; write it in hours, minutes and seconds, such as 2160h or 1h30m`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

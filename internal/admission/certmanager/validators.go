@@ -3,7 +3,11 @@ package certmanager
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -102,7 +106,34 @@ func (v validator) decode(r Request) (objects, error) {
 func (v validator) typed(object *unstructured.Unstructured, strict bool) (runtime.Object, error) {
 	typed := v.empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, strict); err != nil {
+		if invalid := badDuration(object.Object["spec"], field.NewPath("spec"), err); invalid != nil {
+			return nil, invalid
+		}
 		return nil, fmt.Errorf("reading a %s: %w", v.kind, err)
 	}
 	return typed, nil
+}
+
+// badDuration names the field with the duration that could not be read: the
+// error about it has its value alone. It is nil if err is about something else.
+func badDuration(value any, path *field.Path, err error) *field.Error {
+	switch value := value.(type) {
+	case string:
+		if _, why := time.ParseDuration(value); why != nil && strings.Contains(err.Error(), why.Error()) {
+			return field.Invalid(path, value, why.Error()+"; "+api.DurationHint)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if invalid := badDuration(value[name], path.Child(name), err); invalid != nil {
+				return invalid
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if invalid := badDuration(item, path.Index(i), err); invalid != nil {
+				return invalid
+			}
+		}
+	}
+	return nil
 }
