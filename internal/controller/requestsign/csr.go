@@ -131,20 +131,12 @@ func later(o requests.Obstacle) error {
 	return &signer.PendingError{Reason: o.Reason, Message: o.Message, Err: errors.New(o.Message), RetryAfter: lookSometimes}
 }
 
-// checkReference asks whether who made a request may refer to an Issuer: there
-// is one CertificateSigningRequest API for all namespaces, and without the
-// right everybody could use the Issuers of every namespace. ClusterIssuers are
-// for all.
+// checkReference asks whether who made a request may refer to an issuer.
 func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
-	if who.Kind != cmv1.IssuerKind {
-		return nil
-	}
-	for _, name := range []string{who.Name, "*"} {
+	rights := requests.References(who)
+	for _, right := range rights {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: certmanager.Group, Resource: "signers", Verb: "reference", Namespace: who.Namespace, Name: name, Version: "*",
-			},
+			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{}, ResourceAttributes: &right,
 		}}
 		for key, values := range by.Extra {
 			review.Spec.Extra[key] = values
@@ -155,6 +147,9 @@ func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who cert
 		if review.Status.Allowed {
 			return nil
 		}
+	}
+	if len(rights) == 0 {
+		return nil
 	}
 	return issuer.DeniedReference(by.Username, who)
 }
