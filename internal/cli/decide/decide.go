@@ -11,12 +11,15 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -69,18 +72,30 @@ func Requests(ctx context.Context, c client.Client, namespace string, names []st
 }
 
 func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cr := &cmv1.CertificateRequest{}
 		if err := c.Get(ctx, key, cr); err != nil {
-			return err
+			return refused(key, err)
 		}
 		if err := issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now); err != nil {
 			return err
 		}
-		return c.Status().Update(ctx, cr, client.FieldOwner(fieldManager))
+		return refused(key, c.Status().Update(ctx, cr, client.FieldOwner(fieldManager)))
 	})
-	if apierrors.IsNotFound(err) {
+}
+
+// refused names the request that a server does not let be decided.
+func refused(key client.ObjectKey, err error) error {
+	switch failed := fmt.Errorf("deciding about CertificateRequest %s: %w", key, err); {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return exit.WithNext(failed, "Install the kinds of cert-manager.io there.")
+	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no CertificateRequest %q in namespace %q", key.Name, key.Namespace)
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(failed, fmt.Sprintf("To see what it takes: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
+	default:
+		return advice.On(fmt.Sprintf("deciding about CertificateRequest %s", key), err)
 	}
-	return err
 }
