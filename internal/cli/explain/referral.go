@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -129,7 +130,7 @@ func (f *facts) referralSteps(state inspect.State) []Step {
 	var steps []Step
 	if r.allowed == No {
 		s := step(fmt.Sprintf("To let the user refer to the Issuer; '*' in place of %q is all of its namespace:", r.who.Name), f.command("apply", "-f", "-"))
-		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username)
+		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username, r.binding(f.csr.Spec.Username))
 		steps = append(steps, s)
 	}
 	if state == inspect.Pending || state == inspect.Approved {
@@ -143,6 +144,12 @@ func (f *facts) referralSteps(state inspect.State) []Step {
 	default:
 		return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificatesigningrequests."}}
 	}
+}
+
+// binding names what gives one user the right: with one name for all, the next
+// one's would take it from the last.
+func (r *referral) binding(username string) string {
+	return "reference-" + r.who.Name + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(username) // no name has these
 }
 
 const referenceRights = `apiVersion: rbac.authorization.k8s.io/v1
@@ -159,7 +166,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: %[1]q
+  name: %[5]q
   namespace: %[2]q
 roleRef:
   apiGroup: rbac.authorization.k8s.io
