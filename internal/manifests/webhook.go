@@ -17,6 +17,8 @@ import (
 const (
 	// webhookTimeout is how long API servers wait for an answer, in seconds.
 	webhookTimeout = 10
+	// signersTimeout is that for Signers, which are stored when it is over.
+	signersTimeout = 5
 	// drainSeconds is how long a pod that is to stop still answers: API servers
 	// send to it until they have heard that it stops.
 	drainSeconds = 5
@@ -114,7 +116,7 @@ func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
 		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+		TimeoutSeconds:          ptr.To(int32(signersTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
 	}
 }

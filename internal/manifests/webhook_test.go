@@ -64,7 +64,7 @@ func TestSignersWebhook(t *testing.T) {
 		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {
 			t.Errorf("%v: %s", choice, diff)
 		}
-		if got := webhooks[i]; *got.FailurePolicy != "Ignore" || *got.SideEffects != "None" || *got.ClientConfig.Service.Path != "/validate" || got.ClientConfig.CABundle != nil {
+		if got := webhooks[i]; *got.FailurePolicy != "Ignore" || *got.TimeoutSeconds != 5 || *got.SideEffects != "None" || *got.ClientConfig.Service.Path != "/validate" || got.ClientConfig.CABundle != nil {
 			t.Errorf("%v: %+v", choice, got)
 		}
 		if !mayListSigners(all) {
