@@ -116,7 +116,7 @@ var rules = []rule{
 	{
 		from:      "internal/webhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api"},
+		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{

@@ -103,7 +103,11 @@ func addWebhook(mgr ctrl.Manager, cfg Config, as func(string) (*rest.Config, err
 	if err != nil {
 		return fmt.Errorf("making the client of the webhook: %w", err)
 	}
-	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers)}
+	metrics, err := webhook.NewMetrics(registry())
+	if err != nil {
+		return fmt.Errorf("registering the metrics of the webhook: %w", err)
+	}
+	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics}
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}

@@ -45,16 +45,16 @@ type Handler struct {
 
 // New returns a handler that asks client who may approve, which takes the right
 // to create SubjectAccessReviews, and which kinds of issuers there are. It reads
-// Signers with objects.
-func New(client kubernetes.Interface, objects dynamic.Interface) *Handler {
+// Signers with objects. What it does is counted in metrics.
+func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metrics) *Handler {
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
 		signers: declaration.New(objects),
 		mux:     http.NewServeMux(),
 	}
-	h.mux.Handle(MutatePath, newReviewer(h.mutate))
-	h.mux.Handle(ValidatePath, newReviewer(h.validate))
+	h.mux.Handle(MutatePath, newReviewer(h.mutate, metrics))
+	h.mux.Handle(ValidatePath, newReviewer(h.validate, metrics))
 	return h
 }
 

@@ -54,7 +54,7 @@ func send(t *testing.T, path string, body []byte, change func(*http.Request)) *h
 		change(request)
 	}
 	answer := httptest.NewRecorder()
-	New(fake.NewClientset(), known(t)).ServeHTTP(answer, request)
+	New(fake.NewClientset(), known(t), nil).ServeHTTP(answer, request)
 	return answer
 }
 
@@ -265,7 +265,7 @@ func TestTooMany(t *testing.T) {
 	v := newReviewer(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		t.Error("decided")
 		return nil
-	})
+	}, nil)
 	for range maxAtOnce {
 		v.slots <- struct{}{}
 	}
