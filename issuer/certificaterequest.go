@@ -22,6 +22,7 @@ import (
 var certificateRequests = requestAPI{
 	GroupVersionKind: cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind),
 	plural:           "certificaterequests",
+	namespaced:       true,
 	new:              func() client.Object { return &cmv1.CertificateRequest{} },
 	list:             func() client.ObjectList { return &cmv1.CertificateRequestList{} },
 	as: func(o client.Object) (asked, bool) {
@@ -69,14 +70,6 @@ func (cr certificateRequest) answered() bool {
 	default:
 		return false
 	}
-}
-
-func (cr certificateRequest) approvedAt() *metav1.Time {
-	approved := certmanager.RequestCondition(cr.CertificateRequest, cmv1.CertificateRequestConditionApproved)
-	if approved == nil {
-		return nil
-	}
-	return approved.LastTransitionTime
 }
 
 // mayRefer: a request can name issuers of its own namespace only.
@@ -140,7 +133,8 @@ func (cr certificateRequest) write(ctx context.Context, c *controller, o outcome
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
+	_, err = c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
+	return err
 }
 
 // fields are all that we have to say in the status: what is not said again, is

@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -97,6 +99,18 @@ func (q *queued) add(w who) {
 	}
 }
 
+// changesIssuer lets through what makes an issuer's condition untrue: a new spec,
+// another object by the same name, which a watch that was away tells of as a
+// change, and that somebody has taken the condition away.
+var changesIssuer = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasIssuer := e.ObjectOld.(Issuer)
+		after, isIssuer := e.ObjectNew.(Issuer)
+		return wasIssuer && isIssuer && (before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() ||
+			readyOf(before) != nil && readyOf(after) == nil)
+	},
+}
+
 // newIssuerWorker returns what looks after the issuers of a kind.
 func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
 	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
@@ -106,7 +120,7 @@ func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroll
 		return nil, err
 	}
 	for _, s := range []source.Source{
-		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, predicate.GenerationChangedPredicate{}),
+		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, changesIssuer),
 		k.blamed.source(),
 	} {
 		if err := looking.Watch(s); err != nil {
@@ -146,11 +160,14 @@ func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 // look judges an issuer: what Sign has met counts more than what Check can see.
 func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness {
 	now := i.clock.Now()
-	if met, ok := i.faults.of(named, issuer.GetGeneration(), now); ok {
+	if met, ok := i.faults.of(named, issuer, now); ok {
 		return readiness{reason: ReasonPending, message: met.err.Error(), again: met.until.Sub(now)}
 	}
 	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
 }
+
+// errNotKept says that a definition drops what it does not describe.
+var errNotKept = errors.New("the API does not keep status.conditions: the schema in the issuer's definition must have it, as a list with the key type")
 
 // write applies the Ready condition, and nothing else, if it is another; it
 // fails if the issuer has changed since it was looked at.
@@ -163,9 +180,12 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	if err != nil {
 		return err
 	}
-	err = i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
+	written, err := i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
+	}
+	if kept, _, _ := unstructured.NestedSlice(written.Object, "status", "conditions"); len(kept) == 0 {
+		return errNotKept
 	}
 	if before != nil && before.Status == ready.Status && before.Reason == ready.Reason && before.Message == ready.Message {
 		return nil // it is about a newer spec, that is all
@@ -179,15 +199,16 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	return nil
 }
 
-// apply writes these fields of an object's status: no others, so that what
-// somebody else has written stays to the letter. It fails with a conflict if the
-// object is not the one that was read.
-func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) error {
+// apply writes these fields of an object's status, and returns the object as it is
+// then: no others, so that what somebody else has written stays to the letter. It
+// fails with a conflict if the object is not the one that was read.
+func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) (*unstructured.Unstructured, error) {
 	fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	fields.SetGroupVersionKind(gvk)
 	fields.SetNamespace(object.GetNamespace())
 	fields.SetName(object.GetName())
 	fields.SetUID(object.GetUID())
 	fields.SetResourceVersion(object.GetResourceVersion())
-	return c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
+	err := c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
+	return fields, err
 }

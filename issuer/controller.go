@@ -67,8 +67,12 @@ type Controller struct {
 	// concurrent, for one request one after the other. ctx ends after Timeout.
 	//
 	// Sign can be called again for a request that it has answered, if the answer
-	// could not be stored. A CA for which a certificate costs should be told
-	// Request.Object.GetUID(), which is the same each time.
+	// could not be stored: the API was away for too long, or the process was
+	// killed. A CA for which a certificate costs should be told
+	// Request.Object.GetUID(), which is the same each time. When the controller
+	// is to stop, ctx ends; what Sign returns even so is stored, if it does that
+	// before the manager stops waiting (30 seconds, unless its options say
+	// otherwise).
 	Sign func(ctx context.Context, request *Request) (chain []byte, err error)
 
 	// DefaultDuration is how long a certificate is to live if the request does
@@ -81,13 +85,16 @@ type Controller struct {
 	// between checks that fail. Default: 1 minute.
 	CheckEvery time.Duration
 	// RetryFor is for how long a request is tried again after errors that say
-	// nothing else, counted from when it could first be signed: from its
-	// creation, its approval, or since its issuer is ready, whichever came last.
-	// Default: 1 hour.
+	// nothing else, counted from the first of them in a row. What Sign says in
+	// between ends the row, as does a time in which the issuer is not ready; a
+	// process that begins to work begins to count. Default: 1 hour.
 	RetryFor time.Duration
-	// Timeout is for one call of Check or Sign. Default: 1 minute.
+	// Timeout is for one call of Check or Sign: its context ends then. A call
+	// that goes on nevertheless is not given up, but holds one of the Concurrency
+	// places, and the log says so. Default: 1 minute.
 	Timeout time.Duration
-	// Concurrency is how many requests are signed at a time. Default: 5.
+	// Concurrency is how many requests of each of the two APIs are signed at a
+	// time, and how many issuers of a kind are checked. Default: 5.
 	Concurrency int
 
 	// IgnoreSigningRequests leaves CertificateSigningRequests of

@@ -84,7 +84,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	apitest.NewNamespace(t, apitest.Client(t, w.Admin(t)), "elsewhere")
 	creates := apitest.Allow("create", "certificatesigningrequests")
 	w.Grant(t, "alice", creates, rbacv1.PolicyRule{
-		APIGroups: []string{group.Group}, Resources: []string{"remotes"}, ResourceNames: []string{"ca.one"}, Verbs: []string{"reference"},
+		APIGroups: []string{group.Group}, Resources: []string{"remotes"}, ResourceNames: []string{"ca.one", "later"}, Verbs: []string{"reference"},
 	})
 	w.Grant(t, "bob", creates)
 	const one, all = "remotes.test.example.com/default.ca.one", "remotesforall.test.example.com/all.of.us"
@@ -124,6 +124,10 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w.says(t, "nobody", delayed, "IssuerNotFound")
 	w.create(t, &RemoteForAll{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}})
 	w.signedAfterAll(t, "nobody", delayed)
+	w.ask(t, "alice", "early", "remotes.test.example.com/default.later", nil)
+	w.says(t, "early", delayed, "IssuerNotFound")
+	w.create(t, remote("later"))
+	w.signedAfterAll(t, "early", delayed)
 	begun := time.Now()
 	w.ask(t, "bob", "flaky", all, nil)
 	w.says(t, "flaky", delayed, "SigningRetried")

@@ -98,9 +98,10 @@ func findIssuer(issuer Issuer, w who) (o outcome, ok bool) {
 	return waits(reasonNotReady, "Referenced issuer does not have a Ready status condition: %s", why), false
 }
 
-// decide makes an outcome of an answer that is not NotReady. since is when the request could first be
-// signed, retryFor how long after that to go on trying.
-func decide(chain *pki.Chain, err error, since, now time.Time, retryFor time.Duration) outcome {
+// decide makes an outcome of an answer that is not NotReady. failing is for how
+// long Sign has returned nothing but errors that say nothing else, retryFor how
+// long that may go on.
+func decide(chain *pki.Chain, err error, failing, retryFor time.Duration) outcome {
 	if err == nil {
 		return outcome{
 			reason: cmv1.CertificateRequestReasonIssued, message: "Certificate fetched from issuer successfully", event: reasonIssued, chain: chain,
@@ -110,7 +111,7 @@ func decide(chain *pki.Chain, err error, since, now time.Time, retryFor time.Dur
 	switch {
 	case errors.As(err, new(answerError)):
 		return fails(reasonInvalidAnswer, "%v", err)
-	case v == nil && now.Sub(since) >= retryFor:
+	case v == nil && failing >= retryFor:
 		return fails(reasonFailed, "Gave up after %v: %v", retryFor, err)
 	case v == nil:
 		o := waits(reasonRetried, "The issuer could not sign; trying again: %v", err)
@@ -131,22 +132,6 @@ func decide(chain *pki.Chain, err error, since, now time.Time, retryFor time.Dur
 		}
 		return o
 	}
-}
-
-// firstSignable is when a request could first be signed: time that it has spent
-// waiting for an approver or for its issuer does not count against it.
-func firstSignable(created, approved *metav1.Time, issuer Issuer) time.Time {
-	since := time.Time{}
-	if created != nil {
-		since = created.Time
-	}
-	if approved != nil && approved.After(since) {
-		since = approved.Time
-	}
-	if ready := readyOf(issuer); ready != nil && ready.LastTransitionTime.After(since) {
-		since = ready.LastTransitionTime.Time
-	}
-	return since
 }
 
 // failed tells whether there will be no certificate.

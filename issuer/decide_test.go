@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			o := decide(&pki.Chain{}, tc.err, now.Add(-tc.age), now, time.Hour)
+			o := decide(&pki.Chain{}, tc.err, tc.age, time.Hour)
 			if o.reason != tc.ready || o.event != tc.event || o.again != tc.again || (o.retry != nil) != tc.retry {
 				t.Errorf("%+v", o)
 			}
@@ -111,26 +111,38 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The latest of what a request has waited for counts.
-func TestFirstSignable(t *testing.T) {
-	at := func(minutes int) *metav1.Time {
-		return &metav1.Time{Time: now.Add(time.Duration(minutes) * time.Minute)}
+// Failures in a row count from the first, for as long as it is the same request
+// and nothing else has become of it.
+func TestFailing(t *testing.T) {
+	f := newFailing()
+	cr := func(uid types.UID) *cmv1.CertificateRequest {
+		return &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid}}
 	}
-	tests := []struct {
-		reason                   string
-		created, approved, ready *metav1.Time
-		want                     int
+	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
+	retried, ordered := outcome{event: reasonRetried}, outcome{event: reasonPending}
+	steps := []struct {
+		reason string
+		uid    types.UID
+		minute int
+		o      outcome
+		since  int
 	}{
-		{"approved at once", at(1), at(1), at(0), 1},
-		{"approved late", at(0), at(7), at(1), 7},
-		{"an issuer that came late", at(0), at(1), at(9), 9},
-		{"approved at no known time", at(2), nil, at(1), 2},
+		{"the first", "a", 0, retried, 0},
+		{"the second", "a", 7, retried, 0},
+		{"an order", "a", 8, ordered, 0},
+		{"the first after it", "a", 60, retried, 60},
+		{"another request by the name", "b", 61, retried, 61},
+		{"its second", "b", 62, retried, 61},
 	}
-	for _, tc := range tests {
-		i := &sample{conditions: []metav1.Condition{{Type: ConditionReady, LastTransitionTime: *tc.ready}}}
-		if got := firstSignable(tc.created, tc.approved, i); !got.Equal(at(tc.want).Time) {
-			t.Errorf("%s: since %v", tc.reason, got)
+	for _, step := range steps {
+		if got := f.since(cr(step.uid), at(step.minute)); !got.Equal(at(step.since)) {
+			t.Errorf("%s: since %v, want %v", step.reason, got, at(step.since))
 		}
+		f.note(cr(step.uid), step.o, at(step.minute))
+	}
+	f.end(types.NamespacedName{Namespace: "default", Name: "web"})
+	if len(f.by) > 0 {
+		t.Errorf("what is over stays in memory: %v", f.by)
 	}
 }
 
@@ -180,34 +192,42 @@ func TestFindIssuer(t *testing.T) {
 	}
 }
 
-// Pauses grow while an issuer signs nothing, and a new spec begins anew.
+// Pauses grow while an issuer signs nothing. A new spec begins anew, and so does
+// another issuer by the same name.
 func TestFaults(t *testing.T) {
 	f, issuer, cause := newFaults(), who{NamespacedName: types.NamespacedName{Name: "ca"}}, errors.New("cause")
+	object := func(uid types.UID, generation int64) *sample {
+		return &sample{ObjectMeta: metav1.ObjectMeta{Name: "ca", UID: uid, Generation: generation}}
+	}
+	first, changed, another := object("a", 1), object("a", 2), object("b", 1)
 	at := now
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		if got := f.put(issuer, 1, cause, at); got.until.Sub(at) != want*time.Second {
+		if got := f.put(issuer, first, cause, at); got.until.Sub(at) != want*time.Second {
 			t.Fatalf("a pause of %v, want %v s", got.until.Sub(at), int(want))
 		}
-		if again := f.put(issuer, 1, cause, at.Add(time.Second)); again.until.Sub(at) != want*time.Second {
+		if again := f.put(issuer, first, cause, at.Add(time.Second)); again.until.Sub(at) != want*time.Second {
 			t.Fatalf("another request made the pause %v", again.until.Sub(at))
 		}
-		if _, ok := f.of(issuer, 1, at.Add(want*time.Second-1)); !ok {
+		if _, ok := f.of(issuer, first, at.Add(want*time.Second-1)); !ok {
 			t.Fatal("it is tried in the pause")
 		}
 		at = at.Add(want * time.Second)
-		if _, ok := f.of(issuer, 1, at); ok {
+		if _, ok := f.of(issuer, first, at); ok {
 			t.Fatal("it is not tried after the pause")
 		}
 	}
-	f.put(issuer, 1, cause, at)
-	if _, ok := f.of(issuer, 2, at); ok {
+	f.put(issuer, first, cause, at)
+	if _, ok := f.of(issuer, another, at); ok {
+		t.Error("an issuer is held to blame for the one that had its name before")
+	}
+	if _, ok := f.of(issuer, changed, at); ok {
 		t.Error("the new spec is held to blame for the old")
 	}
-	if got := f.put(issuer, 2, cause, at); got.until.Sub(at) != firstPause {
+	if got := f.put(issuer, changed, cause, at); got.until.Sub(at) != firstPause {
 		t.Errorf("the new spec has a pause of %v", got.until.Sub(at))
 	}
 	f.forget(issuer)
-	if _, ok := f.of(issuer, 2, at); ok {
+	if _, ok := f.of(issuer, changed, at); ok {
 		t.Error("it has signed and is to blame")
 	}
 }

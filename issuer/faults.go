@@ -3,6 +3,8 @@ package issuer
 import (
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // How long something with which a call has failed waits for the next one, if
@@ -30,36 +32,45 @@ type faults struct {
 
 type fault struct {
 	err        error
-	generation int64 // of the issuer
+	uid        types.UID // of the issuer
+	generation int64     // of the issuer
 	until      time.Time
 	count      int // since it has signed last
+}
+
+// about tells whether a fault is that of an issuer as it is now. A newer spec can
+// have mended it, and another object by the same name never had it.
+func (f fault) about(issuer Issuer) bool {
+	return f.uid == issuer.GetUID() && f.generation == issuer.GetGeneration()
 }
 
 func newFaults() *faults { return &faults{by: map[who]fault{}} }
 
 // put notes that an issuer cannot sign, and until when nobody is to try.
-func (f *faults) put(issuer who, generation int64, err error, now time.Time) fault {
+func (f *faults) put(w who, issuer Issuer, err error, now time.Time) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := f.by[issuer]
-	if last.generation != generation {
+	last := f.by[w]
+	if !last.about(issuer) {
 		last.count = 0
 	}
 	if last.count > 0 && now.Before(last.until) {
 		return last // several requests have met the same fault
 	}
-	next := fault{err: err, generation: generation, count: last.count + 1, until: now.Add(pauseAfter(last.count + 1))}
-	f.by[issuer] = next
+	next := fault{
+		err: err, uid: issuer.GetUID(), generation: issuer.GetGeneration(),
+		count: last.count + 1, until: now.Add(pauseAfter(last.count + 1)),
+	}
+	f.by[w] = next
 	return next
 }
 
-// of returns the fault because of which an issuer is not to be tried now. A
-// newer spec can have mended it.
-func (f *faults) of(issuer who, generation int64, now time.Time) (fault, bool) {
+// of returns the fault because of which an issuer is not to be tried now.
+func (f *faults) of(w who, issuer Issuer, now time.Time) (fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last, ok := f.by[issuer]
-	return last, ok && last.generation == generation && now.Before(last.until)
+	last, ok := f.by[w]
+	return last, ok && last.about(issuer) && now.Before(last.until)
 }
 
 // forget notes that an issuer has signed or is gone.

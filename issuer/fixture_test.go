@@ -6,13 +6,17 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -206,26 +210,63 @@ func always(context.Context, issuer.Issuer) error { return nil }
 // run runs a controller until the test ends.
 func (w world) run(t *testing.T, c issuer.Controller) {
 	t.Helper()
+	w.runWith(t, c, testr.NewWithInterface(quiet{t}, testr.Options{}))
+}
+
+// runWith runs a controller until the test ends or stop is called, which returns
+// when the controller has ended.
+func (w world) runWith(t *testing.T, c issuer.Controller, logger logr.Logger, changes ...func(*ctrl.Options)) (stop func()) {
+	t.Helper()
 	c.Name, c.AddToScheme = controllerName, addToScheme
 	c.Kinds = []issuer.Issuer{&Remote{}, &RemoteForAll{}}
 	if c.Check == nil {
 		c.Check = always
 	}
+	options := ctrl.Options{
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Logger:     logger,
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+	for _, change := range changes {
+		change(&options)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- issuer.Run(ctx, w.Admin(t), c, ctrl.Options{
-			Metrics:    metricsserver.Options{BindAddress: "0"},
-			Logger:     testr.NewWithInterface(quiet{t}, testr.Options{}),
-			Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		})
-	}()
-	t.Cleanup(func() {
+	go func() { ended <- issuer.Run(ctx, w.Admin(t), c, options) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the controller ended: %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// journal is a log that can be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder // mu guards it
+}
+
+func (j *journal) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		fmt.Fprintln(&j.text, prefix, args)
+	}, funcr.Options{})
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// wants waits for a line with these words.
+func (j *journal) wants(t *testing.T, words string) {
+	t.Helper()
+	apitest.Eventually(t, "the log says "+words, func() bool { return strings.Contains(j.String(), words) })
 }
 
 // quiet logs while a test runs: what is said later has nobody to hear it.

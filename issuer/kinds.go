@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -93,7 +94,10 @@ func (ks kinds) named(signerName string) (issuer who, ok bool) {
 // can tell.
 func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 	var ks kinds
-	for _, empty := range empties {
+	for i, empty := range empties {
+		if value := reflect.ValueOf(empty); !value.IsValid() || value.IsNil() {
+			return nil, fmt.Errorf("field Kinds: entry %d is nil: name an empty object, such as &v1alpha1.SampleIssuer{}", i)
+		}
 		gvk, err := apiutil.GVKForObject(empty, scheme)
 		if err != nil {
 			return nil, fmt.Errorf("field Kinds: %T: %w", empty, err)
@@ -104,13 +108,20 @@ func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 		case len(ks) > 0 && ks[0].Group != gvk.Group:
 			return nil, fmt.Errorf("field Kinds: %T is of the group %s, and others are of %s: make a controller for each", empty, gvk.Group, ks[0].Group)
 		}
+		if slices.ContainsFunc(ks, func(k *kind) bool { return k.Kind == gvk.Kind }) {
+			return nil, fmt.Errorf("field Kinds: %T: the kind %s is there twice", empty, gvk.Kind)
+		}
 		ks = append(ks, &kind{GroupVersionKind: gvk, empty: empty})
 	}
 	return ks, nil
 }
 
-// errNotServed says that a kind has no definition yet.
-var errNotServed = errors.New("the API does not have it")
+// What keeps a kind from being used, until somebody changes its definition.
+var (
+	errNotServed = errors.New("the API does not have it: install its definition")
+	errNoStatus  = errors.New("it has no status, which says whether an issuer is ready: give its definition the status subresource " +
+		"(+kubebuilder:subresource:status)")
+)
 
 // resolve asks the API what the kinds are called there.
 func (ks kinds) resolve(ctx context.Context, lookup served.Lookup) error {
@@ -130,11 +141,16 @@ func (ks kinds) resolve(ctx context.Context, lookup served.Lookup) error {
 }
 
 func (k *kind) find(list *metav1.APIResourceList) error {
-	for _, resource := range list.APIResources {
-		if resource.Kind == k.Kind && !strings.Contains(resource.Name, "/") { // subresources have the same kind
-			k.plural, k.namespaced = resource.Name, resource.Namespaced
-			return nil
-		}
+	served := func(is func(metav1.APIResource) bool) int { return slices.IndexFunc(list.APIResources, is) }
+	i := served(func(r metav1.APIResource) bool {
+		return r.Kind == k.Kind && !strings.Contains(r.Name, "/") // subresources have the same kind
+	})
+	if i < 0 {
+		return errNotServed
 	}
-	return errNotServed
+	k.plural, k.namespaced = list.APIResources[i].Name, list.APIResources[i].Namespaced
+	if served(func(r metav1.APIResource) bool { return r.Name == k.plural+"/status" }) < 0 {
+		return errNoStatus
+	}
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +42,6 @@ type asked interface {
 	step() step
 	// issuer is who was asked; ok is false if that is none of ours.
 	issuer(ks kinds) (issuer who, ok bool)
-	// approvedAt is when it was approved; nil if nobody knows.
-	approvedAt() *metav1.Time
 	// read returns what is asked for, or why that cannot be had.
 	read(c *controller) (*Request, *outcome)
 	// mayRefer tells whether its requester may use an issuer.
@@ -63,8 +60,11 @@ type asked interface {
 type requestAPI struct {
 	schema.GroupVersionKind
 	plural string
-	new    func() client.Object
-	list   func() client.ObjectList
+	// namespaced tells whether its requests are in namespaces, those of their
+	// issuers. A cache finds nothing of the others in any namespace.
+	namespaced bool
+	new        func() client.Object
+	list       func() client.ObjectList
 	// as gives an object its methods; false if it is none of this API.
 	as func(o client.Object) (asked, bool)
 }
@@ -73,6 +73,8 @@ type requestAPI struct {
 type requests struct {
 	*controller
 	api requestAPI
+	// failing are those with which Sign goes wrong.
+	failing *failing
 }
 
 // Start answers requests while the API has them.
@@ -143,8 +145,11 @@ var changesReadiness = predicate.Funcs{
 
 // asking are the requests that wait for a certificate of an issuer.
 func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
-	list := r.api.list()
-	err := r.cache.List(ctx, list, client.InNamespace(w.Namespace), client.UnsafeDisableDeepCopy)
+	list, options := r.api.list(), []client.ListOption{client.UnsafeDisableDeepCopy}
+	if r.api.namespaced {
+		options = append(options, client.InNamespace(w.Namespace))
+	}
+	err := r.cache.List(ctx, list, options...)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
 		return nil
@@ -167,6 +172,9 @@ func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
 func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	object := r.api.new()
 	if err := r.cache.Get(ctx, key.NamespacedName, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.failing.end(key.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	a, _ := r.api.as(object)
@@ -181,11 +189,16 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 		return r.await(a, w), nil
 	case stepSign:
 		o, err := r.answer(ctx, a, w)
-		if err != nil {
+		switch {
+		case errors.Is(err, errSuperseded):
+			return reconcile.Result{}, nil
+		case err != nil:
 			return reconcile.Result{}, err
 		}
+		r.failing.note(a, o, r.clock.Now())
 		return r.put(ctx, a, o)
 	}
+	r.failing.end(key.NamespacedName)
 	return reconcile.Result{}, nil
 }
 
@@ -200,7 +213,8 @@ func (r requests) await(a asked, w who) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// answer asks the issuer. Its errors are those of the API and go away.
+// answer asks the issuer. It fails with errSuperseded if there is no need to; its
+// other errors are those of the API and go away.
 func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
 	// Who may not refer to an issuer need not wait for it.
 	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
@@ -217,9 +231,17 @@ func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
 	if issuer == nil {
 		return o, err
 	}
-	created := a.GetCreationTimestamp()
-	request.Issuer, request.Object = issuer, a.object()
-	return r.ask(ctx, w, request, firstSignable(&created, a.approvedAt(), issuer)), nil
+	// The cache can be behind what this controller has written a moment ago, and
+	// the CA would make another certificate.
+	latest, err := r.latest(ctx, a)
+	if err == nil && latest.step() != stepSign {
+		err = errSuperseded
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	request.Issuer, request.Object = issuer, latest.object()
+	return r.ask(ctx, w, request), nil
 }
 
 // find returns an issuer that is ready, or what to wait for.
@@ -236,7 +258,7 @@ func (r requests) find(ctx context.Context, w who) (Issuer, outcome, error) {
 	if o, ok := findIssuer(found, w); !ok {
 		return nil, o, nil
 	}
-	if met, ok := r.faults.of(w, found.GetGeneration(), r.clock.Now()); ok {
+	if met, ok := r.faults.of(w, found, r.clock.Now()); ok {
 		return nil, r.blame(met), nil
 	}
 	return found, outcome{}, nil
@@ -251,23 +273,25 @@ func (r requests) blame(met fault) outcome {
 }
 
 // ask has a request signed and notes what that says of the issuer.
-func (r requests) ask(ctx context.Context, w who, request *Request, since time.Time) outcome {
+func (r requests) ask(ctx context.Context, w who, request *Request) outcome {
 	chain, err := r.sign(ctx, request)
 	now := r.clock.Now()
 	if v := verdictOf(err); v != nil && v.kind == notReady {
-		met := r.faults.put(w, request.Issuer.GetGeneration(), err, now)
+		met := r.faults.put(w, request.Issuer, err, now)
 		w.kind.blamed.add(w)
 		return r.blame(met)
 	}
 	if err == nil {
 		r.faults.forget(w)
 	}
-	return decide(chain, err, since, now, r.RetryFor)
+	return decide(chain, err, now.Sub(r.failing.since(request.Object, now)), r.RetryFor)
 }
 
 // put writes an outcome, unless the request has it already.
 func (r requests) put(ctx context.Context, a asked, o outcome) (reconcile.Result, error) {
 	if !a.shows(o) {
+		ctx, cancel := r.toStore(ctx, o)
+		defer cancel()
 		err := r.store(ctx, a, o)
 		r.report(ctx, a, o, err)
 		switch {
@@ -280,6 +304,21 @@ func (r requests) put(ctx context.Context, a asked, o outcome) (reconcile.Result
 		}
 	}
 	return reconcile.Result{RequeueAfter: o.again}, o.retry
+}
+
+// lastWords is how long a certificate that comes while the controller stops may
+// take to be stored.
+const lastWords = 10 * time.Second
+
+// toStore is the context in which an outcome is stored. A certificate is stored
+// also when the controller is to stop: the CA has made it, and the next one would
+// be another. It is no matter who leads then: a write holds only if nobody else
+// has written.
+func (r requests) toStore(ctx context.Context, o outcome) (context.Context, context.CancelFunc) {
+	if o.chain == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 }
 
 // errSuperseded says that a request has no use for an outcome any more: it has
@@ -301,10 +340,12 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 		if err = a.write(ctx, r.controller, o); err == nil {
 			return nil
 		}
-		latest, reason := r.recheck(ctx, a, err)
+		latest, reason := r.latest(ctx, a)
 		switch {
-		case reason != nil:
+		case errors.Is(reason, errSuperseded):
 			return reason
+		case reason != nil:
+			return fmt.Errorf("%w, after %w", reason, err)
 		case latest.shows(o):
 			return nil // stored, but the answer got lost or came late
 		case latest.step() != due:
@@ -317,16 +358,15 @@ func (r requests) store(ctx context.Context, a asked, o outcome) error {
 	return err
 }
 
-// recheck looks, past the cache, at what has become of a request after a write
-// has failed for the given cause.
-func (r requests) recheck(ctx context.Context, a asked, cause error) (asked, error) {
+// latest looks, past the cache, at what has become of a request.
+func (r requests) latest(ctx context.Context, a asked) (asked, error) {
 	object := r.api.new()
 	err := r.client.Get(ctx, client.ObjectKeyFromObject(a.object()), object)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, errSuperseded
 	case err != nil:
-		return nil, fmt.Errorf("looking at the request again after %v: %w", cause, err)
+		return nil, fmt.Errorf("looking at the request again: %w", err)
 	case object.GetUID() != a.GetUID():
 		return nil, errSuperseded // another request by the same name
 	}

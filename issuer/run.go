@@ -132,9 +132,9 @@ func (c *controller) Start(ctx context.Context) error {
 	if !c.waitForKinds(ctx) {
 		return nil
 	}
-	parts := []worker.Part{requests{c, certificateRequests}}
+	parts := []worker.Part{requests{c, certificateRequests, newFailing()}}
 	if !c.IgnoreSigningRequests {
-		parts = append(parts, requests{c, signingRequests})
+		parts = append(parts, requests{c, signingRequests, newFailing()})
 	}
 	for _, k := range c.kinds {
 		looking, err := c.newIssuerWorker(ctx, k)
@@ -166,9 +166,9 @@ func (c *controller) waitForKinds(ctx context.Context) bool {
 		if state := err.Error(); state != said && ctx.Err() == nil {
 			said = state
 			if errors.Is(err, errNotServed) {
-				log.FromContext(ctx).Info("Waiting for the definitions of issuers: install them", "why", state)
+				log.FromContext(ctx).Info("Waiting for the definitions of issuers", "why", state)
 			} else {
-				log.FromContext(ctx).Error(err, "Cannot tell which kinds the API has; trying again")
+				log.FromContext(ctx).Error(err, "Cannot work with the kinds of issuers; looking again")
 			}
 		}
 		select {

@@ -180,6 +180,8 @@ func TestErrors(t *testing.T) {
 			return nil, fmt.Errorf("attempt %d", n)
 		case "panics":
 			panic("the password is hunter2")
+		case "hollow":
+			return nil, issuer.Permanent(nil)
 		case "wrong":
 			other := *r
 			other.CSR = csrOf(t, "wrong", apitest.NewKey(t))
@@ -195,11 +197,16 @@ func TestErrors(t *testing.T) {
 		{"later", "Issued", "SigningPending", "Normal", "Certificate fetched from issuer successfully"},
 		{"flaky", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: attempt "},
 		{"panics", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: the issuer's controller has a fault, which its log describes"},
+		{"hollow", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: the issuer's controller has a fault, which its log describes"},
 		{"wrong", "Failed", "InvalidAnswer", "Warning", "the issuer's answer cannot be used: the certificate is for another key than that of the request"},
 		{"empty", "Failed", "InvalidAnswer", "Warning", "the issuer's answer cannot be used: reading the certificates: must contain at least one CERTIFICATE PEM block"},
 	}
-	begun := time.Now()
+	// What the issuer's readiness wakes is over before the attempts are counted.
+	w.create(t, request(t, "first", "ca", apitest.NewKey(t)))
+	w.becomes(t, "first", cmv1.CertificateRequestReasonPending)
 	w.create(t, remote("ca"))
+	w.becomes(t, "first", cmv1.CertificateRequestReasonIssued)
+	begun := time.Now()
 	for _, tc := range tests {
 		w.create(t, request(t, tc.name, "ca", apitest.NewKey(t)))
 	}
@@ -222,13 +229,20 @@ func TestErrors(t *testing.T) {
 	c.wantPauses(t, "flaky", begun)
 }
 
-// After a while, errors are final.
+// After a while, errors are final. The time in which an order was worked on is
+// not part of it: one hiccup at its end does not cost the certificate.
 func TestGivesUp(t *testing.T) {
 	w := start(t)
-	w.run(t, issuer.Controller{RetryFor: time.Nanosecond, Sign: func(context.Context, *issuer.Request) ([]byte, error) {
+	c := newCA(t)
+	w.run(t, issuer.Controller{RetryFor: time.Nanosecond, Sign: func(_ context.Context, r *issuer.Request) ([]byte, error) {
+		if c.count(r) == 1 {
+			return nil, issuer.Pending(errors.New("ordered"), time.Millisecond)
+		}
 		return nil, errors.New("no route to host")
 	}})
 	w.create(t, remote("ca"), request(t, "web", "ca", apitest.NewKey(t)))
+	w.told(t, "web", "Normal", "SigningPending")
+	w.told(t, "web", "Warning", "SigningRetried")
 	cr := w.becomes(t, "web", cmv1.CertificateRequestReasonFailed)
 	if got := messageOf(cr); got != "Gave up after 1ns: no route to host" || cr.Status.FailureTime == nil {
 		t.Errorf("%q at %v", got, cr.Status.FailureTime)
@@ -248,6 +262,8 @@ func TestReadiness(t *testing.T) {
 			return errors.New("connection refused")
 		case "https://panics":
 			panic("the password is hunter2")
+		case "https://hollow":
+			return issuer.Permanent(nil)
 		}
 		return nil
 	}})
@@ -266,6 +282,8 @@ func TestReadiness(t *testing.T) {
 	for _, step := range []struct{ url, reason, message string }{
 		{"https://slow", issuer.ReasonPending, "connection refused"},
 		{"https://panics", issuer.ReasonPending, "the issuer's controller has a fault, which its log describes"},
+		{"https://slow", issuer.ReasonPending, "connection refused"},
+		{"https://hollow", issuer.ReasonPending, "the issuer's controller has a fault, which its log describes"},
 	} {
 		w.point(t, "ca", step.url)
 		apitest.Eventually(t, step.message, func() bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -48,11 +49,19 @@ var errPanic = errors.New("the issuer's controller has a fault, which its log de
 func (c *Controller) call(ctx context.Context, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	overdue := time.AfterFunc(2*c.Timeout, func() {
+		log.FromContext(ctx).Error(nil, what+" does not return, though its context has ended: until it does, one object less is worked on at a time",
+			"after", 2*c.Timeout, "concurrency", c.Concurrency)
+	})
+	defer overdue.Stop()
 	defer func() {
 		if value := recover(); value != nil {
 			log.FromContext(ctx).Error(errPanic, "Panic in "+what, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
-	return do(ctx)
+	if err = do(ctx); err != nil {
+		_ = err.Error() // a panic in it, as in that of Permanent(nil), is one of the call
+	}
+	return err
 }

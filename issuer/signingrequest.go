@@ -76,14 +76,6 @@ func (csr signingRequest) failed() bool {
 	})
 }
 
-func (csr signingRequest) approvedAt() *metav1.Time {
-	approved := csr.condition(certificatesv1.CertificateApproved)
-	if approved == nil {
-		return nil
-	}
-	return &approved.LastTransitionTime
-}
-
 func (csr signingRequest) awaits(w who) (reason, note string) {
 	return reasonCSRAwaits, fmt.Sprintf(
 		"Not signing CertificateSigningRequest until it is Approved: whoever approves it needs the verb approve on signers.%s named %s/*",

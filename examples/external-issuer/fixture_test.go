@@ -54,6 +54,9 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	}
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "certplane"), "./cmd/certplane")
 	build.Dir = filepath.Join("..", "..")
+	if _, err := os.Stat(filepath.Join(build.Dir, "cmd", "certplane")); err != nil {
+		return "", fmt.Errorf("there is no certplane to build here: name a program in $CERTPLANE: %w", err)
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building certplane: %w\n%s", err, out)
 	}

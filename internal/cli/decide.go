@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/decide"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/shell"
 )
 
 const decideLong = `%s CertificateRequests of cert-manager.io. A decision cannot be changed.
@@ -43,10 +45,10 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 		Example:           "  certplane " + verb + " -n shop web-1 --reason Checked --message 'the web team has asked'",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.MinimumNArgs(1)(cmd, args); err != nil {
-				return exit.UsageError(cmd.CommandPath(), err)
+			if len(args) == 0 {
+				return exit.UsageError(cmd.CommandPath(), errors.New("name the CertificateRequests"))
 			}
-			return nil
+			return namesAlone(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := decision.Validate(); err != nil {
@@ -60,7 +62,12 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 			if err != nil {
 				return err
 			}
-			return decide.Requests(cmd.Context(), client, connection.in(namespace), names, decision, time.Now(), streams.Out)
+			err = decide.Requests(cmd.Context(), client, connection.in(namespace), names, decision, time.Now(), streams.Out)
+			if errors.Is(err, decide.ErrNotFound) {
+				see := append([]string{"certplane", "kubectl"}, connection.given()...)
+				err = exit.WithNext(err, "To see which there are:", "  "+shell.Line(append(see, "get", "certificaterequests", "-A")...))
+			}
+			return err
 		},
 	}
 	flags := cmd.Flags()

@@ -19,12 +19,19 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// What comes first is the verb that does not exist, not its flags.
+		if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+			err = unknownVerb(cmd, given[0])
+		}
 		return exit.UsageError(cmd.CommandPath(), err)
 	})
 	refuseUnknownVerbs(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if isUnknownCommand(err) {
 		err = exit.UsageError(cmd.CommandPath(), err)
+		if cmd == root {
+			err = exit.WithNext(err, cmctlAdvice(err)...)
+		}
 	}
 	return exit.Report(stderr, err)
 }
@@ -48,8 +55,12 @@ func helpOrUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+	return unknownVerb(cmd, args[0])
+}
+
+func unknownVerb(group *cobra.Command, verb string) error {
+	text := fmt.Sprintf("unknown command %q for %q", verb, group.CommandPath())
+	if similar := group.SuggestionsFor(verb); len(similar) > 0 {
 		text += "\n\nDid you mean this?\n\t" + strings.Join(similar, "\n\t") + "\n"
 	}
 	return errors.New(text)
@@ -58,6 +69,16 @@ func helpOrUnknown(cmd *cobra.Command, args []string) error {
 // isUnknownCommand goes by the text: cobra has no error value for it.
 func isUnknownCommand(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "unknown command ")
+}
+
+// namesAlone refuses kubectl's KIND/NAME: a verb for one kind takes names.
+func namesAlone(cmd *cobra.Command, names []string) error {
+	for _, name := range names {
+		if kind, alone, found := strings.Cut(name, "/"); found {
+			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("%q is not a name: leave %q away, as in '%s %s'", name, kind+"/", cmd.CommandPath(), alone))
+		}
+	}
+	return nil
 }
 
 // noArgs refuses arguments to a verb that takes flags only.

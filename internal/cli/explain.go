@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/cli/output"
 )
 
 const explainCSRLong = `Tells what becomes of a certificate signing request and why: what it asks for,
@@ -134,15 +135,15 @@ type explained struct {
 
 func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Command {
 	var connection connection
-	var output, namespace string
+	var format, namespace string
 	cmd := what.cmd
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkExplain(what.kind, args, output); err != nil {
+		if err := checkExplain(what.kind, args, format); err != nil {
 			return exit.UsageError(cmd.CommandPath(), err)
 		}
 		return what.run(cmd.Context(), explain.Config{
-			Name: args[0], Namespace: connection.in(namespace), Output: output,
+			Name: args[0], Namespace: connection.in(namespace), Output: format,
 			Connect: func() (*explain.Clients, error) { return connection.clients(streams.ErrOut) },
 			Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...), Flags: connection.given(),
 			Now: time.Now, Stdout: streams.Out,
@@ -152,18 +153,20 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	if what.namespaced {
 		addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "One of json, yaml. Text for people if not given.")
+	addOutput(&cmd, &format)
 	connection.addTo(cmd.Flags())
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	return &cmd
 }
 
-func checkExplain(kind string, args []string, output string) error {
+// addOutput adds the flag that output.Check is for.
+func addOutput(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "output", "o", "", "One of "+strings.Join(output.Formats, ", ")+". Text for people if not given.")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+func checkExplain(kind string, args []string, format string) error {
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("name one %s", kind)
 	}
-	if !slices.Contains([]string{"", "json", "yaml"}, output) {
-		return fmt.Errorf("--output is %q, want json or yaml", output)
-	}
-	return nil
+	return output.Check(format)
 }

@@ -22,6 +22,12 @@ import (
 // noServerAdvice is for those whom no kubeconfig leads to a server.
 const noServerAdvice = "Start a server with 'certplane serve', or say where one is with --data-dir, --kubeconfig or $KUBECONFIG."
 
+// kubeconfigAdvice is for those whose kubeconfig cannot be used.
+var kubeconfigAdvice = []string{
+	"Mend it, or name another with --kubeconfig, $KUBECONFIG or --data-dir, and one of its contexts with --context.",
+	"To see its contexts: certplane kubectl config get-contexts",
+}
+
 // connection is how a verb finds its server.
 type connection struct {
 	kubeconfig, context, dataDir string
@@ -115,7 +121,7 @@ func (c *connection) restConfig() (*rest.Config, error) {
 	case err != nil && c.kubeconfig == "" && os.IsNotExist(err):
 		return nil, exit.WithNext(fmt.Errorf("no server has run in this data folder: %w", err), noServerAdvice)
 	case err != nil:
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, exit.WithNext(fmt.Errorf("reading the kubeconfig: %w", err), kubeconfigAdvice...)
 	}
 	return config, nil
 }

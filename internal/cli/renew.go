@@ -51,6 +51,9 @@ func NewRenew(streams genericiooptions.IOStreams) *cobra.Command {
 			if err := given.check(args); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
+			if err := namesAlone(cmd, args); err != nil {
+				return err
+			}
 			return renew.Run(cmd.Context(), renew.Config{
 				Namespace: given.where(&connection), Names: args, Selector: given.selector,
 				Connect: func() (dynamic.Interface, error) { return connection.dynamic(streams.ErrOut) },

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/cli/status"
 )
@@ -45,8 +46,8 @@ func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.AddCommand(newShown(streams, shown{
 		kind: "Certificate", run: status.Certificate,
 		cmd: cobra.Command{
-			Use: "certificate NAME", Aliases: []string{"cert"}, Short: "Tell how a Certificate is, and what it waits for",
-			Long: statusCertificateLong, Example: "  certplane status certificate -n shop web",
+			Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Tell how a Certificate is, and what it waits for",
+			Long: statusCertificateLong, Example: "  certplane status certificate -n shop web\n  certplane status certificate -n shop web -o json",
 		},
 	}))
 	return cmd
@@ -58,8 +59,8 @@ func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.AddCommand(newShown(streams, shown{
 		kind: "Secret", run: inspectSecret,
 		cmd: cobra.Command{
-			Use: "secret NAME", Short: "Show what is in the Secret of a Certificate, but for its key",
-			Long: inspectSecretLong, Example: "  certplane inspect secret -n shop web-tls",
+			Use: "secret NAME", Aliases: []string{"secrets"}, Short: "Show what is in the Secret of a Certificate, but for its key",
+			Long: inspectSecretLong, Example: "  certplane inspect secret -n shop web-tls\n  certplane inspect secret -n shop web-tls -o json",
 		},
 	}))
 	return cmd
@@ -74,24 +75,28 @@ type shown struct {
 
 func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 	var connection connection
-	var namespace string
+	var format, namespace string
 	cmd := what.cmd
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 || args[0] == "" {
-			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name one %s", what.kind))
+		if err := checkExplain(what.kind, args, format); err != nil {
+			return exit.UsageError(cmd.CommandPath(), err)
+		}
+		if err := namesAlone(cmd, args); err != nil {
+			return err
 		}
 		api, err := connection.objects(streams.ErrOut)
 		if err != nil {
 			return err
 		}
 		return what.run(cmd.Context(), api, status.Config{
-			Namespace: connection.in(namespace), Name: args[0], Now: time.Now, Stdout: streams.Out,
+			Namespace: connection.in(namespace), Name: args[0], Output: format, Now: time.Now, Stdout: streams.Out,
 			Certplane: append([]string{"certplane"}, connection.given()...),
 		})
 	}
 	cmd.Flags().SortFlags = false
 	addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
+	addOutput(&cmd, &format)
 	connection.addTo(cmd.Flags())
 	return &cmd
 }
@@ -125,6 +130,5 @@ func inspectSecret(ctx context.Context, api client.Client, cfg status.Config) er
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", cfg.Namespace, cfg.Name, err)
 	}
-	_, err = io.WriteString(cfg.Stdout, contents.Text(now))
-	return err
+	return output.Write(cfg.Stdout, cfg.Output, contents.Report(cfg.Namespace, cfg.Name), func() string { return contents.Text(now) })
 }

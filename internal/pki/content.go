@@ -42,6 +42,25 @@ func (c Content) Request(key crypto.Signer) ([]byte, error) {
 	return EncodeRequest(&x509.CertificateRequest{Raw: der}), nil
 }
 
+// IsSaidBy tells whether csr says just this, whatever its key. Without Algorithm,
+// csr may be signed in any way.
+func (c Content) IsSaidBy(csr *x509.CertificateRequest) (bool, error) {
+	extensions, err := c.extensions()
+	if err != nil {
+		return false, fmt.Errorf("comparing certificate request: %w", err)
+	}
+	subject := c.RawSubject
+	if len(subject) == 0 {
+		subject = emptyName[:]
+	}
+	sameAlgorithm := c.Algorithm == x509.UnknownSignatureAlgorithm || c.Algorithm == csr.SignatureAlgorithm
+	return sameAlgorithm && bytes.Equal(subject, csr.RawSubject) && slices.EqualFunc(extensions, csr.Extensions, sameExtension), nil
+}
+
+func sameExtension(a, b pkix.Extension) bool {
+	return a.Id.Equal(b.Id) && a.Critical == b.Critical && bytes.Equal(a.Value, b.Value)
+}
+
 func (c Content) extensions() ([]pkix.Extension, error) {
 	var extensions []pkix.Extension
 	names, err := c.Names.encode()

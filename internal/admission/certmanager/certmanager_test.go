@@ -58,6 +58,24 @@ func TestKindAndResourceBelongTogether(t *testing.T) {
 	}
 }
 
+// Whoever writes days, as many do, is told where.
+func TestWrongDuration(t *testing.T) {
+	const rest = `issuerRef: {name: x}, secretName: x, dnsNames: [a.b], `
+	for spec, want := range map[string]string{
+		`duration: 90d`:                   `spec.duration: Invalid value: "90d": must be a duration in hours, minutes and seconds, such as 2160h or 1h30m`,
+		`duration: 90h, renewBefore: 30d`: `spec.renewBefore: Invalid value: "30d": must be a duration`,
+		`renewal: {windows: [{cron: "* * * * *", windowDuration: 4h}, {windowDuration: "4"}]}`: `spec.renewal.windows[1].windowDuration: Invalid value: "4"`,
+		`duration: 90h, foo: 1`: `unknown field "spec.foo"`,
+	} {
+		r := write(admissionv1.Create, "")
+		r.Kind.Kind, r.Resource.Resource = "Certificate", "certificates"
+		r.Object = object(t, `spec: {`+rest+spec+`}`)
+		if _, err := checks.Validate(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", spec, err, want)
+		}
+	}
+}
+
 // All that is wrong is said at once.
 func TestErrorsAreJoined(t *testing.T) {
 	r := write(admissionv1.Update, "status")

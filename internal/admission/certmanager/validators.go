@@ -1,9 +1,12 @@
 package certmanager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -102,7 +105,44 @@ func (v validator) decode(r Request) (objects, error) {
 func (v validator) typed(object *unstructured.Unstructured, strict bool) (runtime.Object, error) {
 	typed := v.empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, strict); err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", v.kind, err)
+		return nil, fmt.Errorf("reading a %s: %w", v.kind, cmp.Or(wrongDuration(object), err))
 	}
 	return typed, nil
+}
+
+// durations are the fields with a duration that users write.
+var durations = []*field.Path{
+	field.NewPath("spec", "duration"),
+	field.NewPath("spec", "renewBefore"),
+}
+
+// wrongDuration returns what is wrong with a duration, or nil: whoever fails to
+// read it does not say which it is.
+func wrongDuration(object *unstructured.Unstructured) error {
+	for _, path := range durations {
+		text, _, _ := unstructured.NestedString(object.Object, strings.Split(path.String(), ".")...)
+		if err := checkDuration(text, path); err != nil {
+			return err
+		}
+	}
+	windows, _, _ := unstructured.NestedSlice(object.Object, "spec", "renewal", "windows")
+	for i, window := range windows {
+		stanza, _ := window.(map[string]any)
+		text, _, _ := unstructured.NestedString(stanza, "windowDuration")
+		if err := checkDuration(text, field.NewPath("spec", "renewal", "windows").Index(i).Child("windowDuration")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkDuration returns nil for an empty text: there is none.
+func checkDuration(text string, path *field.Path) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := time.ParseDuration(text); err != nil {
+		return field.Invalid(path, text, "must be a duration in hours, minutes and seconds, such as 2160h or 1h30m")
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -54,6 +55,9 @@ func Connect(cfg *rest.Config) (client.Client, error) {
 	return connected, nil
 }
 
+// ErrNotFound says that there is no request by a name.
+var ErrNotFound = errors.New("there is no CertificateRequest")
+
 // Requests decides about the requests with these names, and says so. It goes on
 // after a failure, and fails then in the end.
 func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
@@ -69,18 +73,23 @@ func Requests(ctx context.Context, c client.Client, namespace string, names []st
 }
 
 func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) error {
+	var decided error
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cr := &cmv1.CertificateRequest{}
 		if err := c.Get(ctx, key, cr); err != nil {
 			return err
 		}
-		if err := issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now); err != nil {
-			return err
+		decided = issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now)
+		if decided != nil {
+			return nil
 		}
 		return c.Status().Update(ctx, cr, client.FieldOwner(fieldManager))
 	})
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no CertificateRequest %q in namespace %q", key.Name, key.Namespace)
+	switch {
+	case decided != nil || err == nil:
+		return decided
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w %q in namespace %q", ErrNotFound, key.Name, key.Namespace)
 	}
-	return err
+	return advice.On(fmt.Sprintf("setting %s on CertificateRequest %s", d.Kind, key), err)
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -19,7 +17,6 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/decide"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -49,18 +46,21 @@ func TestApproveByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, admin, "root-1", cmv1.CertificateRequestReasonIssued)
-	for _, name := range []string{"web", "mail"} {
-		request(t, admin, name)
+	apply(t, s.Admin(t), "certificates.yaml")
+	for _, name := range []string{"web-1", "mail-1"} {
+		apitest.Eventually(t, name+" is asked for", func() bool {
+			return admin.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &cmv1.CertificateRequest{}) == nil
+		})
 	}
-	if err := by(bot, "web", approve); err != nil {
+	if err := by(bot, "web-1", approve); err != nil {
 		t.Error(err)
 	}
-	if err := by(bot, "mail", deny); err != nil {
+	if err := by(bot, "mail-1", deny); err != nil {
 		t.Error(err)
 	}
-	becomes(t, admin, "web", cmv1.CertificateRequestReasonIssued)
-	becomes(t, admin, "mail", cmv1.CertificateRequestReasonDenied)
-	if err := by(ann, "mail", approve); err == nil || !strings.Contains(err.Error(), "a decision cannot be changed") {
+	becomes(t, admin, "web-1", cmv1.CertificateRequestReasonIssued)
+	becomes(t, admin, "mail-1", cmv1.CertificateRequestReasonDenied)
+	if err := by(ann, "mail-1", approve); err == nil || !strings.Contains(err.Error(), "a decision cannot be changed") {
 		t.Errorf("a decision is changed: %v", err)
 	}
 }
@@ -110,22 +110,6 @@ func apply(t *testing.T, cfg *rest.Config, files ...string) {
 				t.Fatalf("%s: %v", file, err)
 			}
 		}
-	}
-}
-
-// request asks shop-ca for a certificate.
-func request(t *testing.T, c client.Client, name string) {
-	t.Helper()
-	pem, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.Create(t.Context(), &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Spec:       cmv1.CertificateRequestSpec{Request: pem, IssuerRef: cmmeta.IssuerReference{Name: "shop-ca"}},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
@@ -74,7 +75,7 @@ func IssuedCertificate(ctx context.Context, cfg Config) error {
 		return advice.On("finding out about the Certificate", err)
 	}
 	e := f.explain()
-	return writeAs(e, func() string { return e.text(f.now) }, cfg.Stdout, cfg.Output)
+	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(f.now) })
 }
 
 // certificateFacts are what the API tells of a Certificate. Of its Secret there

@@ -14,6 +14,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/cli/output"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -60,5 +62,5 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	f.kubectl = cfg.Kubectl
 	e := f.explain()
-	return writeAs(e, func() string { return e.text(cfg.Now()) }, cfg.Stdout, cfg.Output)
+	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
 )
 
@@ -91,7 +92,7 @@ func PodCertificateRequest(ctx context.Context, cfg Config) error {
 	}
 	e := g.explain(cfg)
 	e.Events = describeEvents(f.events)
-	return writeAs(e, func() string { return e.text(cfg.Now()) }, cfg.Stdout, cfg.Output)
+	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }
 
 func getPodRequest(ctx context.Context, clients *Clients, namespace, name string) (*podRequest, error) {

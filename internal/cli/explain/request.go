@@ -11,6 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
 )
 
@@ -52,7 +53,7 @@ func CertificateRequest(ctx context.Context, cfg Config) error {
 		return advice.On("finding out about the request", err)
 	}
 	e := f.explain()
-	return writeAs(e, func() string { return e.text(f.now) }, cfg.Stdout, cfg.Output)
+	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(f.now) })
 }
 
 // explain decides what the facts mean.

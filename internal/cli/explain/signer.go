@@ -19,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/output"
 )
 
 var signersResource = v1alpha1.GroupVersion.WithResource("signers")
@@ -89,7 +90,7 @@ func Signer(ctx context.Context, cfg Config) error {
 		e.Waiting = append(e.Waiting, found...)
 	}
 	slices.SortStableFunc(e.Waiting, func(a, b Waiting) int { return a.Created.Compare(b.Created) })
-	return writeAs(e, func() string { return e.text(cfg.Now()) }, cfg.Stdout, cfg.Output)
+	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }
 
 func getSigner(ctx context.Context, clients *Clients, name string) (*v1alpha1.Signer, error) {

@@ -1,37 +1,12 @@
 package explain
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/cli/shell"
 )
-
-// writeAs writes an explanation in the form that was asked for.
-func writeAs(e any, text func() string, out io.Writer, output string) error {
-	var data []byte
-	var err error
-	switch output {
-	case "json":
-		data, err = json.MarshalIndent(e, "", "  ")
-		data = append(data, '\n')
-	case "yaml":
-		data, err = yaml.Marshal(e)
-	default:
-		data = []byte(text())
-	}
-	if err != nil {
-		return fmt.Errorf("encoding the explanation: %w", err)
-	}
-	_, err = out.Write(data)
-	return err
-}
 
 // text is the explanation for people: the verdict first.
 func (e explanation[R]) text(now time.Time) string {

@@ -25,9 +25,9 @@ const (
 
 // Check is something that should be true of a Secret.
 type Check struct {
-	Name    string
-	Result  Result
-	Message string
+	Name    string `json:"name"`
+	Result  Result `json:"result"`
+	Message string `json:"message"`
 }
 
 // Contents are what the Secret of a Certificate holds, but for its key.
@@ -159,7 +159,7 @@ func (c *Contents) verify(trusted *x509.CertPool, now time.Time) error {
 func (c *Contents) Text(now time.Time) string {
 	p := &page.Page{}
 	p.Line(c.verdict())
-	p.Section("Certificate", CertificateRows(c.leaf(), now))
+	p.Section("Certificate", Describe(c.leaf()).Rows(now))
 	p.Section("Checks", c.checkRows())
 	p.Section("Chain in tls.crt", chainRows(c.Chain, now))
 	p.Section("CA in ca.crt", chainRows(c.CA, now))
@@ -167,45 +167,26 @@ func (c *Contents) Text(now time.Time) string {
 }
 
 func (c *Contents) verdict() string {
-	for _, check := range c.Checks {
-		if check.Result == Bad {
-			return "The certificate is not good: " + check.Message
-		}
+	if check, bad := c.bad(); bad {
+		return "The certificate is not good: " + check.Message
 	}
 	return "The certificate is good"
+}
+
+// bad returns the first check that is.
+func (c *Contents) bad() (first Check, found bool) {
+	for _, check := range c.Checks {
+		if check.Result == Bad {
+			return check, true
+		}
+	}
+	return Check{}, false
 }
 
 func (c *Contents) checkRows() [][]string {
 	var rows [][]string
 	for _, check := range c.Checks {
 		rows = append(rows, []string{string(check.Result), check.Name, check.Message})
-	}
-	return rows
-}
-
-// CertificateRows are the facts of a certificate, each with its name.
-func CertificateRows(cert *x509.Certificate, now time.Time) [][]string {
-	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
-	rows := [][]string{
-		{"subject", page.OrNone(cert.Subject.String())},
-		{"issuer", page.OrNone(cert.Issuer.String())},
-		{"names", page.OrNone(strings.Join(CertificateNames(cert), ", "))},
-		{"usages", page.OrNone(strings.Join(usages.Names(), ", "))},
-		{"CA", yesNo(cert.IsCA)},
-		{"not before", When(cert.NotBefore, now)},
-		{"not after", When(cert.NotAfter, now)},
-		{"key", KeyName(cert.PublicKey)},
-		{"signature", cert.SignatureAlgorithm.String()},
-		{"serial", cert.SerialNumber.Text(16)},
-		{"SHA-256", pki.Fingerprint(cert)},
-	}
-	for _, at := range []struct {
-		name string
-		urls []string
-	}{{"CRL at", cert.CRLDistributionPoints}, {"OCSP at", cert.OCSPServer}, {"issuer at", cert.IssuingCertificateURL}} {
-		if len(at.urls) > 0 {
-			rows = append(rows, []string{at.name, strings.Join(at.urls, ", ")})
-		}
 	}
 	return rows
 }

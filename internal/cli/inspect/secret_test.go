@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"crypto"
 	"crypto/x509"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -167,5 +169,44 @@ func TestSecretText(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// Machines get the same as people, in fields, and no key.
+func TestReport(t *testing.T) {
+	good, other := newIssued(t), newIssued(t)
+	secret := good.secret(t)
+	at := now.Add(time.Hour)
+	report := func() inspect.Report {
+		contents, err := inspect.Secret(secret, nil, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := output.Write(&out, "json", contents.Report("shop", "web-tls"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "PRIVATE") {
+			t.Errorf("shows the key:\n%s", out.String())
+		}
+		var r inspect.Report
+		if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := report()
+	if !r.Good || r.Namespace != "shop" || r.Name != "web-tls" || len(r.Checks) != 4 || len(r.Chain) != 1 || len(r.CA) != 1 {
+		t.Errorf("%+v", r)
+	}
+	leaf := r.Chain[0]
+	if leaf.Subject != "CN=web" || leaf.Issuer != "CN=Test CA" || leaf.IsCA || !r.CA[0].IsCA || leaf.Key != "ECDSA P-256" ||
+		strings.Join(leaf.Names, " ") != "DNS:web.example.com" || !leaf.NotAfter.Equal(good.chain[0].NotAfter) ||
+		leaf.SHA256 != pki.Fingerprint(good.chain[0]) || leaf.SerialNumber != good.chain[0].SerialNumber.Text(16) {
+		t.Errorf("%+v", leaf)
+	}
+	secret.Data["tls.key"] = encode(t, other.key)
+	if r := report(); r.Good || r.Verdict != "The certificate is not good: tls.key is of another certificate" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
@@ -69,9 +70,9 @@ func (r renewer) selected(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return exit.WithNext(errors.New("the server has no Certificates"), "Install the kinds of cert-manager.io there.")
 	case err != nil:
-		return fmt.Errorf("listing Certificates: %w", err)
+		return advice.On("listing Certificates", err)
 	case len(list.Items) == 0:
-		return errors.New("there is no such Certificate")
+		return r.noneError()
 	}
 	var failed []error
 	for i := range list.Items {
@@ -80,14 +81,30 @@ func (r renewer) selected(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// noneError says what was looked for, and where.
+func (r renewer) noneError() error {
+	what, where := "there is no Certificate", "in any namespace"
+	if r.Selector != "" {
+		what += fmt.Sprintf(" with the labels %q", r.Selector)
+	}
+	if r.Namespace != "" {
+		where = fmt.Sprintf("in namespace %q", r.Namespace)
+	}
+	return exit.WithNext(errors.New(what+" "+where), r.seeAll())
+}
+
+func (r renewer) seeAll() string {
+	return fmt.Sprintf("See which there are: %s get certificates -A --show-labels", r.Kubectl)
+}
+
 // renew begins again when somebody else has changed the Certificate meanwhile.
 func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.attempt(ctx, namespace, name) })
 	switch {
 	case apierrors.IsNotFound(err):
-		return exit.WithNext(fmt.Errorf("there is no Certificate %s/%s", namespace, name), fmt.Sprintf("See which there are: %s get certificates -A", r.Kubectl))
+		return exit.WithNext(fmt.Errorf("there is no Certificate %s/%s", namespace, name), r.seeAll())
 	case err != nil:
-		return fmt.Errorf("renewing Certificate %s/%s: %w", namespace, name, err)
+		return advice.On(fmt.Sprintf("renewing Certificate %s/%s", namespace, name), err)
 	}
 	_, err = fmt.Fprintf(r.Stdout, "Certificate %s/%s is being renewed\n", namespace, name)
 	return err

@@ -74,7 +74,10 @@ func TestRun(t *testing.T) {
 	if _, err := run("renewer", renew.Config{}); err != nil || !renewed("other") {
 		t.Errorf("all: %v", err)
 	}
-	if _, err := run("renewer", renew.Config{Selector: "app=nosuch"}); err == nil {
-		t.Error("nothing was to be renewed, and nobody says so")
+	if _, err := run("renewer", renew.Config{Selector: "app=nosuch"}); err == nil || err.Error() != `there is no Certificate with the labels "app=nosuch" in any namespace` {
+		t.Errorf("nothing was to be renewed: %v", err)
+	}
+	if _, err := run("renewer", renew.Config{Namespace: "kube-system"}); err == nil || err.Error() != `there is no Certificate in namespace "kube-system"` {
+		t.Errorf("nothing was to be renewed: %v", err)
 	}
 }

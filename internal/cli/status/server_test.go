@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
@@ -80,9 +81,14 @@ func (w world) says(t *testing.T, c client.Client, name string, patterns ...stri
 
 func (w world) tell(t *testing.T, c client.Client, name string) string {
 	t.Helper()
+	return w.print(t, c, name, "")
+}
+
+func (w world) print(t *testing.T, c client.Client, name, format string) string {
+	t.Helper()
 	var out bytes.Buffer
 	err := status.Certificate(t.Context(), c, status.Config{
-		Namespace: "default", Name: name, Certplane: []string{"certplane", "--context", "here"}, Now: time.Now, Stdout: &out,
+		Namespace: "default", Name: name, Certplane: []string{"certplane", "--context", "here"}, Now: time.Now, Stdout: &out, Output: format,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -123,10 +129,54 @@ func TestCertificate(t *testing.T) {
 	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-tls"}, secret); err != nil {
 		t.Fatal(err)
 	}
+	said += w.print(t, w.admin, "web", "json")
 	for line := range strings.Lines(string(secret.Data["tls.key"])) {
 		if strings.Contains(said, strings.TrimSpace(line)) {
 			t.Errorf("shows the key:\n%s", said)
 		}
+	}
+}
+
+// report is what machines get.
+func (w world) report(t *testing.T, name, format string) status.Report {
+	t.Helper()
+	var r status.Report
+	if err := yaml.UnmarshalStrict([]byte(w.print(t, w.admin, name, format)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Machines get the same as people, in fields.
+func TestReport(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, certificate("web", "own"))
+	w.says(t, w.admin, "web", `^CertificateRequest web-1$`, `^Events of CertificateRequest web-1$`)
+	r := w.report(t, "web", "json")
+	if r.Ready || !strings.HasPrefix(r.Verdict, "Certificate default/web is not ready: ") || r.Revision != nil || r.NotAfter != nil {
+		t.Errorf("%+v", r)
+	}
+	if r.IssuerRef.Kind != "Issuer" || r.IssuerRef.Group != "cert-manager.io" || r.Issuer.Name != "own" || r.Issuer.Problem != "" || len(r.Issuer.Conditions) != 1 {
+		t.Errorf("issuer %+v, %+v", r.IssuerRef, r.Issuer)
+	}
+	if r.Request == nil || r.Request.Name != "web-1" || len(r.Request.Events) == 0 || r.Secret.Name != "web-tls" || r.Secret.Problem != "it does not exist" {
+		t.Errorf("request %+v, Secret %+v", r.Request, r.Secret)
+	}
+	if r.Next == nil || strings.Join(r.Next.Command, " ") != "certplane approve -n default web-1 --context here" {
+		t.Errorf("next %+v", r.Next)
+	}
+
+	w.approve(t, "web-1")
+	w.says(t, w.admin, "web", `^Certificate default/web is ready$`, `^CertificateRequest for revision 2$`)
+	r = w.report(t, "web", "yaml")
+	if !r.Ready || r.Revision == nil || *r.Revision != 1 || r.NotAfter == nil || r.RenewalTime == nil || r.Request != nil || r.Next != nil {
+		t.Errorf("%+v", r)
+	}
+	if c := r.Secret.Certificate; c == nil || !c.NotAfter.Equal(*r.NotAfter) || len(c.Names) != 1 || c.Names[0] != "DNS:web.example.com" {
+		t.Errorf("certificate %+v", c)
+	}
+	if len(r.Conditions) == 0 || r.Conditions[0].LastTransitionTime == nil || len(r.Events) == 0 || len(r.Problems) > 0 {
+		t.Errorf("conditions %+v, events %+v, problems %v", r.Conditions, r.Events, r.Problems)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/output"
 )
 
 // Config says of which Certificate, and to whom.
@@ -25,8 +26,10 @@ type Config struct {
 	Namespace, Name string
 	// Certplane is how the user calls this program for the same server.
 	Certplane []string
-	Now       func() time.Time
-	Stdout    io.Writer
+	// Output is json or yaml; empty: text for people.
+	Output string
+	Now    func() time.Time
+	Stdout io.Writer
 }
 
 // Certificate tells how a Certificate is. Its errors are those of not knowing.
@@ -35,8 +38,7 @@ func Certificate(ctx context.Context, c client.Client, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(cfg.Stdout, f.text())
-	return err
+	return output.Write(cfg.Stdout, cfg.Output, f.report(), f.text)
 }
 
 // Connect returns a client for what this package and its neighbours read. It

@@ -157,7 +157,7 @@ func (f *facts) writeSecret(p *page.Page) {
 		p.Section(title, append(rows, []string{"certificate", "cannot be read from tls.crt: " + err.Error()}))
 		return
 	}
-	p.Section(title, append(rows, inspect.CertificateRows(chain[0], f.now)...))
+	p.Section(title, append(rows, inspect.Describe(chain[0]).Rows(f.now)...))
 }
 
 // pairs lists labels or annotations. What kubectl keeps for itself repeats the

@@ -78,13 +78,27 @@ func TestKeystores(t *testing.T) {
 	w.opens(t, "by-ref-tls", "certificate", "close sesame", root)
 	w.change(t, "literal", func(crt *cmv1.Certificate) { crt.Spec.Keystores.JKS.Alias = ptr.To("yours") })
 	w.opens(t, "literal-tls", "yours", "let me in", root)
+	w.change(t, "literal", func(crt *cmv1.Certificate) { crt.Spec.Keystores.PKCS12.Profile = cmv1.LegacyDESPKCS12Profile })
+	w.secret(t, "literal-tls", "has the profile", func(s *corev1.Secret) bool {
+		return usesTripleDES(s.Data["keystore.p12"]) && usesTripleDES(s.Data["truststore.p12"])
+	})
+	w.opens(t, "literal-tls", "yours", "let me in", root)
 	w.issued(t, "by-ref", 1)
 	w.issued(t, "literal", 1)
+
+	w.tamper(t, "by-ref-tls", func(s *corev1.Secret) { s.Data["ca.crt"] = []byte("junk") })
+	w.told(t, "by-ref", "cert-manager-certificates-issuing", "SecretNotWritten", "reading the CA")
 
 	w.change(t, "literal", func(crt *cmv1.Certificate) { crt.Spec.Keystores.JKS.Create = false })
 	w.secret(t, "literal-tls", "has no Java keystores", func(s *corev1.Secret) bool {
 		return s.Data["keystore.jks"] == nil && s.Data["truststore.jks"] == nil && len(s.Data["keystore.p12"]) > 0 && len(s.Data["truststore.p12"]) > 0
 	})
+}
+
+// usesTripleDES tells whether PKCS#12 is encrypted as the profile LegacyDES has
+// it: pbeWithSHAAnd3-KeyTripleDES-CBC of RFC 7292 appendix C, and no PBES2.
+func usesTripleDES(data []byte) bool {
+	return bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01\x03")) && !bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d"))
 }
 
 // opens waits until all keystores of a Secret open with a password, and compares

@@ -124,8 +124,13 @@ func TestBackoff(t *testing.T) {
 	eventually(t, w, "web", "has failed twice", func(crt *cmv1.Certificate) bool {
 		return crt.Status.FailedIssuanceAttempts != nil && *crt.Status.FailedIssuanceAttempts == 2
 	})
-	// By another spec.
+	// By another spec, also if that only asks for another key.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = []string{"better.example.com"} })
+	w.refuse(t, "web-1")
+	eventually(t, w, "web", "has failed three times", func(crt *cmv1.Certificate) bool {
+		return crt.Status.FailedIssuanceAttempts != nil && *crt.Status.FailedIssuanceAttempts == 3
+	})
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.Size = 384 })
 	w.sign(t, "web-1")
 	crt = w.issued(t, "web", 1)
 	if crt.Status.FailedIssuanceAttempts != nil || crt.Status.LastFailureTime != nil {
@@ -165,7 +170,6 @@ func TestRefusals(t *testing.T) {
 	if err := w.api.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	w.renew(t, "web") // whoever deletes it can wait some minutes, too
 	w.sign(t, "web-1")
 	w.issued(t, "web", 1)
 

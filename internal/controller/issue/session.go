@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -34,6 +35,9 @@ const (
 	// attempt: the first time, and at most.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
+	// patience is for one look at a Certificate: the largest RSA keys take minutes
+	// on a busy machine, and one that comes too late is made again.
+	patience = 10 * time.Minute
 )
 
 type queue = worker.Queue
@@ -123,12 +127,16 @@ func stripRequest(object any) (any, error) {
 	return object, nil
 }
 
-// certificatesOf are the names of the Certificates to which a request belongs:
-// those that own it and the one that it names.
+// certificatesOf are the names of the Certificates that a request matters to:
+// those that own it, the one that it names, and the one whose request would have
+// its name.
 func certificatesOf(o client.Object) []string {
 	names := ownersOf(o)
 	if name := o.GetAnnotations()[cmv1.CertificateNameKey]; name != "" {
 		names = append(names, name)
+	}
+	if i := strings.LastIndexByte(o.GetName(), '-'); i > 0 {
+		names = append(names, o.GetName()[:i])
 	}
 	return names
 }
@@ -145,7 +153,7 @@ func ownersOf(o client.Object) []string {
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 	issuing, err := worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: patience,
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,9 @@ func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
 	}
 	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, passwords, t.now)
 	if err != nil {
-		return false, fmt.Errorf("comparing Secret %s/%s: %w", t.Certificate.Namespace, t.Certificate.Spec.SecretName, err)
+		t.by(t.now.Add(lookEvery))
+		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
+			"Cannot compare Secret %q: %v: put that right, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
 	}
 	if drift == "" {
 		return false, nil

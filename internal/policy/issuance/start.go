@@ -98,7 +98,7 @@ func (s Situation) differsFromNext() bool {
 		return issuing.ObservedGeneration < s.Certificate.Generation
 	}
 	for _, cr := range next {
-		if differences, err := wanted.RequestDifferences(&s.Certificate.Spec, &cr.Spec); err != nil || len(differences) > 0 {
+		if repeated, err := wanted.IsRepeated(&s.Certificate.Spec, &cr.Spec); err != nil || !repeated {
 			return true
 		}
 	}

@@ -37,7 +37,13 @@ func TestChecks(t *testing.T) {
 		{reason: "a broken key", change: with(corev1.TLSPrivateKeyKey, "?"), start: "InvalidKeyPair", ready: "InvalidKeyPair", message: "invalid private key"},
 		{reason: "a broken certificate", change: with(corev1.TLSCertKey, "?"), start: "InvalidCertificate", ready: "InvalidCertificate", message: "invalid certificate"},
 		{reason: "another key", change: otherKey, start: "InvalidKeyPair", ready: "InvalidKeyPair", message: "does not belong to the certificate"},
-		{reason: "a temporary certificate", change: annotate(secret.TemporaryAnnotation, "true"), start: "TemporaryCertificate", ready: "TemporaryCertificate", message: "nobody trusts"},
+		{reason: "a temporary certificate", change: interim, start: "TemporaryCertificate", ready: "TemporaryCertificate", message: "nobody trusts"},
+		{
+			reason: "a temporary certificate that nothing marks",
+			change: func(w *world) { interim(w); w.secret.Annotations = nil },
+			start:  "TemporaryCertificate", ready: "TemporaryCertificate", message: "nobody trusts",
+		},
+		{reason: "a good certificate that somebody has marked", change: annotate(secret.TemporaryAnnotation, "true")},
 
 		{reason: "another issuer's name", change: annotate(cmv1.IssuerNameAnnotationKey, "old"), start: "IncorrectIssuer", ready: "IncorrectIssuer", message: `"Issuer.cert-manager.io/old"`},
 		{reason: "another issuer's kind", change: annotate(cmv1.IssuerKindAnnotationKey, "ClusterIssuer"), start: "IncorrectIssuer", ready: "IncorrectIssuer", message: `"ClusterIssuer.cert-manager.io/ca"`},
@@ -121,6 +127,23 @@ func annotate(key, value string) func(*world) {
 	return func(w *world) { w.secret.Annotations[key] = value }
 }
 
+// interim puts a temporary certificate into the Secret.
+func interim(w *world) {
+	data, err := issuance.Temporary(w.requests[0], now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	content, err := secret.Interim(w.crt, data, w.key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	applied, err := content.Apply(secret.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.secret.Annotations, w.secret.Data = applied.Annotations, applied.Data
+}
+
 func otherKey(w *world) {
 	data, err := pki.EncodePrivateKey(newKey(w.t, pki.ECDSAP256))
 	if err != nil {
@@ -164,6 +187,14 @@ func TestStartHeld(t *testing.T) {
 		{reason: "failed for ever", change: []func(*world){noSecret, failures(1<<40, at)}, held: "failed", again: at + 32*hour},
 		{reason: "failed with the same spec", change: []func(*world){noSecret, failures(1, at), failedRequest}, held: "failed", again: at + hour},
 		{reason: "failed, and then corrected", change: []func(*world){noSecret, failures(1, at), failedRequest, rename}, starts: true},
+		{reason: "failed, and then what is not asked of the issuer", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.RenewBefore = &metav1.Duration{Duration: hour} })}, held: "failed", again: at + hour},
+		{reason: "failed, and then another kind of key", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.PrivateKey.Size = 384 })}, starts: true},
+		{reason: "failed, and then no duration", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.Duration = nil })}, starts: true},
+		{reason: "failed, and then another signature", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.SignatureAlgorithm = cmv1.ECDSAWithSHA384 })}, starts: true},
+		{reason: "failed, and then no usages in the request", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.EncodeUsagesInRequest = ptr.To(false) })}, starts: true},
+		{reason: "failed, and then constraints", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) {
+			s.NameConstraints = &cmv1.NameConstraints{Permitted: &cmv1.NameConstraintItem{DNSDomains: []string{"example.com"}}}
+		})}, starts: true},
 		{reason: "failed without a request", change: []func(*world){noSecret, failedWithout}, held: "failed", again: at + hour},
 		{reason: "failed without a request, and then changed", change: []func(*world){noSecret, failedWithout, func(w *world) { w.crt.Generation++ }}, starts: true},
 		{reason: "failed, and something else changed", change: []func(*world){noSecret, failedWithout, failedRequest, func(w *world) { w.crt.Generation++ }}, held: "failed", again: at + hour},
@@ -190,6 +221,10 @@ func TestStartHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+func spec(change func(*cmv1.CertificateSpec)) func(*world) {
+	return func(w *world) { change(&w.crt.Spec) }
 }
 
 func failedWithout(w *world) {

@@ -10,11 +10,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
-
-// temporaryIssuer is the name of the CAs that sign temporary certificates. No
-// two have the same key, and nobody keeps one.
-const temporaryIssuer = "cert-manager.local"
 
 // wantsTemporary: a Certificate can ask for something to serve with until its
 // issuer has answered. It gets that once the request has been approved and the
@@ -47,7 +44,7 @@ func Temporary(cr *cmv1.CertificateRequest, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := pki.NewRoot(temporaryIssuer, key, lifetime, now)
+	ca, err := pki.NewRoot(secret.TemporaryIssuer, key, lifetime, now)
 	if err != nil {
 		return nil, err
 	}

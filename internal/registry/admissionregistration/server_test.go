@@ -1,6 +1,7 @@
 package admissionregistration_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -48,7 +50,7 @@ func policy(name string, params *v1.ParamKind) *v1.ValidatingAdmissionPolicy {
 }
 
 // testParts finds who may write which part of a policy, and what a generation
-// counts.
+// counts. What the server finds out about a policy's types is written meanwhile.
 func (w world) testParts(t *testing.T) {
 	policies := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	made := policy("parts", nil)
@@ -60,27 +62,52 @@ func (w world) testParts(t *testing.T) {
 	if made.Generation != 1 || made.Status.ObservedGeneration != 0 {
 		t.Errorf("created with generation %d and status %+v", made.Generation, made.Status)
 	}
-	made.Spec.FailurePolicy = ptr.To(v1.Ignore)
-	made.Status.ObservedGeneration = 7
-	if made, err = policies.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil || made.Generation != 2 || made.Status.ObservedGeneration != 0 {
-		t.Errorf("updated to generation %d and status %+v, %v", made.Generation, made.Status, err)
+	made, err = w.edit(t, "parts", policies.Update, func(p *v1.ValidatingAdmissionPolicy) {
+		p.Spec.FailurePolicy = ptr.To(v1.Ignore)
+		p.Status.ObservedGeneration = 7
+	})
+	if err != nil || made.Generation != 2 || made.Status.ObservedGeneration == 7 {
+		t.Errorf("updated: %+v, %v", made, err)
 	}
-	made.Spec.FailurePolicy = ptr.To(v1.Fail)
-	made.Status.ObservedGeneration = 2
-	if made, err = policies.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil || *made.Spec.FailurePolicy != v1.Ignore || made.Status.ObservedGeneration != 2 || made.Generation != 2 {
+	made, err = w.edit(t, "parts", policies.UpdateStatus, func(p *v1.ValidatingAdmissionPolicy) {
+		p.Spec.FailurePolicy = ptr.To(v1.Fail)
+		p.Status.ObservedGeneration = 7
+	})
+	if err != nil || *made.Spec.FailurePolicy != v1.Ignore || made.Status.ObservedGeneration != 7 || made.Generation != 2 {
 		t.Errorf("status written: %+v, %v", made, err)
 	}
-	made.Status.TypeChecking = &v1.TypeChecking{ExpressionWarnings: []v1.ExpressionWarning{{FieldRef: "spec.validations[0].expression"}}}
-	if _, err = policies.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	_, err = w.edit(t, "parts", policies.UpdateStatus, func(p *v1.ValidatingAdmissionPolicy) {
+		p.Status.TypeChecking = &v1.TypeChecking{ExpressionWarnings: []v1.ExpressionWarning{{FieldRef: "spec.validations[0].expression"}}}
+	})
+	if !apierrors.IsInvalid(err) {
 		t.Errorf("an empty warning: %v", err)
 	}
-	made.ResourceVersion = ""
-	if _, err = policies.Update(t.Context(), made, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	_, err = w.edit(t, "parts", policies.Update, func(p *v1.ValidatingAdmissionPolicy) { p.ResourceVersion = "" })
+	if !apierrors.IsInvalid(err) {
 		t.Errorf("an update of no version: %v", err)
 	}
 	if _, err := policies.Patch(t.Context(), "parts", types.MergePatchType, []byte(`{"spec":{"validations":[{"expression":"object."}]}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("an expression that is none: %v", err)
 	}
+}
+
+// edit changes a policy as it is now, and returns the server's answer.
+func (w world) edit(t *testing.T, name string,
+	write func(context.Context, *v1.ValidatingAdmissionPolicy, metav1.UpdateOptions) (*v1.ValidatingAdmissionPolicy, error),
+	change func(*v1.ValidatingAdmissionPolicy),
+) (*v1.ValidatingAdmissionPolicy, error) {
+	t.Helper()
+	var answer *v1.ValidatingAdmissionPolicy
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		p, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(p)
+		answer, err = write(t.Context(), p, metav1.UpdateOptions{})
+		return err
+	})
+	return answer, err
 }
 
 // testParameters lets nobody read by a policy what they cannot read.
@@ -98,8 +125,10 @@ func (w world) testParameters(t *testing.T) {
 	if secrets, err = reader.ValidatingAdmissionPolicies().Create(t.Context(), secrets, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("a policy about secrets of somebody who reads them: %v", err)
 	}
-	secrets.Labels = map[string]string{"edited": "by-author"}
-	if _, err = author.ValidatingAdmissionPolicies().Update(t.Context(), secrets, metav1.UpdateOptions{}); err != nil {
+	_, err = w.edit(t, secrets.Name, author.ValidatingAdmissionPolicies().Update, func(p *v1.ValidatingAdmissionPolicy) {
+		p.Labels = map[string]string{"edited": "by-author"}
+	})
+	if err != nil {
 		t.Errorf("an update that does not touch the parameters: %v", err)
 	}
 

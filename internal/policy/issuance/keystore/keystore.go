@@ -107,14 +107,11 @@ func JKSTrust(p Pair, password string, now time.Time) ([]byte, error) {
 	return writeJKS(jks.New(), p.CAs, password, now)
 }
 
-// writeJKS adds the CAs as ca, ca-1, ca-2 and so on.
+// writeJKS adds the CAs.
 func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now time.Time) ([]byte, error) {
-	for i, ca := range cas {
-		alias := "ca"
-		if i > 0 {
-			alias = fmt.Sprintf("ca-%d", i)
-		}
-		if err := store.SetTrustedCertificateEntry(alias, jks.TrustedCertificateEntry{CreationTime: now, Certificate: entryOf(ca)}); err != nil {
+	for i, alias := range aliasesOfCAs(store, len(cas)) {
+		entry := jks.TrustedCertificateEntry{CreationTime: now, Certificate: entryOf(cas[i])}
+		if err := store.SetTrustedCertificateEntry(alias, entry); err != nil {
 			return nil, fmt.Errorf("writing Java keystore: %w", err)
 		}
 	}
@@ -125,34 +122,18 @@ func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now 
 	return out.Bytes(), nil
 }
 
+// aliasesOfCAs returns n of the names ca, ca-1, ca-2 and so on. It leaves out
+// that of the key, whose entry would be lost.
+func aliasesOfCAs(store jks.KeyStore, n int) []string {
+	var aliases []string
+	for i, alias := 1, "ca"; len(aliases) < n; i, alias = i+1, fmt.Sprintf("ca-%d", i) {
+		if !store.IsPrivateKeyEntry(alias) {
+			aliases = append(aliases, alias)
+		}
+	}
+	return aliases
+}
+
 func entryOf(cert *x509.Certificate) jks.Certificate {
 	return jks.Certificate{Type: "X509", Content: cert.Raw}
-}
-
-// HasPKCS12 tells whether PKCS12 may have written data: whether the password
-// opens it, and the key and its certificate are those of p.
-func HasPKCS12(data []byte, p Pair, password string) bool {
-	key, cert, _, err := pkcs12.DecodeChain(data, password)
-	if err != nil || !cert.Equal(p.Chain[0]) {
-		return false
-	}
-	private, ok := key.(interface{ Equal(crypto.PrivateKey) bool })
-	return ok && private.Equal(p.Key)
-}
-
-// HasJKS tells whether JKS may have written data: whether the password opens
-// it, and the key and its chain are under the alias.
-func HasJKS(data []byte, p Pair, alias, password string) bool {
-	store := jks.New()
-	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
-		return false
-	}
-	entry, err := store.GetPrivateKeyEntry(alias, []byte(password))
-	if err != nil {
-		return false
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
-	return err == nil && bytes.Equal(entry.PrivateKey, key) && slices.EqualFunc(entry.CertificateChain, p.Chain, func(e jks.Certificate, c *x509.Certificate) bool {
-		return bytes.Equal(e.Content, c.Raw)
-	})
 }

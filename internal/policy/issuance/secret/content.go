@@ -29,8 +29,22 @@ const FieldManager = "cert-manager-certificates-issuing"
 // there to serve with until the issuer has answered.
 const TemporaryAnnotation = "certplane.dev/temporary-certificate"
 
-// IsTemporary tells whether a Secret has that mark.
-func IsTemporary(s *corev1.Secret) bool { return s.Annotations[TemporaryAnnotation] == "true" }
+// TemporaryIssuer is the name of the CAs that sign such certificates. No two have
+// the same key, and nobody keeps one.
+const TemporaryIssuer = "cert-manager.local"
+
+// IsTemporary tells whether a Secret has such a certificate: one of that issuer
+// that is marked, or has no annotation of an issuer, as cert-manager leaves it.
+// The mark alone makes none of a good certificate: anybody may have set it, and
+// what is issued instead would have it too.
+func IsTemporary(s *corev1.Secret) bool {
+	_, says := s.Annotations[cmv1.IssuerNameAnnotationKey]
+	if says && s.Annotations[TemporaryAnnotation] != "true" {
+		return false
+	}
+	certs, err := pki.ParseBundle(s.Data[corev1.TLSCertKey])
+	return err == nil && certs[0].Issuer.CommonName == TemporaryIssuer
+}
 
 // Content is what a Certificate's Secret is to hold.
 type Content struct {

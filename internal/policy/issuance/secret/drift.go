@@ -34,8 +34,7 @@ const attention = cmv1.PartOfCertManagerControllerLabelKey
 // Drift compares a Secret with the content that it is to have: Existing's. Who
 // finds one applies the content again. Labels, annotations and data of others
 // are none of its business; those that FieldManager has written and nobody asks
-// for any more are. Of keystores, those count whose password is known: a change
-// of the profile of PKCS#12 waits for the next certificate.
+// for any more are. Of keystores, those count whose password is known.
 func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift, error) {
 	managed, err := c.managed()
 	if err != nil {

@@ -74,6 +74,12 @@ func TestDrift(t *testing.T) {
 		{reason: "another alias", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.JKS.Alias = ptr.To("x") }, want: secret.KeystoreMismatch},
 		{reason: "a keystore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["keystore.p12"] = s.Data["truststore.p12"] }, want: secret.KeystoreMismatch},
 		{reason: "a Java keystore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["keystore.jks"] = s.Data["truststore.jks"] }, want: secret.KeystoreMismatch},
+		{reason: "another profile", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.PKCS12.Profile = cmv1.Modern2023PKCS12Profile }, want: secret.KeystoreMismatch},
+		{reason: "the default profile, spelled out", before: keystores, after: func(f *fixture) { f.crt.Spec.Keystores.PKCS12.Profile = cmv1.LegacyRC2PKCS12Profile }},
+		{reason: "a truststore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["truststore.p12"] = s.Data["keystore.p12"] }, want: secret.KeystoreMismatch},
+		{reason: "a Java truststore was changed", before: keystores, tamper: func(s *corev1.Secret) { s.Data["truststore.jks"] = []byte("x") }, want: secret.KeystoreMismatch},
+		{reason: "another CA", before: keystores, tamper: func(s *corev1.Secret) { s.Data["ca.crt"] = s.Data["tls.crt"] }, want: secret.KeystoreMismatch},
+		{reason: "the alias of a CA", before: func(f *fixture) { keystores(f); f.crt.Spec.Keystores.JKS.Alias = ptr.To("CA") }},
 		{reason: "an owner is wanted", owned: true, want: secret.OwnerMismatch},
 		{reason: "an owner is there", owned: true, wasOwned: true},
 		{reason: "an owner is not wanted any more", wasOwned: true, want: secret.OwnerMismatch},
@@ -112,6 +118,25 @@ func TestDrift(t *testing.T) {
 				t.Errorf("drift %q, error %v, after it was written again", got, err)
 			}
 		})
+	}
+}
+
+// A keystore of each profile is written again for each other one, and never for
+// its own.
+func TestDriftOfProfiles(t *testing.T) {
+	profiles := []cmv1.PKCS12Profile{cmv1.LegacyRC2PKCS12Profile, cmv1.LegacyDESPKCS12Profile, cmv1.Modern2023PKCS12Profile, cmv1.Modern2026PKCS12Profile}
+	f := newFixture(t)
+	keystores(f)
+	for _, before := range profiles {
+		f.crt.Spec.Keystores.PKCS12.Profile = before
+		s := stored(t, f.apply(t, secret.Options{Passwords: passwords}))
+		for _, after := range profiles {
+			f.crt.Spec.Keystores.PKCS12.Profile = after
+			content, _ := secret.Existing(f.crt, s)
+			if drift, err := content.Drift(s, false, passwords); err != nil || (drift == "") != (before == after) {
+				t.Errorf("from %s to %s: drift %q, error %v", before, after, drift, err)
+			}
+		}
 	}
 }
 
@@ -178,8 +203,8 @@ func TestExistingKeepsIssuer(t *testing.T) {
 		t.Errorf("issuer %+v of a Secret that names none", content.Issuer)
 	}
 	s.Annotations = map[string]string{secret.TemporaryAnnotation: "true"}
-	if content, _ = secret.Existing(f.crt, s); !content.Temporary {
-		t.Error("a temporary certificate passes for the issuer's")
+	if content, _ = secret.Existing(f.crt, s); content.Temporary {
+		t.Error("a mark makes the issuer's certificate a temporary one")
 	}
 	if _, ok := secret.Existing(f.crt, &corev1.Secret{}); ok {
 		t.Error("an empty Secret has content")

@@ -105,19 +105,29 @@ func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore
 	return err
 }
 
-// storesOutdated tells whether a keystore has another password, alias, key or
-// certificate than it is to have. Without its password nobody can tell.
+// storesOutdated tells whether a keystore is not what it would be if it were
+// written now. Without its password nobody can tell.
 func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, error) {
-	jks, pkcs12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)
-	if jks == nil && pkcs12 == nil {
+	jks, p12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)
+	if jks == nil && p12 == nil {
 		return false, nil
 	}
 	pair, err := c.pair()
 	if err != nil {
 		return false, err
 	}
-	return jks != nil && passwords.JKS != "" && !keystore.HasJKS(s.Data[cmv1.JKSSecretKey], pair, aliasOf(jks), passwords.JKS) ||
-		pkcs12 != nil && passwords.PKCS12 != "" && !keystore.HasPKCS12(s.Data[cmv1.PKCS12SecretKey], pair, passwords.PKCS12), nil
+	return jks != nil && passwords.JKS != "" && !hasJKS(s, jks, pair, passwords.JKS) ||
+		p12 != nil && passwords.PKCS12 != "" && !hasPKCS12(s, p12, pair, passwords.PKCS12), nil
+}
+
+func hasJKS(s *corev1.Secret, jks *cmv1.JKSKeystore, pair keystore.Pair, password string) bool {
+	return keystore.HasJKS(s.Data[cmv1.JKSSecretKey], pair, aliasOf(jks), password) &&
+		(len(pair.CAs) == 0 || keystore.HasJKSTrust(s.Data[cmv1.JKSTruststoreKey], pair, password))
+}
+
+func hasPKCS12(s *corev1.Secret, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, password string) bool {
+	return keystore.HasPKCS12(s.Data[cmv1.PKCS12SecretKey], pair, p12.Profile, password) &&
+		(len(pair.CAs) == 0 || keystore.HasPKCS12Trust(s.Data[cmv1.PKCS12TruststoreKey], pair, p12.Profile, password))
 }
 
 // PasswordRef says where a password comes from: it is Value, or what Secret has

@@ -215,6 +215,20 @@ func TestApplyKeystores(t *testing.T) {
 	}
 }
 
+// A key that is called like the CA stays.
+func TestApplyKeystoreWithAliasOfCA(t *testing.T) {
+	f := newFixture(t)
+	keystores(f)
+	f.crt.Spec.Keystores.JKS.Alias = ptr.To("ca")
+	store := jks.New()
+	if err := store.Load(bytes.NewReader(f.apply(t, secret.Options{Passwords: passwords}).Data["keystore.jks"]), []byte(passwords.JKS)); err != nil {
+		t.Fatal(err)
+	}
+	if !store.IsPrivateKeyEntry("ca") || !store.IsTrustedCertificateEntry("ca-1") {
+		t.Errorf("keystore.jks has %q, and no key under ca", store.Aliases())
+	}
+}
+
 func TestApplyKeystoresOfNoCA(t *testing.T) {
 	f := newFixture(t)
 	keystores(f)

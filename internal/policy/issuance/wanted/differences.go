@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
@@ -33,6 +34,27 @@ func RequestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 		}
 	}
 	return differences, nil
+}
+
+// IsRepeated tells whether a new request would ask for what this one did, but for
+// the key itself. Unlike RequestDifferences it misses nothing that can make an
+// issuer answer otherwise: the kind of key, for one. It fails if one of the two
+// cannot be read.
+func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec) (bool, error) {
+	differences, err := RequestDifferences(spec, request)
+	if err != nil || len(differences) > 0 {
+		return false, err
+	}
+	csr, err := certmanager.ParseRequest(request.Request)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.request: %w", err)
+	}
+	content, err := content(spec)
+	if err != nil {
+		return false, err
+	}
+	said, err := content.IsSaidBy(csr)
+	return said && len(KeyDifferences(spec, csr.PublicKey)) == 0 && ptr.Equal(spec.Duration, request.Duration), err
 }
 
 // requestComparisons are those of the fields outside of the PKCS#10 request.

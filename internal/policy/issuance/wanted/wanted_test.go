@@ -72,9 +72,13 @@ func TestRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := full()
 			change(spec)
+			spec.PrivateKey = &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm}
 			made := request(t, spec, newKey(t, pki.ECDSAP256))
 			if differences, err := wanted.RequestDifferences(spec, made); err != nil || differences != nil {
 				t.Errorf("differs in %v, error %v", differences, err)
+			}
+			if repeated, err := wanted.IsRepeated(spec, made); err != nil || !repeated {
+				t.Errorf("another attempt would ask for something else, error %v", err)
 			}
 			if err := certmanager.CheckRequest(made); err != nil {
 				t.Errorf("admission refuses it: %v", err)

@@ -1,0 +1,37 @@
+package cli
+
+import "fmt"
+
+// insteadOf says what to type in place of verbs of cmctl that certplane has
+// under another name, or does not need.
+var insteadOf = map[string][]string{
+	"check": {
+		"To see whether the API is ready: certplane kubectl get --raw /readyz",
+		"'cmctl check api' works with this server, too.",
+	},
+	"create": {
+		"To have a key and a certificate from an issuer of cert-manager.io:",
+		"  certplane request --signer issuers.cert-manager.io/NAMESPACE.NAME --cn web.example.com --dns web.example.com",
+		"To have a certificate kept in a Secret, apply a Certificate: certplane kubectl apply -f FILE",
+	},
+	"upgrade":      {"There is nothing to migrate: cert-manager.io/v1 is the only version that is served and stored."},
+	"convert":      {"cert-manager.io/v1 is the only version that is served: 'cmctl convert' makes manifests of it from older ones."},
+	"x":            insteadOfExperimental,
+	"experimental": insteadOfExperimental,
+	"install":      insteadOfExperimental,
+	"uninstall":    insteadOfExperimental,
+}
+
+var insteadOfExperimental = []string{
+	"To install certplane in a cluster: certplane manifests | kubectl apply -f -",
+	"To make a CertificateSigningRequest: certplane request --signer issuers.cert-manager.io/NAMESPACE.NAME --cn web.example.com",
+}
+
+// cmctlAdvice is for those who have typed a verb of cmctl.
+func cmctlAdvice(unknownCommand error) []string {
+	var verb string
+	if _, err := fmt.Sscanf(unknownCommand.Error(), "unknown command %q", &verb); err != nil {
+		return nil
+	}
+	return insteadOf[verb]
+}

@@ -1,0 +1,82 @@
+package inspect
+
+import (
+	"crypto/x509"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Certificate are the facts of a certificate, as machines get them.
+type Certificate struct {
+	Subject string `json:"subject"`
+	Issuer  string `json:"issuer"`
+	// Names are the subject alternative names, each with its kind in front:
+	// DNS:, IP:, URI: or email:.
+	Names []string `json:"names,omitempty"`
+	// Usages are called as in the API: "digital signature", "server auth".
+	Usages    []string  `json:"usages,omitempty"`
+	IsCA      bool      `json:"isCA"`
+	NotBefore time.Time `json:"notBefore"`
+	NotAfter  time.Time `json:"notAfter"`
+	// Key is the kind of the public key: "ECDSA P-256", "RSA 2048", "Ed25519".
+	Key                string `json:"key"`
+	SignatureAlgorithm string `json:"signatureAlgorithm"`
+	// SerialNumber is hexadecimal, in small letters without a separator; SHA256,
+	// the fingerprint, is too.
+	SerialNumber string `json:"serialNumber"`
+	SHA256       string `json:"sha256"`
+	// Where CRLs, OCSP and the certificate of the issuer are served.
+	CRLDistributionPoints  []string `json:"crlDistributionPoints,omitempty"`
+	OCSPServers            []string `json:"ocspServers,omitempty"`
+	IssuingCertificateURLs []string `json:"issuingCertificateURLs,omitempty"`
+}
+
+// Describe reads a certificate.
+func Describe(cert *x509.Certificate) Certificate {
+	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+	return Certificate{
+		Subject: cert.Subject.String(), Issuer: cert.Issuer.String(),
+		Names: CertificateNames(cert), Usages: usages.Names(), IsCA: cert.IsCA,
+		NotBefore: cert.NotBefore.UTC(), NotAfter: cert.NotAfter.UTC(),
+		Key: KeyName(cert.PublicKey), SignatureAlgorithm: cert.SignatureAlgorithm.String(),
+		SerialNumber: cert.SerialNumber.Text(16), SHA256: pki.Fingerprint(cert),
+		CRLDistributionPoints: cert.CRLDistributionPoints, OCSPServers: cert.OCSPServer, IssuingCertificateURLs: cert.IssuingCertificateURL,
+	}
+}
+
+func describeAll(certs []*x509.Certificate) []Certificate {
+	var all []Certificate
+	for _, cert := range certs {
+		all = append(all, Describe(cert))
+	}
+	return all
+}
+
+// Rows are the facts for people, each with its name.
+func (c Certificate) Rows(now time.Time) [][]string {
+	rows := [][]string{
+		{"subject", page.OrNone(c.Subject)},
+		{"issuer", page.OrNone(c.Issuer)},
+		{"names", page.OrNone(strings.Join(c.Names, ", "))},
+		{"usages", page.OrNone(strings.Join(c.Usages, ", "))},
+		{"CA", yesNo(c.IsCA)},
+		{"not before", When(c.NotBefore, now)},
+		{"not after", When(c.NotAfter, now)},
+		{"key", c.Key},
+		{"signature", c.SignatureAlgorithm},
+		{"serial", c.SerialNumber},
+		{"SHA-256", c.SHA256},
+	}
+	for _, at := range []struct {
+		name string
+		urls []string
+	}{{"CRL at", c.CRLDistributionPoints}, {"OCSP at", c.OCSPServers}, {"issuer at", c.IssuingCertificateURLs}} {
+		if len(at.urls) > 0 {
+			rows = append(rows, []string{at.name, strings.Join(at.urls, ", ")})
+		}
+	}
+	return rows
+}

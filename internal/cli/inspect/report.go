@@ -1,0 +1,25 @@
+package inspect
+
+// Report is what is in the Secret of a Certificate, as machines get it. Later
+// versions may add fields; those that are there stay and mean the same.
+type Report struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Good tells whether no check is bad, and Verdict says it in a sentence.
+	Good    bool   `json:"good"`
+	Verdict string `json:"verdict"`
+	// Checks are what should be true of the Secret.
+	Checks []Check `json:"checks"`
+	// Chain is tls.crt, the certificate first; CA is ca.crt.
+	Chain []Certificate `json:"chain"`
+	CA    []Certificate `json:"ca,omitempty"`
+}
+
+// Report is what there is to know of the Secret with this name.
+func (c *Contents) Report(namespace, name string) Report {
+	_, bad := c.bad()
+	return Report{
+		Namespace: namespace, Name: name, Good: !bad, Verdict: c.verdict(),
+		Checks: c.Checks, Chain: describeAll(c.Chain), CA: describeAll(c.CA),
+	}
+}

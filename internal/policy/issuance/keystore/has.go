@@ -1,0 +1,94 @@
+package keystore
+
+import (
+	"bytes"
+	"cmp"
+	"crypto"
+	"crypto/x509"
+	"encoding/asn1"
+	"slices"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	jks "github.com/pavlo-v-chernykh/keystore-go/v4"
+	pkcs12 "software.sslmate.com/src/go-pkcs12"
+)
+
+// HasPKCS12 tells whether PKCS12 may have written data: whether it is encrypted
+// by the profile, the password opens it, and it holds what p does.
+func HasPKCS12(data []byte, p Pair, profile cmv1.PKCS12Profile, password string) bool {
+	key, cert, issuers, err := pkcs12.DecodeChain(data, password)
+	if err != nil || !hasProfile(data, profile) || !cert.Equal(p.Chain[0]) || !sameCerts(issuers, slices.Concat(p.Chain[1:], p.CAs)) {
+		return false
+	}
+	private, ok := key.(interface{ Equal(crypto.PrivateKey) bool })
+	return ok && private.Equal(p.Key)
+}
+
+// HasPKCS12Trust tells the same of PKCS12Trust.
+func HasPKCS12Trust(data []byte, p Pair, profile cmv1.PKCS12Profile, password string) bool {
+	cas, err := pkcs12.DecodeTrustStore(data, password)
+	return err == nil && hasProfile(data, profile) && sameCerts(cas, p.CAs)
+}
+
+// marks are the algorithms by which profiles can be told from those after them
+// in the list.
+var marks = []struct {
+	profile   cmv1.PKCS12Profile
+	algorithm asn1.ObjectIdentifier
+}{
+	{cmv1.Modern2026PKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 14}},   // PBMAC1 (RFC 9579)
+	{cmv1.Modern2023PKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 13}},   // PBES2 (RFC 8018)
+	{cmv1.LegacyRC2PKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 1, 6}}, // RC2 of 40 bits (RFC 7292 appendix C)
+	{cmv1.LegacyDESPKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 1, 3}}, // 3DES (the same)
+}
+
+// hasProfile tells whether data is encrypted by a profile. Which algorithms are
+// used is in the clear, and long enough not to come up by chance.
+func hasProfile(data []byte, profile cmv1.PKCS12Profile) bool {
+	for _, mark := range marks {
+		id, err := asn1.Marshal(mark.algorithm)
+		if err == nil && bytes.Contains(data, id) {
+			return mark.profile == cmp.Or(profile, cmv1.LegacyRC2PKCS12Profile)
+		}
+	}
+	return false
+}
+
+func sameCerts(a, b []*x509.Certificate) bool {
+	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
+}
+
+// HasJKS tells whether JKS may have written data: whether the password opens
+// it, the key and its chain are under the alias, and the CAs are there.
+func HasJKS(data []byte, p Pair, alias, password string) bool {
+	store := jks.New()
+	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
+		return false
+	}
+	entry, err := store.GetPrivateKeyEntry(alias, []byte(password))
+	if err != nil || !hasCAs(store, p.CAs) {
+		return false
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
+	return err == nil && bytes.Equal(entry.PrivateKey, key) && slices.EqualFunc(entry.CertificateChain, p.Chain, isOf)
+}
+
+// HasJKSTrust tells the same of JKSTrust.
+func HasJKSTrust(data []byte, p Pair, password string) bool {
+	store := jks.New()
+	return store.Load(bytes.NewReader(data), []byte(password)) == nil && hasCAs(store, p.CAs)
+}
+
+func hasCAs(store jks.KeyStore, cas []*x509.Certificate) bool {
+	for i, alias := range aliasesOfCAs(store, len(cas)) {
+		entry, err := store.GetTrustedCertificateEntry(alias)
+		if err != nil || !isOf(entry.Certificate, cas[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isOf(entry jks.Certificate, cert *x509.Certificate) bool {
+	return bytes.Equal(entry.Content, cert.Raw)
+}
