@@ -64,7 +64,7 @@ func TestConditionsNotKept(t *testing.T) {
 	}
 	w.create(t, remote("probe"))
 	apitest.Eventually(t, "conditions are dropped", func() bool {
-		i := &Remote{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+		i := &Remote{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		condition := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Probe"}]}}`))
 		return w.admin.Status().Patch(t.Context(), i, condition) == nil && len(i.Status.Conditions) == 0
 	})
@@ -79,7 +79,7 @@ func TestConditionsNotKept(t *testing.T) {
 // Whoever takes the condition of an issuer away gets it back, also where nothing
 // else has it looked at again.
 func TestConditionTakenAway(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	w.run(t, issuer.Controller{Sign: newCA(t).sign, Check: func(context.Context, issuer.Issuer) error {
 		return issuer.Permanent(errors.New("no such host"))
 	}})
@@ -94,7 +94,7 @@ func TestConditionTakenAway(t *testing.T) {
 
 // A certificate that comes while the controller stops is not lost.
 func TestStops(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	c := newCA(t)
 	working := make(chan bool)
 	stop := w.runWith(t, issuer.Controller{Sign: func(ctx context.Context, r *issuer.Request) ([]byte, error) {
@@ -152,7 +152,7 @@ func (l *lagging) List(ctx context.Context, into client.ObjectList, options ...c
 // A request is signed once, however far its cache is behind: the CA would make
 // another certificate, for nobody.
 func TestSignedOnce(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	c := newCA(t)
 	behind := &lagging{last: map[string]*cmv1.CertificateRequest{}}
 	log := &journal{}
@@ -177,7 +177,7 @@ func TestSignedOnce(t *testing.T) {
 // A call that does not heed its context keeps no other from being made, and the
 // log tells of it.
 func TestOverdue(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	c := newCA(t)
 	go_on := make(chan bool)
 	log := &journal{}

@@ -27,6 +27,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -138,28 +139,58 @@ func definitions() []client.Object {
 	}
 }
 
-// remote is an issuer for the namespace default.
+// remote is an issuer for one namespace.
 func remote(name string) *Remote {
-	return &Remote{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: Spec{URL: "https://" + name}}
+	return &Remote{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: Spec{URL: "https://" + name}}
 }
+
+// The servers that tests share.
+var (
+	common apitest.Shared
+	// byHand has no approver but the tests.
+	byHand = apitest.Shared{Options: []func(*server.Config){func(cfg *server.Config) {
+		cfg.Controllers = []string{"*", "-certificaterequests-approver"}
+	}}}
+)
+
+func TestMain(m *testing.M) { apitest.Main(m, &common, &byHand) }
 
 // world is a server with the kinds of issuers, and its administrator.
 type world struct {
 	*apitest.Server
-	admin client.Client
+	// namespace is where admin finds and puts things, and what the controllers
+	// of the test look after.
+	namespace string
+	admin     client.Client
 }
 
-func start(t *testing.T, options ...func(*server.Config)) world {
+// share is a shared server, with a namespace for the test.
+func share(t *testing.T, s *apitest.Shared) world {
 	t.Helper()
-	w := startWithout(t, options...)
+	running := s.Start(t)
+	w := newWorld(t, running, apitest.OwnNamespace(t, apitest.Client(t, running.Admin(t))))
 	w.install(t)
 	return w
 }
 
-// startWithout starts a server that does not know the kinds.
-func startWithout(t *testing.T, options ...func(*server.Config)) world {
+// start is a server for one test, which changes definitions or uses names of the
+// whole cluster.
+func start(t *testing.T) world {
 	t.Helper()
-	w := world{Server: apitest.Start(t, options...)}
+	w := startWithout(t)
+	w.install(t)
+	return w
+}
+
+// startWithout starts a server for one test, which does not know the kinds.
+func startWithout(t *testing.T) world {
+	t.Helper()
+	return newWorld(t, apitest.Start(t), "default")
+}
+
+func newWorld(t *testing.T, s *apitest.Server, namespace string) world {
+	t.Helper()
+	w := world{Server: s, namespace: namespace}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, api.AddToScheme, apiextensionsv1.AddToScheme, addToScheme,
@@ -172,19 +203,20 @@ func startWithout(t *testing.T, options ...func(*server.Config)) world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.admin = admin
+	w.admin = client.NewNamespacedClient(admin, namespace)
 	return w
 }
 
-// install defines the kinds and lets the built-in approver approve for them.
+// install defines the kinds and lets the built-in approver approve for them,
+// unless another test has done so.
 func (w world) install(t *testing.T) {
 	t.Helper()
-	w.create(t, definitions()...)
+	w.ensure(t, definitions()...)
 	for _, list := range []client.ObjectList{&RemoteList{}, &RemoteForAllList{}} {
 		apitest.Eventually(t, "the kinds are served", func() bool { return w.admin.List(t.Context(), list) == nil })
 	}
 	role := metav1.ObjectMeta{Name: "approve-for-remotes"}
-	w.create(t, &rbacv1.ClusterRole{ObjectMeta: role, Rules: []rbacv1.PolicyRule{{
+	w.ensure(t, &rbacv1.ClusterRole{ObjectMeta: role, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"cert-manager.io"}, Resources: []string{"signers"}, Verbs: []string{"approve"},
 		ResourceNames: []string{"remotes.test.example.com/*", "remotesforall.test.example.com/*"},
 	}}}, &rbacv1.ClusterRoleBinding{
@@ -193,8 +225,14 @@ func (w world) install(t *testing.T) {
 	})
 }
 
-// byHand turns the built-in approver off.
-func byHand(cfg *server.Config) { cfg.Controllers = []string{"*", "-certificaterequests-approver"} }
+func (w world) ensure(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := w.admin.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
 
 func (w world) create(t *testing.T, objects ...client.Object) {
 	t.Helper()
@@ -223,6 +261,7 @@ func (w world) runWith(t *testing.T, c issuer.Controller, logger logr.Logger, ch
 		c.Check = always
 	}
 	options := ctrl.Options{
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Logger:     logger,
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
@@ -369,7 +408,7 @@ func csrOf(t *testing.T, name string, key crypto.Signer) *x509.CertificateReques
 func request(t *testing.T, name, of string, key crypto.Signer) *cmv1.CertificateRequest {
 	t.Helper()
 	return &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: cmv1.CertificateRequestSpec{
 			IssuerRef: cmmeta.IssuerReference{Name: of, Kind: "Remote", Group: group.Group},
 			Request:   pki.EncodeRequest(csrOf(t, name, key)),
@@ -380,7 +419,7 @@ func request(t *testing.T, name, of string, key crypto.Signer) *cmv1.Certificate
 func (w world) request(t *testing.T, name string) *cmv1.CertificateRequest {
 	t.Helper()
 	cr := &cmv1.CertificateRequest{}
-	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Name: name}, cr); err != nil {
 		t.Fatal(err)
 	}
 	return cr
@@ -415,7 +454,7 @@ func (w world) isReady(t *testing.T, name string, status metav1.ConditionStatus,
 	t.Helper()
 	r := &Remote{}
 	apitest.Eventually(t, "the issuer "+name+" is "+reason, func() bool {
-		if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, r); err != nil {
+		if err := w.admin.Get(t.Context(), client.ObjectKey{Name: name}, r); err != nil {
 			t.Fatal(err)
 		}
 		return len(r.Status.Conditions) == 1 && r.Status.Conditions[0].Status == status && r.Status.Conditions[0].Reason == reason &&

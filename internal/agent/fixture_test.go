@@ -23,7 +23,11 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-const nodeName = "edge-1"
+// common is the server of the tests that neither stop theirs nor look at all
+// that it has.
+var common apitest.Shared
+
+func TestMain(m *testing.M) { apitest.Main(m, &common) }
 
 // host is one with an agent.
 type host struct {
@@ -31,19 +35,22 @@ type host struct {
 	server *apitest.Server
 	admin  kubernetes.Interface
 	cfg    agent.Config
-	clock  *testingclock.FakeClock
+	// namespace is that of its pods, node its own name.
+	namespace, node string
+	clock           *testingclock.FakeClock
 	// again is a SIGHUP.
 	again chan struct{}
 	stop  func()
 }
 
 // newHost returns a host with an empty folder of manifests, which may host the
-// service accounts of namespace default. Its agent does not run yet.
+// service accounts of a namespace of its own. Its agent does not run yet.
 func newHost(t *testing.T, s *apitest.Server) *host {
 	t.Helper()
-	dir := t.TempDir()
+	namespace := apitest.OwnNamespace(t, apitest.Client(t, s.Admin(t)))
+	dir, node := t.TempDir(), "edge-of-"+namespace
 	cfg := agent.DefaultConfig()
-	cfg.NodeName, cfg.DataDir, cfg.ManifestsDir = nodeName, filepath.Join(dir, "data"), filepath.Join(dir, "manifests")
+	cfg.NodeName, cfg.DataDir, cfg.ManifestsDir = node, filepath.Join(dir, "data"), filepath.Join(dir, "manifests")
 	cfg.Kubeconfig, cfg.Metrics.BindAddress = filepath.Join(dir, "kubeconfig"), "0"
 	cfg, err := cfg.Complete(os.Hostname)
 	if err != nil {
@@ -53,11 +60,15 @@ func newHost(t *testing.T, s *apitest.Server) *host {
 		t.Fatal(err)
 	}
 	h := &host{
-		t: t, server: s, cfg: cfg,
+		t: t, server: s, cfg: cfg, namespace: namespace, node: node,
 		clock: testingclock.NewFakeClock(time.Now()), again: make(chan struct{}), stop: func() {},
 	}
 	h.login()
 	h.letHost("serviceaccounts")
+	apitest.Eventually(t, "there is a service account", func() bool {
+		_, err := h.admin.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
 	return h
 }
 
@@ -65,7 +76,7 @@ func newHost(t *testing.T, s *apitest.Server) *host {
 func (h *host) login() {
 	h.t.Helper()
 	h.admin = apitest.Client(h.t, h.server.Admin(h.t))
-	writeKubeconfig(h.t, h.cfg.Kubeconfig, h.server.Login(h.t, "system:node:"+nodeName, "system:nodes"))
+	writeKubeconfig(h.t, h.cfg.Kubeconfig, h.server.Login(h.t, "system:node:"+h.node, "system:nodes"))
 }
 
 func writeKubeconfig(t *testing.T, path string, config *rest.Config) {
@@ -85,17 +96,17 @@ func writeKubeconfig(t *testing.T, path string, config *rest.Config) {
 	}
 }
 
-// letHost grants the verb host on resources of namespace default.
+// letHost grants the verb host on resources of the namespace.
 func (h *host) letHost(resources ...string) {
 	h.t.Helper()
 	meta := metav1.ObjectMeta{Name: "host-" + strings.Join(resources, "-")}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"host"}, APIGroups: []string{""}, Resources: resources}}}
-	if _, err := h.admin.RbacV1().Roles("default").Create(h.t.Context(), role, metav1.CreateOptions{}); err != nil {
+	if _, err := h.admin.RbacV1().Roles(h.namespace).Create(h.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "User", Name: "system:node:" + nodeName}}}
-	if _, err := h.admin.RbacV1().RoleBindings("default").Create(h.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: "system:node:" + h.node}}}
+	if _, err := h.admin.RbacV1().RoleBindings(h.namespace).Create(h.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -131,12 +142,12 @@ func (h *host) manifest(name, content string) {
 // web writes the manifest of a pod "web" with a volume "tls" of sources.
 func (h *host) web(sources ...string) {
 	h.t.Helper()
-	h.manifest("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {volumes: [{name: tls, projected: {sources: [{"+strings.Join(sources, "}, {")+"}]}}]}")
+	h.manifest("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: "+h.namespace+"}\nspec: {volumes: [{name: tls, projected: {sources: [{"+strings.Join(sources, "}, {")+"}]}}]}")
 }
 
 // path is that of a file in the volume "tls" of "web".
 func (h *host) path(name string) string {
-	return filepath.Join(h.cfg.VolumesDir, "default", "web", "tls", name)
+	return filepath.Join(h.cfg.VolumesDir, h.namespace, "web", "tls", name)
 }
 
 // file returns the content of a file of that volume, "" if there is none.
@@ -178,7 +189,7 @@ func (h *host) source(i int) status.Source {
 // requests are those of the server, without those that are to be left out.
 func (h *host) requests(besides ...string) []certificatesv1.PodCertificateRequest {
 	h.t.Helper()
-	list, err := h.admin.CertificatesV1().PodCertificateRequests("default").List(h.t.Context(), metav1.ListOptions{})
+	list, err := h.admin.CertificatesV1().PodCertificateRequests(h.namespace).List(h.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -218,7 +229,7 @@ func (h *host) pod() *corev1.Pod {
 	h.t.Helper()
 	var found *corev1.Pod
 	h.eventually("the pod is registered", func() bool {
-		pod, err := h.admin.CoreV1().Pods("default").Get(h.t.Context(), "web-"+nodeName, metav1.GetOptions{})
+		pod, err := h.admin.CoreV1().Pods(h.namespace).Get(h.t.Context(), "web-"+h.node, metav1.GetOptions{})
 		found = pod
 		return err == nil
 	})

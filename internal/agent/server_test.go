@@ -22,15 +22,15 @@ import (
 const certificate = "podCertificate: {signerName: example.com/spiffe, keyType: ECDSAP256, credentialBundlePath: bundle.pem, keyPath: key.pem, certificateChainPath: chain.pem}"
 
 func TestFirstPass(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	h.web("podCertificate: {signerName: example.com/spiffe, keyType: ED25519, credentialBundlePath: bundle.pem, maxExpirationSeconds: 7200, userAnnotations: {example.com/a: b}}")
 	h.run()
 	request, pod := h.request(), h.pod()
-	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), h.node, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	account, err := h.admin.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+	account, err := h.admin.CoreV1().ServiceAccounts(h.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestFirstPass(t *testing.T) {
 	want := certificatesv1.PodCertificateRequestSpec{
 		SignerName: "example.com/spiffe",
 		PodName:    pod.Name, PodUID: pod.UID, ServiceAccountName: "default", ServiceAccountUID: account.UID,
-		NodeName: types.NodeName(nodeName), NodeUID: node.UID,
+		NodeName: types.NodeName(h.node), NodeUID: node.UID,
 		MaxExpirationSeconds: ptr.To[int32](7200), StubPKCS10Request: request.Spec.StubPKCS10Request,
 		UnverifiedUserAnnotations: map[string]string{"example.com/a": "b"},
 	}
@@ -58,13 +58,13 @@ func TestFirstPass(t *testing.T) {
 	if all := h.requests(); len(all) != 1 {
 		t.Errorf("there are %d requests, want one", len(all))
 	}
-	if pod.Spec.NodeName != nodeName || len(pod.OwnerReferences) != 1 || pod.OwnerReferences[0].UID != node.UID {
+	if pod.Spec.NodeName != h.node || len(pod.OwnerReferences) != 1 || pod.OwnerReferences[0].UID != node.UID {
 		t.Errorf("the pod is not the node's: %v, %v", pod.Spec.NodeName, pod.OwnerReferences)
 	}
 }
 
 func TestFullFlow(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
 	h.web(certificate)
 	h.run()
@@ -105,11 +105,11 @@ func TestFullFlow(t *testing.T) {
 
 // A request that is deleted before anybody answers it is made again.
 func TestRequestDeleted(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	h.web(certificate)
 	h.run()
 	first := h.request()
-	if err := h.admin.CertificatesV1().PodCertificateRequests("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+	if err := h.admin.CertificatesV1().PodCertificateRequests(h.namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	second := h.request(first.Name)
@@ -120,7 +120,7 @@ func TestRequestDeleted(t *testing.T) {
 // A refusal on refresh takes nothing away, and does not keep the other files of
 // the volume from being refreshed.
 func TestRefusedRefresh(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
 	h.web(certificate, "serviceAccountToken: {path: token, audience: vault}")
 	h.run()
@@ -140,13 +140,13 @@ func TestRefusedRefresh(t *testing.T) {
 	third := h.request(first.Name, second.Name)
 	chain = ca.issue(h, third)
 	h.eventually("a later request is granted", func() bool { return h.file("chain.pem") == chain })
-	events, err := h.admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	events, err := h.admin.CoreV1().Events(h.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := false
 	for _, event := range events.Items {
-		told = told || event.Reason == "Denied" && event.InvolvedObject.Name == "web-"+nodeName && strings.Contains(event.Message, second.Name+": UnsupportedKeyType: by a test")
+		told = told || event.Reason == "Denied" && event.InvolvedObject.Name == "web-"+h.node && strings.Contains(event.Message, second.Name+": UnsupportedKeyType: by a test")
 	}
 	if !told {
 		t.Errorf("no event tells of the refusal: %v", events.Items)
@@ -155,7 +155,7 @@ func TestRefusedRefresh(t *testing.T) {
 
 // Somebody who has changed the signer says so.
 func TestAskAgain(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
 	h.web(certificate)
 	h.run()
@@ -176,7 +176,7 @@ func TestAskAgain(t *testing.T) {
 
 // A restart asks for nothing that is there, nor for what is on its way.
 func TestRestart(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
 	h.web(certificate)
 	h.run()
@@ -229,9 +229,9 @@ func TestServerAway(t *testing.T) {
 }
 
 func TestManifestGoes(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	h.web("serviceAccountToken: {path: token}")
-	h.manifest("other.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: other}")
+	h.manifest("other.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: other, namespace: "+h.namespace+"}")
 	h.run()
 	h.eventually("the file is there", func() bool { return h.file("token") != "" })
 	pod := h.pod()
@@ -252,11 +252,11 @@ func TestManifestGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.eventually("the files are gone", func() bool {
-		_, err := os.Stat(filepath.Join(h.cfg.VolumesDir, "default"))
+		_, err := os.Stat(filepath.Join(h.cfg.VolumesDir, h.namespace))
 		return os.IsNotExist(err)
 	})
 	h.eventually("the pods are gone", func() bool {
-		list, err := h.admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		list, err := h.admin.CoreV1().Pods(h.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
 	})
 	h.web("serviceAccountToken: {path: token}")
@@ -268,7 +268,7 @@ func TestManifestGoes(t *testing.T) {
 
 // A changed manifest is a new pod; its files stay until there are new ones.
 func TestManifestChanges(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
 	h.web(certificate)
 	h.run()
@@ -291,12 +291,12 @@ func TestManifestChanges(t *testing.T) {
 
 // A Pod that somebody deletes comes back as long as its manifest is there.
 func TestPodDeleted(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	h.web("serviceAccountToken: {path: token}")
 	h.run()
 	h.eventually("the file is there", func() bool { return h.file("token") != "" })
 	token, uid := h.file("token"), h.pod().UID
-	if err := h.admin.CoreV1().Pods("default").Delete(t.Context(), "web-"+nodeName, metav1.DeleteOptions{}); err != nil {
+	if err := h.admin.CoreV1().Pods(h.namespace).Delete(t.Context(), "web-"+h.node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the pod is there again, and has a token of its own", func() bool {
@@ -349,11 +349,11 @@ func TestTrustBundles(t *testing.T) {
 // The host is a node that shows that it is alive, and that no scheduler sends
 // pods to. If somebody deletes it, it comes back with its pods.
 func TestNode(t *testing.T) {
-	h := newHost(t, apitest.Start(t))
+	h := newHost(t, common.Start(t))
 	h.web("serviceAccountToken: {path: token}")
 	h.run()
 	h.eventually("the file is there", func() bool { return h.file("token") != "" })
-	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	node, err := h.admin.CoreV1().Nodes().Get(t.Context(), h.node, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,18 +361,18 @@ func TestNode(t *testing.T) {
 		t.Errorf("taints: %v", node.Spec.Taints)
 	}
 	h.passing(0, "it has a lease", func() bool {
-		lease, err := h.admin.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), nodeName, metav1.GetOptions{})
-		return err == nil && *lease.Spec.HolderIdentity == nodeName && len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == node.UID
+		lease, err := h.admin.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), h.node, metav1.GetOptions{})
+		return err == nil && *lease.Spec.HolderIdentity == h.node && len(lease.OwnerReferences) == 1 && lease.OwnerReferences[0].UID == node.UID
 	})
-	if err := h.admin.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+	if err := h.admin.CoreV1().Nodes().Delete(t.Context(), h.node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("node and pod are there again", func() bool {
-		again, err := h.admin.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+		again, err := h.admin.CoreV1().Nodes().Get(t.Context(), h.node, metav1.GetOptions{})
 		if err != nil || again.UID == node.UID {
 			return false
 		}
-		pod, err := h.admin.CoreV1().Pods("default").Get(t.Context(), "web-"+nodeName, metav1.GetOptions{})
+		pod, err := h.admin.CoreV1().Pods(h.namespace).Get(t.Context(), "web-"+h.node, metav1.GetOptions{})
 		return err == nil && pod.OwnerReferences[0].UID == again.UID
 	})
 }

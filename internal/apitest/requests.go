@@ -90,3 +90,14 @@ func NewNamespace(t testing.TB, client kubernetes.Interface, name string) {
 		t.Fatalf("making namespace %s: %v", name, err)
 	}
 }
+
+// OwnNamespace makes a namespace for one test and returns its name.
+func OwnNamespace(t testing.TB, client kubernetes.Interface) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("making a namespace: %v", err)
+	}
+	return made.Name
+}

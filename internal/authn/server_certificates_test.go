@@ -129,7 +129,7 @@ func TestRequestHeaders(t *testing.T) {
 }
 
 func TestRequestHeadersWithoutProxy(t *testing.T) {
-	s := apitest.Start(t)
+	s := common.Start(t)
 	headers := http.Header{"X-Remote-User": {"certplane:admin"}, "X-Remote-Group": {"system:masters"}}
 	user, err := whoami(t, withHeaders(s.Login(t, "ann"), headers))
 	if err != nil || user.Username != "ann" || len(user.Groups) != 1 {

@@ -37,7 +37,7 @@ func TestOpenIDConnect(t *testing.T) {
 	if diff := cmp.Diff(want, user); diff != "" {
 		t.Errorf("user (-want +got):\n%s", diff)
 	}
-	w := world{s, apitest.Client(t, s.Admin(t))}
+	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 	if review := w.review(t, login.BearerToken); !review.Authenticated || review.User.Username != "oidc:ann" {
 		t.Errorf("the review says %+v", review)
 	}
@@ -67,7 +67,7 @@ func get(t *testing.T, cfg *rest.Config, path string, into *[]byte) error {
 
 // Another service verifies a token with nothing but what the server publishes.
 func TestDiscoveryVerifiesTokens(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, common.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "https://kubernetes.default.svc"}})
 	login := bearer(t, w.Server, token)
 
@@ -112,7 +112,7 @@ func TestDiscoveryVerifiesTokens(t *testing.T) {
 // Who may read the documents is the administrator's choice; service accounts
 // may to begin with.
 func TestDiscoveryIsNotForAll(t *testing.T) {
-	s := apitest.Start(t)
+	s := common.Start(t)
 	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks"} {
 		if err := get(t, s.Anonymous(t), path, nil); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: without credentials the answer is %v", path, err)

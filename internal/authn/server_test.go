@@ -24,24 +24,32 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// world is a server with a service account "builder" in namespace "ci" and
-// what its tokens can be bound to.
+// common is the server of the tests that need no settings of their own and do
+// not stop theirs.
+var common apitest.Shared
+
+func TestMain(m *testing.M) { apitest.Main(m, &common) }
+
+// world is a server with a service account "builder" in a namespace of the
+// test's and what its tokens can be bound to.
 type world struct {
 	*apitest.Server
-	admin kubernetes.Interface
+	admin           kubernetes.Interface
+	namespace, node string
 }
 
 func newWorld(t *testing.T, s *apitest.Server) world {
 	t.Helper()
-	w := world{s, apitest.Client(t, s.Admin(t))}
-	must(t)(w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}, metav1.CreateOptions{}))
+	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
+	w.namespace = apitest.OwnNamespace(t, w.admin)
+	w.node = "node-of-" + w.namespace
 	w.makeAccount(t)
-	must(t)(w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}))
-	must(t)(w.admin.CoreV1().Secrets("ci").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))
-	must(t)(w.admin.CoreV1().Pods("ci").Create(t.Context(), &corev1.Pod{
+	must(t)(w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}, metav1.CreateOptions{}))
+	must(t)(w.admin.CoreV1().Secrets(w.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))
+	must(t)(w.admin.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.PodSpec{
-			ServiceAccountName: "builder", NodeName: "n1",
+			ServiceAccountName: "builder", NodeName: w.node,
 			Containers: []corev1.Container{{Name: "c", Image: "example.com/web"}},
 		},
 	}, metav1.CreateOptions{}))
@@ -51,7 +59,7 @@ func newWorld(t *testing.T, s *apitest.Server) world {
 func (w world) makeAccount(t *testing.T) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}
-	must(t)(w.admin.CoreV1().ServiceAccounts("ci").Create(t.Context(), account, metav1.CreateOptions{}))
+	must(t)(w.admin.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), account, metav1.CreateOptions{}))
 }
 
 // must takes what a client's method returns and leaves no error.
@@ -68,7 +76,7 @@ func must(t *testing.T) func(any, error) {
 func (w world) token(t *testing.T, spec authenticationv1.TokenRequestSpec) string {
 	t.Helper()
 	spec.ExpirationSeconds = ptr.To[int64](3600)
-	answer, err := w.admin.CoreV1().ServiceAccounts("ci").CreateToken(t.Context(), "builder",
+	answer, err := w.admin.CoreV1().ServiceAccounts(w.namespace).CreateToken(t.Context(), "builder",
 		&authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -110,23 +118,23 @@ func (w world) review(t *testing.T, token string, audiences ...string) authentic
 }
 
 func TestServiceAccountTokens(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, common.Start(t))
 	bindings := []struct {
 		reason string
 		spec   authenticationv1.TokenRequestSpec
 		end    func() error // ends what the token is bound to
 	}{
 		{"pod", boundTo("Pod", "web"), func() error {
-			return w.admin.CoreV1().Pods("ci").Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+			return w.admin.CoreV1().Pods(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		}},
 		{"secret", boundTo("Secret", "s"), func() error {
-			return w.admin.CoreV1().Secrets("ci").Delete(t.Context(), "s", metav1.DeleteOptions{})
+			return w.admin.CoreV1().Secrets(w.namespace).Delete(t.Context(), "s", metav1.DeleteOptions{})
 		}},
-		{"node", boundTo("Node", "n1"), func() error {
-			return w.admin.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{})
+		{"node", boundTo("Node", w.node), func() error {
+			return w.admin.CoreV1().Nodes().Delete(t.Context(), w.node, metav1.DeleteOptions{})
 		}},
 		{"account", authenticationv1.TokenRequestSpec{}, func() error {
-			return w.admin.CoreV1().ServiceAccounts("ci").Delete(t.Context(), "builder", metav1.DeleteOptions{})
+			return w.admin.CoreV1().ServiceAccounts(w.namespace).Delete(t.Context(), "builder", metav1.DeleteOptions{})
 		}},
 	}
 	for _, tt := range bindings {
@@ -136,7 +144,7 @@ func TestServiceAccountTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if user.Username != "system:serviceaccount:ci:builder" {
+			if user.Username != "system:serviceaccount:"+w.namespace+":builder" {
 				t.Errorf("the user is %s", user.Username)
 			}
 			review := w.review(t, token)
@@ -163,7 +171,7 @@ func TestServiceAccountTokens(t *testing.T) {
 }
 
 func TestUserOfPodsToken(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, common.Start(t))
 	user, err := whoami(t, bearer(t, w.Server, w.token(t, boundTo("Pod", "web"))))
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +185,11 @@ func TestUserOfPodsToken(t *testing.T) {
 		extra = append(extra, strings.TrimPrefix(key, "authentication.kubernetes.io/")+"="+value)
 	}
 	slices.Sort(extra)
-	want := []string{"credential-id=...", "node-name=n1", "node-uid=...", "pod-name=web", "pod-uid=..."}
+	want := []string{"credential-id=...", "node-name=" + w.node, "node-uid=...", "pod-name=web", "pod-uid=..."}
 	if diff := cmp.Diff(want, extra); diff != "" {
 		t.Errorf("extra (-want +got):\n%s", diff)
 	}
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + w.namespace, "system:authenticated"}
 	if diff := cmp.Diff(groups, user.Groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
@@ -189,9 +197,9 @@ func TestUserOfPodsToken(t *testing.T) {
 
 // A new service account of the same name is somebody else.
 func TestAccountMadeAnew(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, common.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{})
-	if err := w.admin.CoreV1().ServiceAccounts("ci").Delete(t.Context(), "builder", metav1.DeleteOptions{}); err != nil {
+	if err := w.admin.CoreV1().ServiceAccounts(w.namespace).Delete(t.Context(), "builder", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.makeAccount(t)
@@ -207,7 +215,7 @@ func TestAccountMadeAnew(t *testing.T) {
 }
 
 func TestTokensForOthers(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, common.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}})
 	if _, err := whoami(t, bearer(t, w.Server, token)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token for somebody else is answered with %v", err)
@@ -232,7 +240,7 @@ func TestTokensAfterRestart(t *testing.T) {
 }
 
 func TestBadTokens(t *testing.T) {
-	s := apitest.Start(t)
+	s := common.Start(t)
 	for reason, token := range map[string]string{
 		"nothing known":     "what",
 		"a bootstrap token": "abcdef.0123456789abcdef",
@@ -246,7 +254,7 @@ func TestBadTokens(t *testing.T) {
 
 // A probe with a bad credential must not be taken for one without any.
 func TestBadTokensOnOpenPaths(t *testing.T) {
-	s := apitest.Start(t)
+	s := common.Start(t)
 	path := func(cfg *rest.Config) error {
 		return apitest.Client(t, cfg).Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error()
 	}
@@ -259,7 +267,7 @@ func TestBadTokensOnOpenPaths(t *testing.T) {
 }
 
 func TestBootstrapTokens(t *testing.T) {
-	s := apitest.Start(t)
+	s := common.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
 	secret := func(id string, end time.Time) *corev1.Secret {
 		return &corev1.Secret{
@@ -274,6 +282,7 @@ func TestBootstrapTokens(t *testing.T) {
 	for id, end := range map[string]time.Time{"abcdef": time.Now().Add(time.Hour), "expird": time.Now().Add(-time.Hour)} {
 		must(t)(admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret(id, end), metav1.CreateOptions{}))
 	}
+	defer admin.CoreV1().Secrets("kube-system").Delete(t.Context(), "bootstrap-token-expird", metav1.DeleteOptions{})
 	login := bearer(t, s, "abcdef.0123456789abcdef")
 	apitest.Eventually(t, "the token is known", func() bool { _, err := whoami(t, login); return err == nil })
 	user, err := whoami(t, login)

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -27,8 +25,6 @@ const (
 	addressEnv = "CERTPLANE_HOST_TEST_ADDRESS"
 	// patience bounds each wait for a server.
 	patience = time.Minute
-	// propagation is how long a new root is known before its CA signs.
-	propagation = 5 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +39,6 @@ func serve(dir, address string) int {
 	defer stop()
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = dir, address
-	cfg.DeclaredSigners.Propagation = metav1.Duration{Duration: propagation}
 	if err := server.Run(ctx, cfg, func(server.Ready) { fmt.Println("ready") }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -34,6 +34,15 @@ func (p program) GetX509SVID() (*x509svid.SVID, error) {
 	return x509svid.Parse(data, data)
 }
 
+// roots is how many roots it trusts.
+func (p program) roots() int {
+	bundle, err := p.GetX509BundleForTrustDomain(trustDomain)
+	if err != nil {
+		return 0
+	}
+	return len(bundle.X509Authorities())
+}
+
 // GetX509BundleForTrustDomain implements x509bundle.Source.
 func (p program) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bundle.Bundle, error) {
 	return x509bundle.Load(domain, filepath.Join(p.dir, "ca.pem"))

@@ -31,19 +31,19 @@ func TestApprovalNeedsPermission(t *testing.T) {
 	}{
 		{"nothing is granted", namespaced, "", false},
 		{"all issuers", namespaced, "issuers.cert-manager.io/*", true},
-		{"this issuer", namespaced, "issuers.cert-manager.io/default.ca", true},
+		{"this issuer", namespaced, "issuers.cert-manager.io/" + w.namespace + ".ca", true},
 		{"an issuer of this name elsewhere", namespaced, "issuers.cert-manager.io/other.ca", false},
 		{"the form of a cluster's issuer", namespaced, "issuers.cert-manager.io/ca", false},
-		{"all issuers of a namespace is no form", namespaced, "issuers.cert-manager.io/default.*", false},
+		{"all issuers of a namespace is no form", namespaced, "issuers.cert-manager.io/" + w.namespace + ".*", false},
 		{"issuers of the cluster only", namespaced, "clusterissuers.cert-manager.io/*", false},
 		{"all of the cluster", cluster, "clusterissuers.cert-manager.io/*", true},
 		{"this one of the cluster", cluster, "clusterissuers.cert-manager.io/ca", true},
-		{"the form of a namespace's issuer", cluster, "clusterissuers.cert-manager.io/default.ca", false},
+		{"the form of a namespace's issuer", cluster, "clusterissuers.cert-manager.io/" + w.namespace + ".ca", false},
 		{"issuers of namespaces only", cluster, "issuers.cert-manager.io/*", false},
 	}
 	for i, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			user := fmt.Sprintf("approver-%d", i)
+			user := w.user(fmt.Sprintf("approver-%d", i))
 			rules := []rbacv1.PolicyRule{rule("update", "certificaterequests/status")}
 			if tc.signer != "" {
 				rules = append(rules, rule("approve", "signers", tc.signer))
@@ -92,7 +92,7 @@ func TestDecisionsStay(t *testing.T) {
 			refused(t, decide(t, w.admin, cr, other), "both 'Denied' and 'Approved' conditions cannot coexist")
 
 			// Whoever may write the status may say more, and keep the decision.
-			signer := w.as(t, "signer-"+cr.Name, rule("get update patch", "certificaterequests/status"))
+			signer := w.as(t, w.user("signer-"+cr.Name), rule("get update patch", "certificaterequests/status"))
 			cr.Status.Conditions = append(cr.Status.Conditions, cmv1.CertificateRequestCondition{
 				Type: cmv1.CertificateRequestConditionReady, Status: cmmeta.ConditionFalse, Reason: cmv1.CertificateRequestReasonPending,
 			})
@@ -109,7 +109,7 @@ func TestDecisionsStay(t *testing.T) {
 // Nobody approves for a kind that does not exist; one that is defined a moment
 // later can be approved for.
 func TestApprovalNeedsTheKind(t *testing.T) {
-	w := start(t)
+	w := startOn(t, apitest.Start(t, withoutControllers))
 	wrong := create(t, w.admin, newRequest(t, "wrong-group", cmmeta.IssuerReference{Name: "x", Kind: "Vault", Group: "issuers.example.com"}))
 	refused(t, decide(t, w.admin, wrong, cmv1.CertificateRequestConditionApproved),
 		"spec.issuerRef: Forbidden: referenced signer resource does not exist: {x Vault issuers.example.com}")
@@ -122,7 +122,7 @@ func TestApprovalNeedsTheKind(t *testing.T) {
 		return decide(t, w.admin, wrong, cmv1.CertificateRequestConditionApproved) == nil
 	})
 	second := create(t, w.admin, newRequest(t, "external", wrong.Spec.IssuerRef))
-	approver := w.as(t, "approver", rule("update", "certificaterequests/status"), rule("approve", "signers", "vaults.issuers.example.com/default.x"))
+	approver := w.as(t, "approver", rule("update", "certificaterequests/status"), rule("approve", "signers", "vaults.issuers.example.com/"+w.namespace+".x"))
 	if err := decide(t, approver, second, cmv1.CertificateRequestConditionApproved); err != nil {
 		t.Errorf("with the right for the external issuer: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestRolesOfUsers(t *testing.T) {
 	w := start(t)
 	for _, role := range []string{"view", "edit", "admin"} {
 		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role},
+			ObjectMeta: metav1.ObjectMeta{Name: role},
 			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: "User", Name: role}},
 		}
@@ -190,7 +190,7 @@ func TestRolesOfUsers(t *testing.T) {
 		{"approve", "cert-manager.io", "signers", "", false, false},
 	}
 	for _, tc := range tests {
-		what := attributes("default", tc.verb, tc.group, tc.resource, tc.subresource)
+		what := attributes(w.namespace, tc.verb, tc.group, tc.resource, tc.subresource)
 		for user, want := range map[string]bool{"view": tc.view, "edit": tc.edit, "admin": tc.edit} {
 			if want {
 				apitest.Eventually(t, fmt.Sprintf("%s may %s %s/%s", user, tc.verb, tc.resource, tc.subresource), func() bool {
@@ -207,7 +207,7 @@ func TestRolesOfUsers(t *testing.T) {
 func TestDecisionByPatch(t *testing.T) {
 	w := start(t)
 	cr := create(t, w.admin, newRequest(t, "patched", someIssuer))
-	nobody := w.as(t, "nobody", rule("get patch", "certificaterequests certificaterequests/status"))
+	nobody := w.as(t, w.user("nobody"), rule("get patch", "certificaterequests certificaterequests/status"))
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"Approved","status":"True"}]}}`))
 	refused(t, nobody.Status().Patch(t.Context(), cr.DeepCopy(), patch), "does not have permissions")
 	apply := client.RawPatch("application/apply-patch+yaml", []byte(`{"apiVersion":"cert-manager.io/v1","kind":"CertificateRequest","status":{"conditions":[{"type":"Approved","status":"True","reason":"Policy","message":"fine"}]}}`))

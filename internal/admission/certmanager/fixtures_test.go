@@ -27,32 +27,46 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// world is a server and its administrator.
-type world struct {
-	*apitest.Server
-	admin client.WithWatch
-}
+// common is the server of the tests that define no kinds.
+var common = apitest.Shared{Options: []func(*server.Config){withoutControllers}}
+
+func TestMain(m *testing.M) { apitest.Main(m, &common) }
 
 // withoutControllers keeps everybody away from the requests but the tests.
 func withoutControllers(c *server.Config) {
 	c.Controllers = append(c.Controllers, "-issuers", "-certificates", "-certificaterequests", "-certificaterequests-approver", "-certificatesigningrequests")
 }
 
+// world is a server and its administrator, in a namespace of the test's.
+type world struct {
+	*apitest.Server
+	namespace string
+	admin     client.Client
+}
+
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: apitest.Start(t, withoutControllers)}
-	w.admin = connect(t, w.Admin(t))
+	return startOn(t, common.Start(t))
+}
+
+func startOn(t *testing.T, s *apitest.Server) *world {
+	t.Helper()
+	w := &world{Server: s, namespace: apitest.OwnNamespace(t, apitest.Client(t, s.Admin(t)))}
+	w.admin = w.connect(t, w.Admin(t))
 	return w
 }
 
-// as is a client of somebody who may do whatever the rules say.
-func (w *world) as(t *testing.T, user string, rules ...rbacv1.PolicyRule) client.WithWatch {
+// user is the name of somebody whom no other test knows.
+func (w *world) user(name string) string { return name + "-of-" + w.namespace }
+
+// as is a client of a user who may do whatever the rules say.
+func (w *world) as(t *testing.T, user string, rules ...rbacv1.PolicyRule) client.Client {
 	t.Helper()
 	w.Grant(t, user, rules...)
-	return connect(t, w.As(t, user))
+	return w.connect(t, w.As(t, user))
 }
 
-func connect(t *testing.T, cfg *rest.Config) client.WithWatch {
+func (w *world) connect(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme} {
@@ -60,11 +74,11 @@ func connect(t *testing.T, cfg *rest.Config) client.WithWatch {
 			t.Fatal(err)
 		}
 	}
-	connected, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	connected, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return connected
+	return client.NewNamespacedClient(connected, w.namespace)
 }
 
 // rule is about resources of cert-manager.io.
@@ -116,7 +130,7 @@ func newCSR(t testing.TB, key crypto.Signer, extensions ...pkix.Extension) []byt
 func newRequest(t testing.TB, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
 	t.Helper()
 	return &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       cmv1.CertificateRequestSpec{IssuerRef: ref, Request: newCSR(t, newKey(t, elliptic.P256()))},
 	}
 }

@@ -14,7 +14,7 @@ import (
 // created and where they are changed.
 func TestIssuersAndCertificates(t *testing.T) {
 	w := start(t)
-	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}}
+	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Name: "ca"}}
 	refused(t, w.admin.Create(t.Context(), issuer.DeepCopy()), "spec: Required value: must have one of acme, ca, selfSigned, vault, venafi")
 	issuer.Spec.CA = &cmv1.CAIssuer{SecretName: "ca"}
 	if err := w.admin.Create(t.Context(), issuer); err != nil {
@@ -24,7 +24,7 @@ func TestIssuersAndCertificates(t *testing.T) {
 	changed.Spec.SelfSigned = &cmv1.SelfSignedIssuer{}
 	refused(t, w.admin.Update(t.Context(), changed), "spec.selfSigned: Forbidden")
 
-	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	crt.Spec = cmv1.CertificateSpec{SecretName: "web", DNSNames: []string{"web.example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "ca"}}
 	for text, change := range map[string]func(*cmv1.CertificateSpec){
 		`spec.otherNames[0].oid: Required value: must be specified`:                                       otherName("", "x"),

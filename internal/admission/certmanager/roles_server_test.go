@@ -19,7 +19,7 @@ func TestRoles(t *testing.T) {
 	roles := []string{"view", "edit", "admin"}
 	for _, role := range roles {
 		err := w.admin.Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role},
+			ObjectMeta: metav1.ObjectMeta{Name: role},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role}},
 		})
@@ -64,14 +64,14 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// allowed returns those of users who may do something in the namespace default.
+// allowed returns those of users who may do something in the namespace.
 func (w *world) allowed(t *testing.T, users []string, verb, group, resource string) (allowed []string) {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")
 	for _, user := range users {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, Groups: []string{"system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: verb, Group: group, Resource: resource, Subresource: subresource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: w.namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource},
 		}}
 		if err := w.admin.Create(t.Context(), review); err != nil {
 			t.Fatal(err)

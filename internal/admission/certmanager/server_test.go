@@ -37,17 +37,18 @@ func TestCheckAPI(t *testing.T) {
 // ever.
 func TestRequester(t *testing.T) {
 	w := start(t)
-	w.Grant(t, "alice", rule("create get update", "certificaterequests"))
-	cfg := w.As(t, "alice", "team-a", "team-b")
+	user := w.user("alice")
+	w.Grant(t, user, rule("create get update", "certificaterequests"))
+	cfg := w.As(t, user, "team-a", "team-b")
 	cfg.Impersonate.UID = "1234"
 	cfg.Impersonate.Extra = map[string][]string{"example.com/tenant": {"blue", "green"}}
-	alice := connect(t, cfg)
+	alice := w.connect(t, cfg)
 
 	cr := newRequest(t, "mine", someIssuer)
 	cr.Spec.Username, cr.Spec.UID, cr.Spec.Groups = "mallory", "0", []string{"system:masters"}
 	cr.Spec.Extra = map[string][]string{"more": {"rights"}}
 	create(t, alice, cr)
-	if cr.Spec.Username != "alice" || cr.Spec.UID != "1234" {
+	if cr.Spec.Username != user || cr.Spec.UID != "1234" {
 		t.Errorf("the request is of %q, %q", cr.Spec.Username, cr.Spec.UID)
 	}
 	if !slices.Contains(cr.Spec.Groups, "team-a") || !slices.Contains(cr.Spec.Groups, "team-b") || slices.Contains(cr.Spec.Groups, "system:masters") {
@@ -70,7 +71,7 @@ func TestRequester(t *testing.T) {
 
 	nobody := newRequest(t, "without-extra", someIssuer)
 	nobody.Spec.Extra = map[string][]string{"more": {"rights"}}
-	if create(t, w.as(t, "bob", rule("create", "certificaterequests")), nobody); nobody.Spec.Extra != nil {
+	if create(t, w.as(t, w.user("bob"), rule("create", "certificaterequests")), nobody); nobody.Spec.Extra != nil {
 		t.Errorf("somebody without extra has %v", nobody.Spec.Extra)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/server"
 )
 
 // newClockWorld is a world whose Certificates live by a clock of the test's. It
@@ -28,7 +27,7 @@ import (
 // turn or touch.
 func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
-	w := newWorld(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} })
+	w := newWorldOn(t, untended.Start(t))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.now = clock.Now
 	mgr, err := ctrl.NewManager(w.Admin(t), ctrl.Options{Scheme: w.api.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -44,7 +43,7 @@ func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 		t.Fatal(err)
 	}
 	err = issue.Add(mgr, issue.Config{
-		Cache: w.Admin(t), API: w.Admin(t), Secrets: secrets, Client: w.api, Versions: kinds.ServerResourcesForGroupVersionWithContext,
+		Cache: w.Admin(t), API: w.Admin(t), Secrets: secrets, Client: w.everywhere, Versions: kinds.ServerResourcesForGroupVersionWithContext,
 		Settings: issue.DefaultCertificateSettings(), Clock: clock,
 	})
 	if err != nil {

@@ -198,31 +198,42 @@ func usages(c cert) string {
 	return ""
 }
 
-// signers are the issuers under test, by the prefix of their Certificates'
-// names.
-var signers = []struct {
+type signer struct {
+	// prefix is that of its Certificates' names.
 	prefix string
 	ref    cmmeta.IssuerReference
-}{
-	{"i-ca", cmmeta.IssuerReference{Name: "ca"}},
-	{"c-ca", cmmeta.IssuerReference{Name: "ca", Kind: cmv1.ClusterIssuerKind, Group: certmanager.Group}},
-	{"i-self", cmmeta.IssuerReference{Name: "self", Kind: cmv1.IssuerKind}},
-	{"c-self", cmmeta.IssuerReference{Name: "self", Kind: cmv1.ClusterIssuerKind}},
+	isCA   bool
 }
+
+// signers are the issuers under test.
+func (w *world) signers() []signer {
+	return []signer{
+		{"i-ca", cmmeta.IssuerReference{Name: "ca"}, true},
+		{"c-ca", cmmeta.IssuerReference{Name: w.clusterWide("ca"), Kind: cmv1.ClusterIssuerKind, Group: certmanager.Group}, true},
+		{"i-self", cmmeta.IssuerReference{Name: "self", Kind: cmv1.IssuerKind}, false},
+		{"c-self", cmmeta.IssuerReference{Name: w.clusterWide("self"), Kind: cmv1.ClusterIssuerKind}, false},
+	}
+}
+
+// clusterWide is the name of what other tests could have, too.
+func (w *world) clusterWide(name string) string { return w.namespace + "-" + name }
 
 // newSigners makes the issuers under test and returns the root of the CAs,
 // which sign with a CA below it.
 func (w *world) newSigners(t testing.TB) cert {
 	t.Helper()
 	root, data := newCA(t)
-	ca := cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "ca-key-pair"}}
+	ca := cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: w.clusterWide("ca")}}
 	self := cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}
-	for _, ns := range []string{namespace, metav1.NamespaceSystem} {
-		w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ca-key-pair"}, Type: corev1.SecretTypeTLS, Data: data})
+	for _, ns := range []string{w.namespace, metav1.NamespaceSystem} {
+		pair := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: w.clusterWide("ca")}, Type: corev1.SecretTypeTLS, Data: data}
+		if err := w.everywhere.Create(t.Context(), pair); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, config := range map[string]cmv1.IssuerConfig{"ca": ca, "self": self} {
-		w.create(t, &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: cmv1.IssuerSpec{IssuerConfig: config}})
-		w.create(t, &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: cmv1.IssuerSpec{IssuerConfig: config}})
+		w.create(t, &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: cmv1.IssuerSpec{IssuerConfig: config}})
+		w.create(t, &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: w.clusterWide(name)}, Spec: cmv1.IssuerSpec{IssuerConfig: config}})
 	}
 	return root
 }
@@ -271,9 +282,9 @@ func newCACertificate(t testing.TB, name string, parent cert, key, parentKey cry
 func TestFeatures(t *testing.T) {
 	w := newWorld(t)
 	root := w.newSigners(t)
-	for _, signer := range signers {
+	for _, signer := range w.signers() {
 		for _, feature := range features {
-			crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: signer.prefix + "-" + feature.name}, Spec: *feature.spec.DeepCopy()}
+			crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: signer.prefix + "-" + feature.name}, Spec: *feature.spec.DeepCopy()}
 			crt.Spec.SecretName, crt.Spec.IssuerRef = crt.Name, signer.ref
 			if crt.Spec.PrivateKey == nil {
 				crt.Spec.PrivateKey = ecdsaKey
@@ -281,7 +292,7 @@ func TestFeatures(t *testing.T) {
 			w.create(t, crt)
 		}
 	}
-	for _, signer := range signers {
+	for _, signer := range w.signers() {
 		for _, feature := range features {
 			t.Run(signer.prefix+"-"+feature.name, func(t *testing.T) {
 				w.complete(t, signer.prefix+"-"+feature.name)
@@ -290,7 +301,7 @@ func TestFeatures(t *testing.T) {
 				if wrong := feature.check(issued); wrong != "" {
 					t.Error(wrong)
 				}
-				if signer.ref.Name == "ca" {
+				if signer.isCA {
 					verifies(t, secret, root)
 				} else {
 					verifies(t, secret, issued)
@@ -343,7 +354,7 @@ func TestReusePrivateKey(t *testing.T) {
 	w := newWorld(t)
 	w.newSigners(t)
 	kept := map[string]cert{}
-	for _, signer := range signers {
+	for _, signer := range w.signers() {
 		crt := newCertificate(signer.prefix)
 		crt.Spec.SecretName, crt.Spec.IssuerRef, crt.Spec.PrivateKey = crt.Name, signer.ref, &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm, RotationPolicy: cmv1.RotationPolicyNever}
 		w.create(t, crt)
@@ -359,7 +370,7 @@ func TestReusePrivateKey(t *testing.T) {
 		kept[name] = issued
 		return issued
 	}
-	for _, signer := range signers {
+	for _, signer := range w.signers() {
 		name := signer.prefix
 		t.Run(name, func(t *testing.T) {
 			again(t, name, 1)

@@ -23,40 +23,64 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// namespace is where the tests' Certificates are.
-const namespace = "shop"
+// The servers that tests share; tests that need others start their own.
+var (
+	common apitest.Shared
+	// tuned has Certificates own their Secrets, and tries again soon.
+	tuned = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) {
+		c.CertManager.EnableCertificateOwnerRef = true
+		c.CertManager.BackoffMin.Duration = time.Second
+	}}}
+	// untended leaves Certificates to the controllers of the tests.
+	untended = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} }}}
+)
 
-// world is a server, a client that may do everything, and an issuer that the
-// tests play: it answers when and as they say.
+func TestMain(m *testing.M) { apitest.Main(m, &common, &tuned, &untended) }
+
+// world is a server, a client that may do everything in a namespace of the
+// test's, and an issuer that the tests play: it answers when and as they say.
 type world struct {
 	*apitest.Server
-	api client.Client
-	ca  *pki.Authority
-	now func() time.Time
+	namespace string
+	api       client.Client
+	// everywhere is the client for all namespaces.
+	everywhere client.Client
+	ca         *pki.Authority
+	now        func() time.Time
 }
 
-func newWorld(t testing.TB, options ...func(*server.Config)) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{Server: apitest.Start(t, options...), now: time.Now}
+	return newWorldOn(t, common.Start(t))
+}
+
+func newWorldOn(t testing.TB, s *apitest.Server) *world {
+	t.Helper()
+	return newWorldIn(t, s, apitest.OwnNamespace(t, apitest.Client(t, s.Admin(t))))
+}
+
+func newWorldIn(t testing.TB, s *apitest.Server, namespace string) *world {
+	t.Helper()
+	w := &world{Server: s, namespace: namespace, now: time.Now}
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	if w.api, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
+	if w.everywhere, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
 		t.Fatal(err)
 	}
+	w.api = client.NewNamespacedClient(w.everywhere, namespace)
 	if w.ca, err = pki.NewRoot("Test", apitest.NewKey(t), 10*24*time.Hour, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	apitest.NewNamespace(t, apitest.Client(t, w.Admin(t)), namespace)
 	return w
 }
 
 // newCertificate asks for a certificate of the issuer that the tests play.
 func newCertificate(name string) *cmv1.Certificate {
 	return &cmv1.Certificate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: cmv1.CertificateSpec{
 			SecretName: name + "-tls", DNSNames: []string{name + ".example.com"},
 			IssuerRef:  cmmeta.IssuerReference{Group: "test.example.com", Kind: "Player", Name: "us"},
@@ -79,7 +103,7 @@ func get[T any, O interface {
 }](t testing.TB, w *world, name string) (object O, ok bool) {
 	t.Helper()
 	object = O(new(T))
-	err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	err := w.api.Get(t.Context(), client.ObjectKey{Name: name}, object)
 	if client.IgnoreNotFound(err) != nil {
 		t.Fatalf("reading %T %s: %v", object, name, err)
 	}

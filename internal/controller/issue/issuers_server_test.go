@@ -18,7 +18,7 @@ import (
 // The example works as it is: an issuer that is self-signed makes a root, and
 // one with that root makes a server's certificate.
 func TestExample(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldIn(t, apitest.Start(t), "shop")
 	w.applyFile(t, "../../../deploy/examples/cert-manager/ca-and-certificate.yaml")
 	root := leaf(t, w.secretOf(t, "root", "root-ca"))
 	secret := w.secretOf(t, "web", "web-tls")

@@ -57,7 +57,7 @@ func newOf(name, issuer string) *cmv1.Certificate {
 func TestKeystores(t *testing.T) {
 	w := newWorld(t)
 	root := w.newSigners(t)
-	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "password"}, StringData: map[string]string{"word": "open sesame"}})
+	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"}, StringData: map[string]string{"word": "open sesame"}})
 	ref := cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "password"}, Key: "word"}
 	byRef, literal := newOf("by-ref", "ca"), newOf("literal", "ca")
 	byRef.Spec.Keystores = &cmv1.CertificateKeystores{

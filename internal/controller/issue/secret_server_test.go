@@ -12,13 +12,12 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/server"
 )
 
 // What a Certificate says of its Secret beyond the certificate is kept true
 // without another certificate, and what others have put there stays.
 func TestSecretIsKept(t *testing.T) {
-	w := newWorld(t, func(c *server.Config) { c.CertManager.EnableCertificateOwnerRef = true })
+	w := newWorldOn(t, tuned.Start(t))
 	w.create(t, newCertificate("web"))
 	cert := w.sign(t, "web-1")
 	w.issued(t, "web", 1)
@@ -57,7 +56,7 @@ func TestSecretIsKept(t *testing.T) {
 	})
 	w.told(t, "web", "cert-manager-certificates-issuing", "KeystorePasswordSecretNotFound", `"password"`)
 	w.create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "password"},
+		ObjectMeta: metav1.ObjectMeta{Name: "password"},
 		StringData: map[string]string{"word": "open sesame"},
 	})
 	w.secret(t, "web-tls", "has a keystore", func(s *corev1.Secret) bool { return len(s.Data["keystore.p12"]) > 0 })
@@ -85,7 +84,7 @@ func TestDuplicateSecretName(t *testing.T) {
 	})
 	w.issued(t, "first", 1)
 	list := &cmv1.CertificateRequestList{}
-	if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 {
+	if err := w.api.List(t.Context(), list); err != nil || len(list.Items) != 1 {
 		t.Errorf("%d requests, want that of the first alone: %v", len(list.Items), err)
 	}
 	if err := w.api.Delete(t.Context(), first); err != nil {
@@ -107,7 +106,7 @@ func TestForegroundDeletion(t *testing.T) {
 	if err := w.api.Delete(t.Context(), crt, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
-	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"}})
+	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}})
 	w.gone(t, w.removed(t, "web-tls"))
 	// Whatever is done for another one afterwards is done after what would be
 	// done for this one.
@@ -115,7 +114,7 @@ func TestForegroundDeletion(t *testing.T) {
 	w.sign(t, "next-1")
 	w.issued(t, "next", 1)
 	list := &cmv1.CertificateRequestList{}
-	if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil || len(list.Items) != 1 {
+	if err := w.api.List(t.Context(), list); err != nil || len(list.Items) != 1 {
 		t.Errorf("%d requests, want that of the other Certificate alone: %v", len(list.Items), err)
 	}
 	if _, ok := get[corev1.Secret](t, w, "web-tls"); ok {

@@ -10,6 +10,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,6 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/server"
 )
 
 // A Certificate gets its certificate, and another one when it asks for
@@ -63,7 +63,7 @@ func TestIssue(t *testing.T) {
 	if pki.SameKey(cert.PublicKey, second.PublicKey) {
 		t.Error("the key is the same, although it rotates by default")
 	}
-	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"}})
+	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}})
 
 	// A Secret that is lost comes back.
 	if err := w.api.Delete(t.Context(), secret); err != nil {
@@ -167,7 +167,7 @@ func TestBackoff(t *testing.T) {
 
 // After the wait comes the next attempt, without anybody doing anything.
 func TestBackoffEnds(t *testing.T) {
-	w := newWorld(t, func(c *server.Config) { c.CertManager.BackoffMin.Duration = time.Second })
+	w := newWorldOn(t, tuned.Start(t))
 	w.create(t, newCertificate("web"))
 	w.refuse(t, "web-1")
 	w.sign(t, "web-1")
@@ -187,7 +187,7 @@ func (w *world) says(t testing.TB, name, text string) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	foreign := &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
 		Spec:       cmv1.CertificateRequestSpec{IssuerRef: newCertificate("web").Spec.IssuerRef, Request: apitest.NewCSR(t, "web", "example.com/any", pki.Subject{CommonName: "web"}, apitest.NewKey(t)).Spec.Request},
 	}
 	w.create(t, foreign)
@@ -224,16 +224,19 @@ func (w *world) noKeys(t testing.TB) {
 	t.Helper()
 	apitest.Eventually(t, "keys are gone that nobody needs", func() bool {
 		list := &corev1.SecretList{}
-		err := w.api.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{cmv1.IsNextPrivateKeySecretLabelKey: "true"})
+		err := w.api.List(t.Context(), list, client.MatchingLabels{cmv1.IsNextPrivateKeySecretLabelKey: "true"})
 		return err == nil && len(list.Items) == 0
 	})
 }
 
+// gone waits until an object is gone; another one by its name may be there
+// already, if the UID of the first is known.
 func (w *world) gone(t testing.TB, o client.Object) {
 	t.Helper()
+	was := o.GetUID()
 	apitest.Eventually(t, o.GetName()+" is gone", func() bool {
 		err := w.api.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		return err != nil && client.IgnoreNotFound(err) == nil
+		return apierrors.IsNotFound(err) || err == nil && was != "" && o.GetUID() != was
 	})
 }
 
@@ -252,7 +255,7 @@ func (w *world) told(t testing.TB, name, component, reason, text string) {
 	t.Helper()
 	apitest.Eventually(t, component+" tells of "+reason+": "+text, func() bool {
 		list := &eventsv1.EventList{}
-		if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+		if err := w.api.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {

@@ -28,7 +28,7 @@ func byHand(cfg *server.Config) { cfg.Controllers = []string{"*", "-certificater
 // stays and the next attempt comes within a second: whatever the reason was, and
 // whether its issuer said when. The Certificate says what has happened.
 func TestAnotherAttempt(t *testing.T) {
-	w := newWorld(t, byHand)
+	w := newWorldOn(t, apitest.Start(t, byHand))
 	crt := newCertificate("web")
 	crt.Spec.IssuerRef, crt.Spec.PrivateKey.RotationPolicy = cmmeta.IssuerReference{Name: "us"}, cmv1.RotationPolicyNever
 	w.create(t, crt)
@@ -105,7 +105,7 @@ func TestDuplicateSecretNameAtOnce(t *testing.T) {
 		})
 	}
 	list := &cmv1.CertificateRequestList{}
-	if err := w.api.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+	if err := w.api.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	requests := map[string]int{}
@@ -143,7 +143,7 @@ func TestWaitsForIssuer(t *testing.T) {
 	w.issued(t, "web", 1)
 
 	w.change(t, "web", func(crt *cmv1.Certificate) {
-		crt.Spec.IssuerRef = cmmeta.IssuerReference{Name: "self", Kind: cmv1.ClusterIssuerKind}
+		crt.Spec.IssuerRef = cmmeta.IssuerReference{Name: w.clusterWide("self"), Kind: cmv1.ClusterIssuerKind}
 	})
 	w.issued(t, "web", 2)
 	secret, _ := get[corev1.Secret](t, w, "web-tls")
@@ -186,7 +186,7 @@ func TestRestore(t *testing.T) {
 
 	secret.ResourceVersion, secret.UID, secret.ManagedFields = "", "", nil
 	w.create(t, secret)
-	old := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-7", Annotations: cr.Annotations}, Spec: cmv1.CertificateRequestSpec{
+	old := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-7", Annotations: cr.Annotations}, Spec: cmv1.CertificateRequestSpec{
 		Request: cr.Spec.Request, IssuerRef: cr.Spec.IssuerRef, Usages: cr.Spec.Usages,
 	}}
 	old.Annotations[cmv1.CertificateRequestRevisionAnnotationKey] = "7"
@@ -207,7 +207,7 @@ func TestTwoRequests(t *testing.T) {
 	w.create(t, newCertificate("web"))
 	cr := w.waiting(t, "web-1")
 	other := &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin", Annotations: cr.Annotations, OwnerReferences: cr.OwnerReferences},
+		ObjectMeta: metav1.ObjectMeta{Name: "twin", Annotations: cr.Annotations, OwnerReferences: cr.OwnerReferences},
 		Spec:       cmv1.CertificateRequestSpec{Request: cr.Spec.Request, IssuerRef: cr.Spec.IssuerRef, Usages: cr.Spec.Usages},
 	}
 	w.create(t, other)

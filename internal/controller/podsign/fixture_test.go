@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -22,35 +23,47 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
 )
 
-const (
-	namespace  = "shop"
-	account    = "web"
-	nodeName   = "node-1"
-	signerName = "example.com/workload"
+const account = "web"
+
+// The servers that tests share; tests that stop theirs start their own.
+var (
+	common apitest.Shared
+	// trusting leaves it to the signers what is true of a request: on somebody
+	// else's API server nobody else looks at those of others than nodes. It has
+	// ready-made signers.
+	trusting = apitest.Shared{Options: []func(*server.Config){func(cfg *server.Config) {
+		cfg.Admission.DisabledPlugins = []string{"PodCertificateIdentity"}
+		cfg.PodSigners.Install = []string{"spiffe", "service-dns", "kube-apiserver-client-pod"}
+		cfg.PodSigners.TrustDomain = "example.org"
+	}}}
 )
 
-// world is a server with a node, on which pods can be.
+func TestMain(m *testing.M) { apitest.Main(m, &common, &trusting) }
+
+// world is a server with a namespace, and a node on which pods can be.
 type world struct {
 	*apitest.Server
-	core    kubernetes.Interface
-	api     client.Client
-	node    *corev1.Node
-	account *corev1.ServiceAccount
+	core      kubernetes.Interface
+	api       client.Client
+	namespace string
+	node      *corev1.Node
+	account   *corev1.ServiceAccount
 }
 
 func newWorld(t testing.TB, server *apitest.Server) *world {
 	t.Helper()
 	w := &world{Server: server}
 	w.connect(t)
-	apitest.NewNamespace(t, w.core, namespace)
+	w.namespace = apitest.OwnNamespace(t, w.core)
 	var err error
-	w.account, err = w.core.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	w.account, err = w.core.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.node, err = w.core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
+	w.node, err = w.core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + w.namespace}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,12 +84,13 @@ func (w *world) connect(t testing.TB) {
 	}
 }
 
-// newSigner is a Signer with a CA of its own for pods.
-func newSigner(name string) *v1alpha1.Signer {
+// newSigner is a Signer with a CA of its own for pods, by the name of the
+// namespace.
+func (w *world) newSigner() *v1alpha1.Signer {
 	return &v1alpha1.Signer{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 		Spec: v1alpha1.SignerSpec{
-			SignerName: signerName,
+			SignerName: w.signerName(),
 			Requests:   []v1alpha1.RequestKind{v1alpha1.PodCertificateRequests},
 			CA:         v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},
 			Profile: v1alpha1.SignerProfile{
@@ -86,6 +100,8 @@ func newSigner(name string) *v1alpha1.Signer {
 		},
 	}
 }
+
+func (w *world) signerName() string { return "example.com/" + w.namespace }
 
 func (w *world) create(t testing.TB, o client.Object) {
 	t.Helper()
@@ -124,11 +140,11 @@ func (w *world) signer(t testing.TB, name, what string, holds func(*v1alpha1.Sig
 func (w *world) pod(t testing.TB, name string, labels map[string]string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels},
 		Spec: corev1.PodSpec{
-			NodeName: nodeName, ServiceAccountName: account,
+			NodeName: w.node.Name, ServiceAccountName: account,
 			Containers: []corev1.Container{{Name: "c", Image: "image"}},
-			Volumes:    []corev1.Volume{{Name: "certificates", VolumeSource: corev1.VolumeSource{Projected: projected()}}},
+			Volumes:    []corev1.Volume{{Name: "certificates", VolumeSource: corev1.VolumeSource{Projected: w.projected()}}},
 		},
 	}
 	w.create(t, pod)
@@ -136,9 +152,9 @@ func (w *world) pod(t testing.TB, name string, labels map[string]string) *corev1
 }
 
 // projected declares all that tests ask for.
-func projected() *corev1.ProjectedVolumeSource {
+func (w *world) projected() *corev1.ProjectedVolumeSource {
 	volume := &corev1.ProjectedVolumeSource{}
-	for _, signer := range []string{signerName, "kubernetes.io/kube-apiserver-client-pod"} {
+	for _, signer := range []string{w.signerName(), "kubernetes.io/kube-apiserver-client-pod"} {
 		for _, keyType := range []string{"ED25519", "ECDSAP256"} {
 			volume.Sources = append(volume.Sources, corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{
 				SignerName: signer, KeyType: keyType, CredentialBundlePath: fmt.Sprintf("%d.pem", len(volume.Sources)),
@@ -156,11 +172,11 @@ func (w *world) requestOf(t testing.TB, pod *corev1.Pod, name string, key crypto
 		t.Fatal(err)
 	}
 	return &certificatesv1beta1.PodCertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: certificatesv1beta1.PodCertificateRequestSpec{
-			SignerName: signerName, PodName: pod.Name, PodUID: pod.UID,
+			SignerName: w.signerName(), PodName: pod.Name, PodUID: pod.UID,
 			ServiceAccountName: account, ServiceAccountUID: w.account.UID,
-			NodeName: nodeName, NodeUID: w.node.UID,
+			NodeName: types.NodeName(w.node.Name), NodeUID: w.node.UID,
 			MaxExpirationSeconds: ptr.To[int32](7200), StubPKCS10Request: stub,
 		},
 	}
@@ -171,7 +187,7 @@ func (w *world) answered(t testing.TB, name string) *certificatesv1beta1.PodCert
 	t.Helper()
 	answered := &certificatesv1beta1.PodCertificateRequest{}
 	apitest.Eventually(t, "request "+name+" is answered", func() bool {
-		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, answered); err != nil {
+		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, answered); err != nil {
 			t.Fatal(err)
 		}
 		return len(answered.Status.Conditions) > 0

@@ -28,8 +28,8 @@ const (
 // However many requests come at once and whoever else writes to them, each
 // gets one certificate and keeps it.
 func TestBurst(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
-	w.declare(t, newSigner("workload"))
+	w := newWorld(t, common.Start(t))
+	w.declare(t, w.newSigner())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -56,7 +56,7 @@ func TestBurst(t *testing.T) {
 // the next start, and none is answered twice.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
-	w.declare(t, newSigner("workload"))
+	w.declare(t, w.newSigner())
 	requests := w.burst(t, 100)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(parties)
@@ -104,7 +104,7 @@ type issuedSoFar struct {
 
 func (w *world) watchIssued(t testing.TB, ctx context.Context) *issuedSoFar {
 	t.Helper()
-	requests := w.core.CertificatesV1beta1().PodCertificateRequests(namespace)
+	requests := w.core.CertificatesV1beta1().PodCertificateRequests(w.namespace)
 	begin, err := requests.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,27 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
 )
-
-// trusting leaves it to the signers what is true of a request: on somebody
-// else's API server nobody else looks at those of others than nodes.
-func trusting(cfg *server.Config) {
-	cfg.Admission.DisabledPlugins = []string{"PodCertificateIdentity"}
-}
 
 // What a request says of its pod is true, or it is denied.
 func TestIdentity(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, trusting))
-	w.declare(t, newSigner("workload"))
+	w := newWorld(t, trusting.Start(t))
+	w.declare(t, w.newSigner())
 	pod, ended := w.pod(t, "web-1", nil), w.pod(t, "ended", nil)
 	ended.Status.Phase = corev1.PodSucceeded
 	if err := w.api.Status().Update(t.Context(), ended); err != nil {
 		t.Fatal(err)
 	}
-	other, err := w.core.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
+	other, err := w.core.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +54,8 @@ func TestIdentity(t *testing.T) {
 // What a profile refuses is denied for the reasons that the API has for it, and
 // is in the counts.
 func TestDenied(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, trusting))
-	s := newSigner("workload")
+	w := newWorld(t, trusting.Start(t))
+	s := w.newSigner()
 	s.Spec.Profile.KeyTypes = []v1alpha1.KeyType{"ED25519"}
 	s.Spec.Profile.Annotations = []string{"example.com/known"}
 	s.Spec.Profile.Rules = []v1alpha1.ProfileRule{{Expression: `!("banned" in pod.metadata.labels)`, Reason: "Banned", Message: "this pod is banned"}}
@@ -87,7 +79,7 @@ func TestDenied(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, condition(got), tc.want)
 		}
 	}
-	counted := w.signer(t, "workload", "has counted", func(s *v1alpha1.Signer) bool { return s.Status.Issued+s.Status.Refused == 4 })
+	counted := w.signer(t, w.namespace, "has counted", func(s *v1alpha1.Signer) bool { return s.Status.Issued+s.Status.Refused == 4 })
 	if counted.Status.Issued != 1 || counted.Status.Refused != 3 || time.Since(counted.Status.LastIssuedTime.Time) > time.Hour {
 		t.Errorf("status %+v", counted.Status)
 	}

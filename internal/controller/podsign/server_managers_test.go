@@ -33,7 +33,7 @@ func TestTwoManagers(t *testing.T) {
 		}
 	})
 
-	w.declare(t, newSigner("workload"))
+	w.declare(t, w.newSigner())
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -49,10 +49,10 @@ func TestTwoManagers(t *testing.T) {
 	}
 	issued.check(t, requests)
 	leaf := leafOf(t, w.answered(t, requests[0].Name))
-	if err := leaf.CheckSignatureFrom(w.caOf(t, "signer-workload")); err != nil {
+	if err := leaf.CheckSignatureFrom(w.caOf(t, "signer-"+w.namespace)); err != nil {
 		t.Errorf("another CA than the one in the Secret: %v", err)
 	}
-	w.signer(t, "workload", "has counted all", func(s *v1alpha1.Signer) bool {
+	w.signer(t, w.namespace, "has counted all", func(s *v1alpha1.Signer) bool {
 		if s.Status.Issued > burst {
 			t.Fatalf("counted %d, issued %d", s.Status.Issued, burst)
 		}

@@ -19,14 +19,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
 )
-
-func readyMade(cfg *server.Config) {
-	trusting(cfg)
-	cfg.PodSigners.Install = []string{"spiffe", "service-dns", "kube-apiserver-client-pod"}
-	cfg.PodSigners.TrustDomain = "example.org"
-}
 
 // ask makes a request to a signer and returns the answer.
 func (w *world) ask(t testing.TB, pod *corev1.Pod, name, signer string) *certificatesv1beta1.PodCertificateRequest {
@@ -38,9 +31,9 @@ func (w *world) ask(t testing.TB, pod *corev1.Pod, name, signer string) *certifi
 }
 
 func TestSPIFFE(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, readyMade))
+	w := newWorld(t, trusting.Start(t))
 	leaf := leafOf(t, w.ask(t, w.pod(t, "web-1", nil), "svid", "certplane.dev/spiffe"))
-	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/shop/sa/web" {
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/"+w.namespace+"/sa/web" {
 		t.Errorf("URIs %v", leaf.URIs)
 	}
 }
@@ -48,7 +41,7 @@ func TestSPIFFE(t *testing.T) {
 // A pod gets the names of those Services that select it and that its account
 // may claim.
 func TestServices(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, readyMade))
+	w := newWorld(t, trusting.Start(t))
 	for name, selector := range map[string]map[string]string{
 		"front":     {"app": "web"},
 		"unclaimed": {"app": "web"},
@@ -56,17 +49,17 @@ func TestServices(t *testing.T) {
 		"nobodys":   nil,
 	} {
 		w.create(t, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 			Spec:       corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 443}}},
 		})
 	}
-	metadata := metav1.ObjectMeta{Namespace: namespace, Name: "claims"}
+	metadata := metav1.ObjectMeta{Namespace: w.namespace, Name: "claims"}
 	w.create(t, &rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"claim"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"front", "others", "nobodys"}},
 	}})
 	w.create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metadata, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "claims"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: account}},
 	})
 	pod := w.pod(t, "web-1", map[string]string{"app": "web"})
 	var names []string
@@ -79,7 +72,7 @@ func TestServices(t *testing.T) {
 		names = leafOf(t, answered).DNSNames
 		return true
 	})
-	if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "front.shop.svc") }) {
+	if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "front."+w.namespace+".svc") }) {
 		t.Errorf("names %q", names)
 	}
 	for _, name := range names {
@@ -92,7 +85,7 @@ func TestServices(t *testing.T) {
 // With its certificate a pod is its service account, as with its token, until
 // the pod or the account is gone.
 func TestClientOfTheAPI(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, readyMade))
+	w := newWorld(t, trusting.Start(t))
 	pod := w.pod(t, "web-1", nil)
 	key := newKey(t, pki.Ed25519)
 	login := func(pod *corev1.Pod, name string) *caller {
@@ -109,10 +102,10 @@ func TestClientOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	extra := who.Extra
-	if who.Username != "system:serviceaccount:shop:web" || who.UID != string(w.account.UID) ||
-		!slices.Contains(who.Groups, "system:serviceaccounts:shop") || !slices.Contains(who.Groups, "system:authenticated") ||
+	if who.Username != "system:serviceaccount:"+w.namespace+":web" || who.UID != string(w.account.UID) ||
+		!slices.Contains(who.Groups, "system:serviceaccounts:"+w.namespace) || !slices.Contains(who.Groups, "system:authenticated") ||
 		extra["authentication.kubernetes.io/pod-name"][0] != "web-1" || extra["authentication.kubernetes.io/pod-uid"][0] != string(pod.UID) ||
-		extra["authentication.kubernetes.io/node-name"][0] != nodeName ||
+		extra["authentication.kubernetes.io/node-name"][0] != w.node.Name ||
 		!strings.HasPrefix(extra["authentication.kubernetes.io/credential-id"][0], "X509SHA256=") {
 		t.Errorf("the API sees %+v", who)
 	}
@@ -140,7 +133,7 @@ func TestClientOfTheAPI(t *testing.T) {
 
 // Requests for a ready-made signer live no longer than it says.
 func TestLongestLife(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, readyMade))
+	w := newWorld(t, trusting.Start(t))
 	request := w.requestOf(t, w.pod(t, "web-1", nil), "long", newKey(t, pki.Ed25519))
 	request.Spec.SignerName = "certplane.dev/spiffe"
 	request.Spec.MaxExpirationSeconds = ptr.To[int32](90 * 24 * 3600)

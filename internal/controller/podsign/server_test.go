@@ -11,14 +11,13 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 
-	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 )
 
 // A pod gets what its Signer says, in the form that the API wants it.
 func TestIssued(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
-	w.declare(t, newSigner("workload"))
+	w := newWorld(t, common.Start(t))
+	w.declare(t, w.newSigner())
 	pod := w.pod(t, "web-1", nil)
 	for name, request := range map[string]func(crypto.Signer) *certificatesv1beta1.PodCertificateRequest{
 		"stub": func(key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
@@ -33,14 +32,14 @@ func TestIssued(t *testing.T) {
 			w.create(t, request(key))
 			answered := w.answered(t, name)
 			leaf := leafOf(t, answered)
-			if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/shop/sa/web" {
+			if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/"+w.namespace+"/sa/web" {
 				t.Errorf("URIs %v", leaf.URIs)
 			}
 			if !pki.SameKey(leaf.PublicKey, key.Public()) {
 				t.Error("another key")
 			}
 			roots := x509.NewCertPool()
-			roots.AddCert(w.caOf(t, "signer-workload"))
+			roots.AddCert(w.caOf(t, "signer-"+w.namespace))
 			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 				t.Error(err)
 			}

@@ -22,15 +22,15 @@ import (
 // An endpoint signs what the profile says, for the pod that it is told of. One
 // that does not know of that can do no harm.
 func TestWebhook(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
-	endpoint := webhooktest.Start(t)
+	w := newWorld(t, common.Start(t))
+	endpoint, credentials := webhooktest.Start(t), "endpoint-of-"+w.namespace
 	w.create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "endpoint"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: credentials},
 		Data:       map[string][]byte{"tls.crt": file(t, endpoint.CertFile), "tls.key": file(t, endpoint.KeyFile), "token": file(t, endpoint.TokenFile)},
 	})
-	s := newSigner("workload")
+	s := w.newSigner()
 	s.Spec.CA = v1alpha1.SignerCA{Webhook: &v1alpha1.WebhookCA{
-		URL: endpoint.URL, CABundle: string(file(t, endpoint.CAFile)), Credentials: &v1alpha1.SecretCA{Name: "endpoint"},
+		URL: endpoint.URL, CABundle: string(file(t, endpoint.CAFile)), Credentials: &v1alpha1.SecretCA{Name: credentials},
 		Roots: string(pki.EncodeCertificates(endpoint.CA.Anchor())),
 	}}
 	pod := w.pod(t, "web-1", nil)
@@ -43,10 +43,10 @@ func TestWebhook(t *testing.T) {
 	})
 	w.create(t, w.requestOf(t, pod, "fine", newKey(t, pki.Ed25519)))
 	leaf := leafOf(t, w.answered(t, "fine"))
-	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/shop/sa/web" {
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/"+w.namespace+"/sa/web" {
 		t.Errorf("URIs %v", leaf.URIs)
 	}
-	if got := <-asked; got.Pod == nil || got.Pod.Name != "web-1" || got.Pod.UID != string(pod.UID) || got.Requester.Username != "system:serviceaccount:shop:web" {
+	if got := <-asked; got.Pod == nil || got.Pod.Name != "web-1" || got.Pod.UID != string(pod.UID) || got.Requester.Username != "system:serviceaccount:"+w.namespace+":web" {
 		t.Errorf("the endpoint is told of %+v, %+v", got.Pod, got.Requester)
 	}
 
@@ -57,13 +57,13 @@ func TestWebhook(t *testing.T) {
 	})
 	w.create(t, w.requestOf(t, pod, "wrong", newKey(t, pki.Ed25519)))
 	apitest.Eventually(t, "an Event tells that the answer is no use", func() bool {
-		all, err := w.core.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+		all, err := w.core.EventsV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool {
 			return e.Regarding.Name == "wrong" && e.Reason == "SignerAnswerInvalid"
 		})
 	})
 	wrong := &certificatesv1beta1.PodCertificateRequest{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "wrong"}, wrong); err != nil || wrong.Status.CertificateChain != "" {
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "wrong"}, wrong); err != nil || wrong.Status.CertificateChain != "" {
 		t.Errorf("status %+v, %v", wrong.Status, err)
 	}
 

@@ -15,10 +15,10 @@ import (
 // An approval must come back as it was, also if it says more than Go programs
 // do: clients in other languages write microseconds.
 func TestApprovalStaysAsItIs(t *testing.T) {
-	w := start(t, byHand)
+	w := share(t, &byHand)
 	key := apitest.NewKey(t)
 	cr := request(t, "web", cmmeta.IssuerReference{Name: "ca"}, key)
-	w.create(t, newCA(t, "default", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), cr)
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), cr)
 	const since = "2026-03-01T12:00:00.123456Z"
 	patch := `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Elsewhere","message":"m","lastTransitionTime":"` + since + `"}]}}`
 	if err := w.admin.Status().Patch(t.Context(), cr, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -26,7 +26,7 @@ func TestApprovalStaysAsItIs(t *testing.T) {
 	}
 	verified(t, w.becomes(t, "web", cmv1.CertificateRequestReasonIssued), key)
 	raw, err := apitest.Client(t, w.Admin(t)).Discovery().RESTClient().Get().
-		RequestURI("/apis/cert-manager.io/v1/namespaces/default/certificaterequests/web").DoRaw(t.Context())
+		RequestURI("/apis/cert-manager.io/v1/namespaces/" + w.namespace + "/certificaterequests/web").DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(raw), since) {
 		t.Errorf("the approval has changed: %s, %v", raw, err)
 	}

@@ -53,7 +53,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w := start(t)
 	admin := apitest.Client(t, w.Admin(t))
 	w.create(t,
-		newCA(t, "default", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), caIssuer("ca.v2", "ca"),
+		newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), caIssuer("ca.v2", "ca"),
 		newCA(t, "kube-system", "ca", apitest.NewKey(t)), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: withCA("ca")},
 		caIssuer("unready", "missing"))
 	for _, user := range []string{"ann", "bob", "eve"} {
@@ -117,11 +117,11 @@ func asksForCA(t *testing.T) []byte {
 func grantReference(t *testing.T, w world, user string, issuers ...string) {
 	t.Helper()
 	w.create(t,
-		&rbacv1.Role{ObjectMeta: meta("default", "reference-"+user), Rules: []rbacv1.PolicyRule{{
+		&rbacv1.Role{ObjectMeta: meta("", "reference-"+user), Rules: []rbacv1.PolicyRule{{
 			Verbs: []string{"reference"}, APIGroups: []string{"cert-manager.io"}, Resources: []string{"signers"}, ResourceNames: issuers,
 		}}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: meta("default", "reference-"+user),
+			ObjectMeta: meta("", "reference-"+user),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reference-" + user},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 		})

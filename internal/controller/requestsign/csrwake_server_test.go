@@ -39,7 +39,7 @@ func TestCSRsGoOn(t *testing.T) {
 	w.failed(t, "own-key", delayed, "ErrorParsingKey")
 	right := keySecret(t, "own", key)
 	right.Namespace = "kube-system"
-	if err := w.admin.Update(t.Context(), right); err != nil {
+	if err := w.everywhere.Update(t.Context(), right); err != nil {
 		t.Fatal(err)
 	}
 	certs, err := pki.ParseCertificates(apitest.Issued(t, admin, own))

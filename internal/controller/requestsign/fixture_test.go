@@ -26,21 +26,45 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
+// The servers that tests share; those that need names for the whole cluster
+// start their own.
+var (
+	common apitest.Shared
+	// byHand has no approver but the tests.
+	byHand = apitest.Shared{Options: []func(*server.Config){func(cfg *server.Config) {
+		cfg.Controllers = []string{"*", "-certificaterequests-approver"}
+	}}}
+)
+
+func TestMain(m *testing.M) { apitest.Main(m, &common, &byHand) }
+
 // world is a server and its administrator.
 type world struct {
 	*apitest.Server
-	admin client.Client
+	// namespace is where admin finds and puts what says of no other.
+	namespace         string
+	admin, everywhere client.Client
 }
 
-func start(t *testing.T, options ...func(*server.Config)) world {
+// start is a server for one test, which works in the namespace default.
+func start(t *testing.T) world {
 	t.Helper()
-	w := world{Server: apitest.Start(t, options...)}
-	w.admin = connect(t, w.Admin(t))
+	return newWorld(t, apitest.Start(t), "default")
+}
+
+// share is a shared server, with a namespace for the test.
+func share(t *testing.T, s *apitest.Shared) world {
+	t.Helper()
+	running := s.Start(t)
+	return newWorld(t, running, apitest.OwnNamespace(t, apitest.Client(t, running.Admin(t))))
+}
+
+func newWorld(t *testing.T, s *apitest.Server, namespace string) world {
+	t.Helper()
+	w := world{Server: s, namespace: namespace, everywhere: connect(t, s.Admin(t))}
+	w.admin = client.NewNamespacedClient(w.everywhere, namespace)
 	return w
 }
-
-// byHand turns the built-in approver off.
-func byHand(cfg *server.Config) { cfg.Controllers = []string{"*", "-certificaterequests-approver"} }
 
 func connect(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
@@ -60,7 +84,11 @@ func connect(t *testing.T, cfg *rest.Config) client.Client {
 func (w world) create(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
-		if err := w.admin.Create(t.Context(), object); err != nil {
+		admin := w.admin
+		if object.GetNamespace() != "" {
+			admin = w.everywhere
+		}
+		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
 		}
 	}
@@ -71,7 +99,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 }
 
 func selfSigned(name string) *cmv1.Issuer {
-	return &cmv1.Issuer{ObjectMeta: meta("default", name), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{
+	return &cmv1.Issuer{ObjectMeta: meta("", name), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{
 		SelfSigned: &cmv1.SelfSignedIssuer{},
 	}}}
 }
@@ -81,7 +109,7 @@ func withCA(secret string) cmv1.IssuerSpec {
 }
 
 func caIssuer(name, secret string) *cmv1.Issuer {
-	return &cmv1.Issuer{ObjectMeta: meta("default", name), Spec: withCA(secret)}
+	return &cmv1.Issuer{ObjectMeta: meta("", name), Spec: withCA(secret)}
 }
 
 // newCA is a root in a Secret.
@@ -115,7 +143,7 @@ func keySecret(t *testing.T, name string, key crypto.Signer) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{ObjectMeta: meta("default", name), Data: map[string][]byte{corev1.TLSPrivateKeyKey: data}}
+	return &corev1.Secret{ObjectMeta: meta("", name), Data: map[string][]byte{corev1.TLSPrivateKeyKey: data}}
 }
 
 // request is not sent yet.
@@ -125,7 +153,7 @@ func request(t *testing.T, name string, ref cmmeta.IssuerReference, key crypto.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cmv1.CertificateRequest{ObjectMeta: meta("default", name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: csr}}
+	return &cmv1.CertificateRequest{ObjectMeta: meta("", name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: csr}}
 }
 
 // keyIn names the Secret with the key of a request.
@@ -153,7 +181,7 @@ func (w world) becomes(t *testing.T, name, reason string) *cmv1.CertificateReque
 	t.Helper()
 	cr := &cmv1.CertificateRequest{}
 	apitest.Eventually(t, name+" is "+reason, func() bool {
-		if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+		if err := w.admin.Get(t.Context(), client.ObjectKey{Name: name}, cr); err != nil {
 			t.Fatal(err)
 		}
 		return api.ReadyReason(cr) == reason
@@ -164,7 +192,7 @@ func (w world) becomes(t *testing.T, name, reason string) *cmv1.CertificateReque
 func (w world) decide(t *testing.T, name string, kind cmv1.CertificateRequestConditionType) {
 	t.Helper()
 	cr := &cmv1.CertificateRequest{}
-	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Name: name}, cr); err != nil {
 		t.Fatal(err)
 	}
 	api.SetRequestCondition(cr, kind, cmmeta.ConditionTrue, "Test", "decided by a test", metav1.Now())

@@ -26,11 +26,11 @@ const (
 // Requests with keys of each kind are approved and get certificates, of an
 // Issuer and a ClusterIssuer, for the default time or another.
 func TestCA(t *testing.T) {
-	w := start(t)
-	rsaKey := keys(t)["rsa"]
+	w := share(t, &common)
+	rsaKey, cluster := keys(t)["rsa"], "cluster-ca-"+w.namespace
 	w.create(t,
-		newCA(t, "default", "ca", rsaKey), caIssuer("ca", "ca"),
-		newCA(t, "kube-system", "cluster-ca", rsaKey), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: withCA("cluster-ca")})
+		newCA(t, "", "ca", rsaKey), caIssuer("ca", "ca"),
+		newCA(t, "kube-system", cluster, rsaKey), &cmv1.ClusterIssuer{ObjectMeta: meta("", cluster), Spec: withCA(cluster)})
 	for name, key := range keys(t) {
 		w.create(t, request(t, name, cmmeta.IssuerReference{Name: "ca"}, key))
 		cr := w.becomes(t, name, cmv1.CertificateRequestReasonIssued)
@@ -43,20 +43,20 @@ func TestCA(t *testing.T) {
 		}
 	}
 	key := apitest.NewKey(t)
-	cr := request(t, "cluster", cmmeta.IssuerReference{Name: "ca", Kind: "ClusterIssuer", Group: "cert-manager.io"}, key)
+	cr := request(t, "cluster", cmmeta.IssuerReference{Name: cluster, Kind: "ClusterIssuer", Group: "cert-manager.io"}, key)
 	cr.Spec.Duration = &metav1.Duration{Duration: 35 * 24 * time.Hour}
 	cr.Spec.Usages = []cmv1.KeyUsage{cmv1.UsageServerAuth}
 	w.create(t, cr)
 	cert := verified(t, w.becomes(t, "cluster", cmv1.CertificateRequestReasonIssued), key)
-	if got := cert.NotAfter.Sub(cert.NotBefore); got != 35*24*time.Hour || cert.Issuer.CommonName != "root of cluster-ca" || cert.KeyUsage != 0 {
+	if got := cert.NotAfter.Sub(cert.NotBefore); got != 35*24*time.Hour || cert.Issuer.CommonName != "root of "+cluster || cert.KeyUsage != 0 {
 		t.Errorf("%v of %v with usages %v", got, cert.Issuer, cert.KeyUsage)
 	}
 }
 
 // An issued request says who approved it and who signed it.
 func TestConditions(t *testing.T) {
-	w := start(t)
-	w.create(t, newCA(t, "default", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t)))
+	w := share(t, &common)
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t)))
 	cr := w.becomes(t, "web", cmv1.CertificateRequestReasonIssued)
 	for kind, want := range map[cmv1.CertificateRequestConditionType]string{
 		cmv1.CertificateRequestConditionApproved: "True cert-manager.io Certificate request has been approved by cert-manager.io",
@@ -83,7 +83,7 @@ func TestConditions(t *testing.T) {
 
 // A request waits for whatever is missing, says so, and goes on by itself.
 func TestWaiting(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	ref := cmmeta.IssuerReference{Name: "late"}
 	key := apitest.NewKey(t)
 	w.create(t, request(t, "web", ref, key))
@@ -98,16 +98,16 @@ func TestWaiting(t *testing.T) {
 		cr := w.becomes(t, "web", cmv1.CertificateRequestReasonPending)
 		return strings.Contains(api.RequestCondition(cr, cmv1.CertificateRequestConditionReady).Message, "ErrGetKeyPair")
 	})
-	w.create(t, newCA(t, "default", "late", apitest.NewKey(t)))
+	w.create(t, newCA(t, "", "late", apitest.NewKey(t)))
 	verified(t, w.becomes(t, "web", cmv1.CertificateRequestReasonIssued), key)
 }
 
 // Nothing is signed that nobody has approved, and what is denied says so for
 // ever.
 func TestDecisions(t *testing.T) {
-	w := start(t, byHand)
+	w := share(t, &byHand)
 	ref := cmmeta.IssuerReference{Name: "ca"}
-	w.create(t, newCA(t, "default", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
 	for _, name := range []string{"approved", "denied", "invalid", "undecided", "elsewhere"} {
 		cr := request(t, name, ref, apitest.NewKey(t))
 		if name == "elsewhere" {
@@ -131,14 +131,14 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	for name, reason := range map[string]string{"undecided": "WaitingForApproval", "elsewhere": "WaitingForIssuer"} {
-		if note := w.told(t, name, component, normalEvent, reason); !strings.Contains(note, "certplane approve -n default "+name) {
+		if note := w.told(t, name, component, normalEvent, reason); !strings.Contains(note, "certplane approve -n "+w.namespace+" "+name) {
 			t.Errorf("%s: %s", name, note)
 		}
 	}
 }
 
 func TestSelfSigned(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	w.create(t, selfSigned("self"))
 	ref := cmmeta.IssuerReference{Name: "self", Kind: "Issuer"}
 	for name, key := range keys(t) {
@@ -164,10 +164,10 @@ func TestSelfSigned(t *testing.T) {
 // A Secret that holds no key can be replaced later; its group may be left out
 // of the reference.
 func TestSelfSignedCorrected(t *testing.T) {
-	w := start(t)
+	w := share(t, &common)
 	key := apitest.NewKey(t)
 	w.create(t, selfSigned("self"),
-		&corev1.Secret{ObjectMeta: meta("default", "key"), Data: map[string][]byte{"tls.key": []byte("broken")}},
+		&corev1.Secret{ObjectMeta: meta("", "key"), Data: map[string][]byte{"tls.key": []byte("broken")}},
 		keyIn(request(t, "web", cmmeta.IssuerReference{Name: "self"}, key), "key"))
 	w.becomes(t, "web", cmv1.CertificateRequestReasonPending)
 	w.told(t, "web", ofSelfSigned, normalEvent, "ErrorParsingKey")

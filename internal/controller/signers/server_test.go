@@ -1,6 +1,7 @@
 package signers_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -146,7 +148,7 @@ func (w *world) update(t testing.TB, secret *corev1.Secret) {
 // A generated CA is replaced when somebody wants that: its successor is
 // trusted before it signs, and it as long as its certificates live.
 func TestRotation(t *testing.T) {
-	w := newWorld(t, apitest.Start(t, func(c *server.Config) { c.DeclaredSigners.Propagation.Duration = 3 * time.Second }))
+	w := newWorld(t, apitest.Start(t))
 	w.create(t, newSigner("clients", generated()))
 	w.is(t, "clients", metav1.ConditionTrue, "Signing")
 	before := w.issue(t, "before")
@@ -171,6 +173,7 @@ func TestRotation(t *testing.T) {
 		}
 		return false
 	})
+	w.takesOver(t, "signer-clients", time.Now().Add(time.Second))
 	s := w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
 	if len(s.Status.FormerCAs) != 1 || w.ca(t, "signer-clients", "next.crt") != nil {
 		t.Errorf("status %+v", s.Status)
@@ -178,6 +181,17 @@ func TestRotation(t *testing.T) {
 	after := w.issue(t, "after")
 	if !w.verifies(t, before) || !w.verifies(t, after) {
 		t.Error("not all certificates can be verified")
+	}
+}
+
+// takesOver has the next CA in a Secret sign from then on, and not when all have
+// had time to learn of it.
+func (w *world) takesOver(t testing.TB, secret string, at time.Time) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"certplane.dev/next-takes-over":%q}}}`, at.Format(time.RFC3339))
+	_, err := w.core.CoreV1().Secrets(caNamespace).Patch(t.Context(), secret, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

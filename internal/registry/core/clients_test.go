@@ -27,12 +27,12 @@ import (
 // A list that is streamed ends with a bookmark that says so.
 func TestWatchList(t *testing.T) {
 	w := start(t)
-	if _, err := w.core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: named("s")}, create); err != nil {
+	if _, err := w.core.Secrets(w.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: named("s")}, create); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	events, err := w.core.Secrets("default").Watch(ctx, metav1.ListOptions{
+	events, err := w.core.Secrets(w.namespace).Watch(ctx, metav1.ListOptions{
 		SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestWatchList(t *testing.T) {
 // by default (KEP-3157). One that the server refuses would list instead.
 func TestInformers(t *testing.T) {
 	w := start(t)
-	if _, err := w.core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("first")}, create); err != nil {
+	if _, err := w.core.ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("first")}, create); err != nil {
 		t.Fatal(err)
 	}
 	cfg, asked := recorded(w.Admin(t))
@@ -70,9 +70,9 @@ func TestInformers(t *testing.T) {
 	}
 	configs := corev1.SchemeGroupVersion.WithResource("configmaps")
 	for kind, informer := range map[string]cache.SharedIndexInformer{
-		"typed":    coreinformers.NewConfigMapInformer(apitest.Client(t, cfg), "default", 0, nil),
-		"dynamic":  dynamicinformer.NewFilteredDynamicInformer(objects, configs, "default", 0, nil, nil).Informer(),
-		"metadata": metadatainformer.NewFilteredMetadataInformer(names, configs, "default", 0, nil, nil).Informer(),
+		"typed":    coreinformers.NewConfigMapInformer(apitest.Client(t, cfg), w.namespace, 0, nil),
+		"dynamic":  dynamicinformer.NewFilteredDynamicInformer(objects, configs, w.namespace, 0, nil, nil).Informer(),
+		"metadata": metadatainformer.NewFilteredMetadataInformer(names, configs, w.namespace, 0, nil, nil).Informer(),
 	} {
 		t.Run(kind, func(t *testing.T) {
 			seen := watched(t, informer)
@@ -80,12 +80,12 @@ func TestInformers(t *testing.T) {
 			if got := asked(); len(got) != 1 || got[0].Get("sendInitialEvents") != "true" || got[0].Get("allowWatchBookmarks") != "true" {
 				t.Errorf("the informer asked for %v, want nothing but a watch that begins with what is there", got)
 			}
-			if _, err := w.core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named(kind)}, create); err != nil {
+			if _, err := w.core.ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named(kind)}, create); err != nil {
 				t.Fatal(err)
 			}
 			waitFor(t, seen, "added "+kind)
 			only := metav1.ListOptions{FieldSelector: "metadata.name=" + kind}
-			if err := w.core.ConfigMaps("default").DeleteCollection(t.Context(), remove, only); err != nil {
+			if err := w.core.ConfigMaps(w.namespace).DeleteCollection(t.Context(), remove, only); err != nil {
 				t.Fatal(err)
 			}
 			waitFor(t, seen, "deleted "+kind)
@@ -156,7 +156,7 @@ func waitFor(t *testing.T, seen <-chan string, want string) {
 }
 
 func TestDiscoveryAndTables(t *testing.T) {
-	w := start(t)
+	w := startOn(t, apitest.Start(t))
 	list, err := w.Discovery().ServerResourcesForGroupVersion("v1")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNodes(t *testing.T) {
-	w := start(t)
+	w := startOn(t, apitest.Start(t))
 	nodes := w.core.Nodes()
 	taint := func(effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: "example.com/k", Effect: effect}

@@ -25,7 +25,7 @@ func newPod(name string) *corev1.Pod {
 
 func TestPods(t *testing.T) {
 	w := start(t)
-	pods := w.core.Pods("default")
+	pods := w.core.Pods(w.namespace)
 	for _, tt := range []struct {
 		reason string
 		edit   func(*corev1.PodSpec)
@@ -84,7 +84,7 @@ func TestPods(t *testing.T) {
 		}
 	}
 
-	got := apitest.Table(t, w.Admin(t), "/api/v1/namespaces/default/pods")
+	got := apitest.Table(t, w.Admin(t), "/api/v1/namespaces/"+w.namespace+"/pods")
 	if !strings.HasPrefix(got, "Name|Ready|Status|Restarts|Age\na|0/1|Running|0|") {
 		t.Errorf("table:\n%s", got)
 	}
@@ -99,7 +99,7 @@ func TestPods(t *testing.T) {
 
 func TestPodUpdates(t *testing.T) {
 	w := start(t)
-	pods := w.core.Pods("default")
+	pods := w.core.Pods(w.namespace)
 	stored := newPod("a")
 	stored.Spec.ActiveDeadlineSeconds = ptr.To[int64](100)
 	stored.Spec.TerminationGracePeriodSeconds = ptr.To[int64](-1)
@@ -221,7 +221,7 @@ func TestProjectedVolumes(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{tt.source}},
 		}}}
-		_, err := w.core.Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.core.Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if causes(err) != tt.want {
 			t.Errorf("%s: %s, want %s", tt.reason, causes(err), tt.want)
 		}
@@ -248,7 +248,7 @@ func TestProjectedFilesAreDifferent(t *testing.T) {
 			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{other, trust(path)}},
 			}}}
-			_, err := w.core.Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := w.core.Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if causes(err) != want {
 				t.Errorf("%s and %s: %s, want %s", reason, path, causes(err), want)
 			}

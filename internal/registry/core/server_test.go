@@ -15,22 +15,31 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
 )
 
-// world is a running server and its administrator, who works in namespace
-// default.
+// common is the server of the tests that look at their own namespace alone.
+var common apitest.Shared
+
+func TestMain(m *testing.M) { apitest.Main(m, &common) }
+
+// world is a running server and its administrator, who works in a namespace of
+// the test's.
 type world struct {
 	*apitest.Server
 	kubernetes.Interface
-	core corev1client.CoreV1Interface
+	core      corev1client.CoreV1Interface
+	namespace string
 }
 
-func start(t *testing.T, options ...func(*server.Config)) world {
+func start(t *testing.T) world {
 	t.Helper()
-	s := apitest.Start(t, options...)
+	return startOn(t, common.Start(t))
+}
+
+func startOn(t *testing.T, s *apitest.Server) world {
+	t.Helper()
 	admin := apitest.Client(t, s.Admin(t))
-	return world{Server: s, Interface: admin, core: admin.CoreV1()}
+	return world{Server: s, Interface: admin, core: admin.CoreV1(), namespace: apitest.OwnNamespace(t, admin)}
 }
 
 var (
@@ -67,7 +76,7 @@ func asStatus(err error, status *apierrors.APIStatus) bool {
 
 func TestSecrets(t *testing.T) {
 	w := start(t)
-	secrets := w.core.Secrets("default")
+	secrets := w.core.Secrets(w.namespace)
 	secret := func(name string, kind corev1.SecretType, data ...string) *corev1.Secret {
 		out := &corev1.Secret{ObjectMeta: named(name), Type: kind, Data: map[string][]byte{}}
 		for _, key := range data {
@@ -158,7 +167,7 @@ func force(kind types.PatchType) *bool {
 
 func TestConfigMaps(t *testing.T) {
 	w := start(t)
-	configs := w.core.ConfigMaps("default")
+	configs := w.core.ConfigMaps(w.namespace)
 	for _, tt := range []struct {
 		reason string
 		config corev1.ConfigMap
@@ -195,7 +204,7 @@ func TestTooLarge(t *testing.T) {
 		return config
 	}
 	for size, want := range map[int]string{2000: "413", 8000: "413"} {
-		_, err := w.core.ConfigMaps("default").Create(t.Context(), annotated(size), create)
+		_, err := w.core.ConfigMaps(w.namespace).Create(t.Context(), annotated(size), create)
 		if !strings.HasPrefix(causes(err), want) || !apierrors.IsRequestEntityTooLargeError(err) {
 			t.Errorf("with %d owners: %s, want %s", size, causes(err), want)
 		}
@@ -204,7 +213,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestServiceAccounts(t *testing.T) {
 	w := start(t)
-	accounts := w.core.ServiceAccounts("default")
+	accounts := w.core.ServiceAccounts(w.namespace)
 	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{"example.com/wait"}},
 		Secrets:    []corev1.ObjectReference{{Name: "s", Kind: "Secret", Namespace: "elsewhere"}},

@@ -77,11 +77,11 @@ func TestServicesAreChecked(t *testing.T) {
 		{"a name outside", newService("outside", kind("ExternalName"), func(s spec) { s.ExternalName, s.Ports = "example.com.", nil }), "<nil>"},
 		{"on nodes", newService("nodes", kind("NodePort"), port(corev1.ServicePort{Port: 80, NodePort: 30080})), "<nil>"},
 	} {
-		if _, err := w.core.Services("default").Create(t.Context(), tt.spec, create); causes(err) != tt.want {
+		if _, err := w.core.Services(w.namespace).Create(t.Context(), tt.spec, create); causes(err) != tt.want {
 			t.Errorf("%s: %s, want %s", tt.reason, causes(err), tt.want)
 		}
 	}
-	got := apitest.Table(t, w.Admin(t), "/api/v1/namespaces/default/services/nodes")
+	got := apitest.Table(t, w.Admin(t), "/api/v1/namespaces/"+w.namespace+"/services/nodes")
 	if want := "Name|Type|Cluster-IP|External-IP|Port(s)|Age\nnodes|NodePort|<none>|<none>|80:30080/TCP|"; !strings.HasPrefix(got, want) {
 		t.Errorf("table is\n%swant\n%s", got, want)
 	}
@@ -90,7 +90,7 @@ func TestServicesAreChecked(t *testing.T) {
 // A service is a record: what is written stays, and nobody gives it an address.
 func TestServices(t *testing.T) {
 	w := start(t)
-	services := w.core.Services("default")
+	services := w.core.Services(w.namespace)
 	made, err := services.Create(t.Context(), newService("a"), create)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,65 @@
+package apitest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/certplane/certplane/internal/server"
+)
+
+// Shared is a server that tests of a package have in common, because a start
+// costs more than most tests. Each of them works with namespaces and names of
+// its own, and leaves nothing that others could meet. It is safe for concurrent
+// use.
+type Shared struct {
+	// Options change the default configuration, as those of Start do.
+	Options []func(*server.Config)
+
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Main is the TestMain of a package with shared servers: it runs the tests,
+// stops the servers and ends the process.
+func Main(m *testing.M, servers ...*Shared) {
+	code := m.Run()
+	for _, s := range servers {
+		if err := s.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping a shared server:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// Start returns the server, which runs until the last test has ended.
+func (s *Shared) Start(t testing.TB) *Server {
+	t.Helper()
+	s.once.Do(s.start)
+	if s.err != nil {
+		t.Fatalf("starting the shared server: %v", s.err)
+	}
+	return s.server
+}
+
+func (s *Shared) start() {
+	dir, err := os.MkdirTemp("", "certplane-test-")
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.server = newServer(dir, s.Options...)
+	s.err = s.server.run()
+}
+
+// stop does nothing if no test has asked for the server.
+func (s *Shared) stop() error {
+	if s.server == nil {
+		return nil
+	}
+	return errors.Join(s.server.stop(), os.RemoveAll(s.server.Config.DataDir))
+}
