@@ -139,11 +139,12 @@ func (c Controller) withDefaults() (Controller, error) {
 	case c.Concurrency < 0:
 		return c, fmt.Errorf("field Concurrency: %d must not be negative", c.Concurrency)
 	}
-	for field, value := range map[string]time.Duration{
-		"DefaultDuration": c.DefaultDuration, "CheckEvery": c.CheckEvery, "RetryFor": c.RetryFor, "Timeout": c.Timeout,
-	} {
-		if value < 0 {
-			return c, fmt.Errorf("field %s: %v must not be negative", field, value)
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"DefaultDuration", c.DefaultDuration}, {"CheckEvery", c.CheckEvery}, {"RetryFor", c.RetryFor}, {"Timeout", c.Timeout}} {
+		if field.value < 0 {
+			return c, fmt.Errorf("field %s: %v must not be negative", field.name, field.value)
 		}
 	}
 	return c, nil

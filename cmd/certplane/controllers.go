@@ -69,6 +69,6 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Health.BindAddress, "health-probe-bind-address", cfg.Health.BindAddress, "Address of /healthz and /readyz, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Webhook.BindAddress, "webhook-bind-address", cfg.Webhook.BindAddress,
-		"Address of the admission webhook, HOST:PORT, which is served with controllers of cert-manager.io.")
+		"Address of the admission webhook, HOST:PORT, which is served in pods and with controllers of cert-manager.io.")
 	addLoggingFlags(flags, &cfg.Logging)
 }

@@ -78,6 +78,7 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	flags.StringVar(&cfg.Etcd.CAFile, "etcd-cafile", cfg.Etcd.CAFile, "CA bundle for the external etcd's certificates.")
 	flags.StringVar(&cfg.Etcd.CertFile, "etcd-certfile", cfg.Etcd.CertFile, "Client certificate for the external etcd.")
 	flags.StringVar(&cfg.Etcd.KeyFile, "etcd-keyfile", cfg.Etcd.KeyFile, "Private key of the client certificate for the external etcd.")
+	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to run: * for all, NAME for one more, -NAME for one less.")
 	flags.StringVar(&cfg.Etcd.Prefix, "etcd-prefix", cfg.Etcd.Prefix, "Root of all keys in etcd.")
 	sign.AddFlags(flags, &cfg.Signing)
 }

@@ -116,11 +116,16 @@ var rules = []rule{
 	{
 		from:      "internal/webhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/api"},
+		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{
 		from:      "internal/admission/certmanager",
+		forbidden: []string{"k8s.io/apiserver/"},
+		reason:    "the webhook in somebody else's cluster asks it too",
+	},
+	{
+		from:      "internal/admission/declaration",
 		forbidden: []string{"k8s.io/apiserver/"},
 		reason:    "the webhook in somebody else's cluster asks it too",
 	},

@@ -43,8 +43,8 @@ type Config struct {
 	Metrics MetricsConfig `json:"metrics"`
 	// health says where /healthz and /readyz are served.
 	Health HealthConfig `json:"health"`
-	// webhook is the admission webhook for cert-manager.io, in place of
-	// cert-manager's.
+	// webhook is the admission webhook for Signers, and for cert-manager.io in
+	// place of cert-manager's.
 	Webhook WebhookConfig `json:"webhook"`
 	// logging says what the process tells about itself.
 	Logging logging.Config `json:"logging"`

@@ -166,22 +166,30 @@ func TestAccountsThatSign(t *testing.T) {
 
 // The webhook is there with what it guards, unless somebody says otherwise.
 func TestServesWebhook(t *testing.T) {
+	const outside = "clientConnection: {kubeconfig: f}\n"
 	tests := []struct {
-		text string
-		want bool
+		text                 string
+		certManager, signers bool
 	}{
-		{"", false},
-		{"controllers: ['*', certificates]", true},
-		{"controllers: [certificaterequests-approver]", true},
-		{"controllers: ['*', certificates]\nwebhook: {serve: Never}", false},
-		{"webhook: {serve: Always}", true},
+		{"", false, true},
+		{"controllers: ['*', '-signers']", false, false},
+		{outside, false, false},
+		{outside + "controllers: ['*', certificates]", true, true},
+		{"controllers: ['*', certificates]", true, true},
+		{"controllers: [certificaterequests-approver]", true, false},
+		{"controllers: ['*', certificates]\nwebhook: {serve: Never}", false, false},
+		{outside + "webhook: {serve: Always}", true, true},
 	}
 	for _, tc := range tests {
 		cfg, err := load(t, head+tc.text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.ServesWebhook() != tc.want || slices.Contains(cfg.Accounts(), cluster.WebhookAccount) != tc.want {
+		if cfg.AdmitsCertManager() != tc.certManager || cfg.AdmitsSigners() != tc.signers {
+			t.Errorf("%q: cert-manager.io %t, Signers %t", tc.text, cfg.AdmitsCertManager(), cfg.AdmitsSigners())
+		}
+		served := tc.certManager || tc.signers
+		if cfg.ServesWebhook() != served || slices.Contains(cfg.Accounts(), cluster.WebhookAccount) != served {
 			t.Errorf("%q: %t, %v", tc.text, cfg.ServesWebhook(), cfg.Accounts())
 		}
 	}

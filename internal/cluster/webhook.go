@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	// WebhookAccount serves the admission webhook: it asks who may approve, and
-	// keeps the webhook's certificate.
+	// WebhookAccount serves the admission webhook: it asks who may approve, looks
+	// for other Signers, and keeps the webhook's certificate.
 	WebhookAccount = "cert-manager-webhook"
 
 	// webhookName is that of the webhook's Service and Secret.
@@ -33,8 +34,11 @@ const (
 
 // WebhookConfig is the stanza "webhook".
 type WebhookConfig struct {
-	// serve says when there is a webhook: Auto, if a controller of
-	// cert-manager.io is chosen; Always; or Never, where cert-manager's stays.
+	// serve says when there is a webhook: Auto, for cert-manager.io if one of its
+	// controllers is chosen, and for Signers if the controller signers is chosen
+	// and the process runs in a pod, where the API reaches it, or is a webhook for
+	// cert-manager.io anyway; Always, for both; or Never, where cert-manager's
+	// stays: bad Signers are stored then and say so in their status.
 	// Default: Auto.
 	Serve string `json:"serve"`
 	// bindAddress is the address of the webhook, HOST:PORT, by TLS. Its
@@ -55,14 +59,25 @@ func (c WebhookConfig) Validate() error {
 }
 
 // ServesWebhook tells whether there is a webhook.
-func (c Config) ServesWebhook() bool {
-	switch c.Webhook.Serve {
-	case serveAlways:
-		return true
-	case serveNever:
-		return false
+func (c Config) ServesWebhook() bool { return c.AdmitsCertManager() || c.AdmitsSigners() }
+
+// AdmitsCertManager tells whether the webhook is to see what is of
+// cert-manager.io.
+func (c Config) AdmitsCertManager() bool {
+	if c.Webhook.Serve == serveAuto {
+		return slices.ContainsFunc(ofCertManager, c.work().Chooses)
 	}
-	return slices.ContainsFunc(ofCertManager, c.work().Chooses)
+	return c.Webhook.Serve == serveAlways
+}
+
+// AdmitsSigners tells whether the webhook is to see Signers. A process outside
+// of the cluster, which no Service leads to, does not begin to listen for them.
+func (c Config) AdmitsSigners() bool {
+	if c.Webhook.Serve == serveAuto {
+		inPod := c.ClientConnection.Kubeconfig == ""
+		return c.work().Chooses(declared) && (inPod || c.AdmitsCertManager())
+	}
+	return c.Webhook.Serve == serveAlways
 }
 
 // WebhookObjects are what the webhook consists of in the API. Its configurations
@@ -84,7 +99,15 @@ func addWebhook(mgr ctrl.Manager, cfg Config, as func(string) (*rest.Config, err
 	if err != nil {
 		return fmt.Errorf("making the client of the webhook: %w", err)
 	}
-	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews)}
+	signers, err := dynamic.NewForConfig(own)
+	if err != nil {
+		return fmt.Errorf("making the client of the webhook: %w", err)
+	}
+	metrics, err := webhook.NewMetrics(registry())
+	if err != nil {
+		return fmt.Errorf("registering the metrics of the webhook: %w", err)
+	}
+	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics}
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}

@@ -13,12 +13,14 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/server"
@@ -63,20 +65,90 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// reachWebhook has the server reach the webhook without a service.
+// Before a server that knows nothing of Signers, the webhook refuses what our own
+// server does; while it is away, they can be written.
+func TestWebhookOfSigners(t *testing.T) {
+	w := startIn(t, apitest.Start(t, func(c *server.Config) {
+		c.Controllers = []string{}
+		c.Admission.DisabledPlugins = []string{"Signer"}
+	}), "*")
+	kinds := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(w.Admin(t), client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Create(t.Context(), newSigner("early", "1")); err != nil {
+		t.Fatalf("before there is a webhook: %v", err)
+	}
+
+	cfg := w.config(t)
+	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", freeAddress(t)
+	run(t, cfg)
+	w.reachWebhook(t, cfg.Webhook.BindAddress)
+	const want = `admission webhook "webhook.certplane.dev" denied the request: Signer.certplane.dev "bad" is invalid: spec.profile.names.uris: Invalid value`
+	apitest.Eventually(t, "a bad Signer is refused", func() bool {
+		err := admin.Create(t.Context(), newSigner("bad", "1"), client.DryRunAll)
+		return apierrors.IsInvalid(err) && strings.HasPrefix(err.Error(), want)
+	})
+	if err := admin.Create(t.Context(), newSigner("good", "['a:b']")); err != nil {
+		t.Error(err)
+	}
+	second := newSigner("second", "['a:b']")
+	second.Spec.SignerName = "example.com/good"
+	if err := admin.Create(t.Context(), second); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the Signer good declares it already") {
+		t.Errorf("a second one of a name: %v", err)
+	}
+	early := newSigner("early", "1")
+	if err := admin.Patch(t.Context(), early, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
+		t.Errorf("a label of a bad one: %v", err)
+	}
+}
+
+// newSigner is one that works if its expression does.
+func newSigner(name, uris string) *v1alpha1.Signer {
+	return &v1alpha1.Signer{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SignerSpec{
+			SignerName: "example.com/" + name, Requests: []v1alpha1.RequestKind{v1alpha1.PodCertificateRequests},
+			CA:      v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},
+			Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{URIs: v1alpha1.CEL(uris)}, Usages: []string{"digital signature"}},
+		},
+	}
+}
+
+// reachWebhook has the server reach the webhooks that are there without a
+// service.
 func (w world) reachWebhook(t *testing.T, address string) {
 	t.Helper()
-	patch := func(path string) []byte {
-		return fmt.Appendf(nil, `{"webhooks":[{"name":"webhook.cert-manager.io","clientConfig":{"service":null,"url":"https://%s%s"}}]}`, address, path)
-	}
 	const name = "certplane-webhook.certplane-system"
 	hooks := w.admin.AdmissionregistrationV1()
-	if _, err := hooks.MutatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch("/mutate"), metav1.PatchOptions{}); err != nil {
+	mutating, err := hooks.MutatingWebhookConfigurations().Get(t.Context(), name, metav1.GetOptions{})
+	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	if _, err := hooks.ValidatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch("/validate"), metav1.PatchOptions{}); err != nil {
+	for _, webhook := range mutating.Webhooks {
+		patch := reachedAt(webhook.Name, "https://"+address+"/mutate")
+		if _, err := hooks.MutatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	validating, err := hooks.ValidatingWebhookConfigurations().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	for _, webhook := range validating.Webhooks {
+		patch := reachedAt(webhook.Name, "https://"+address+"/validate")
+		if _, err := hooks.ValidatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func reachedAt(webhook, url string) []byte {
+	return fmt.Appendf(nil, `{"webhooks":[{"name":%q,"clientConfig":{"service":null,"url":%q}}]}`, webhook, url)
 }
 
 // user is a client of somebody who may do something in cert-manager.io.

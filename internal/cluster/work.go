@@ -8,6 +8,7 @@ import (
 const (
 	signer    = "sign"
 	publisher = "publish"
+	declared  = "signers"
 
 	issuers         = "issuers"
 	requests        = "certificaterequests"

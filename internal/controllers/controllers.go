@@ -60,6 +60,7 @@ type Settings struct {
 	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
 	// one are on by default in "certplane serve" only, because in clusters others
 	// may do the same: cert-manager and kube-controller-manager. Default: ["*"].
+	// Flag: --controllers.
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`

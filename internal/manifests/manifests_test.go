@@ -202,7 +202,8 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io", "certplane-webhook", "webhookconfigurations"}},
+		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io", "MutatingWebhookConfiguration"}},
+		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
@@ -259,6 +260,9 @@ func TestConfiguration(t *testing.T) {
 			c.Metrics.BindAddress, c.Health.BindAddress = ":1", "0.0.0.0:2"
 		}},
 		{"a CA elsewhere", withCA, withCA},
+		{"no webhook", func(c *cluster.Config) { c.Controllers = []string{"*", "-signers"} }, func(c *cluster.Config) {
+			c.Webhook.BindAddress = cluster.DefaultConfig().Webhook.BindAddress
+		}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -273,7 +277,7 @@ func TestConfiguration(t *testing.T) {
 			}
 			want := cluster.DefaultConfig()
 			tc.change(&want)
-			want.Metrics.BindAddress, want.Health.BindAddress = ":8443", ":8081"
+			want.Metrics.BindAddress, want.Health.BindAddress, want.Webhook.BindAddress = ":8443", ":8081", ":10250"
 			want.Signing.CA.CertFile, want.Signing.CA.KeyFile = "/etc/certplane/ca/tls.crt", "/etc/certplane/ca/tls.key"
 			tc.pod(&want)
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/webhook"
 )
@@ -16,6 +17,8 @@ import (
 const (
 	// webhookTimeout is how long API servers wait for an answer, in seconds.
 	webhookTimeout = 10
+	// signersTimeout is that for Signers, which are stored when it is over.
+	signersTimeout = 5
 	// drainSeconds is how long a pod that is to stop still answers: API servers
 	// send to it until they have heard that it stops.
 	drainSeconds = 5
@@ -33,26 +36,31 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 			Namespace: objects.Namespace, Name: objects.Service, Path: &path, Port: ptr.To(int32(443)),
 		}}
 	}
-	return []runtime.Object{
-		&corev1.Service{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-			ObjectMeta: meta(objects.Namespace, objects.Service),
-			Spec: corev1.ServiceSpec{
-				Selector: labels(),
-				Ports:    []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(webhookPort)}},
-			},
+	made := []runtime.Object{&corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(objects.Namespace, objects.Service),
+		Spec: corev1.ServiceSpec{
+			Selector: labels(),
+			Ports:    []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(webhookPort)}},
 		},
-		&admissionregistrationv1.MutatingWebhookConfiguration{
+	}}
+	var validating []admissionregistrationv1.ValidatingWebhook
+	if cfg.AdmitsCertManager() {
+		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 			ObjectMeta: meta("", objects.Configuration),
 			Webhooks:   []admissionregistrationv1.MutatingWebhook{mutatingWebhook(to(webhook.MutatePath))},
-		},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{
-			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
-			ObjectMeta: meta("", objects.Configuration),
-			Webhooks:   []admissionregistrationv1.ValidatingWebhook{validatingWebhook(to(webhook.ValidatePath))},
-		},
+		})
+		validating = append(validating, validatingWebhook(to(webhook.ValidatePath)))
 	}
+	if cfg.AdmitsSigners() {
+		validating = append(validating, signerWebhook(to(webhook.ValidatePath)))
+	}
+	return append(made, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: meta("", objects.Configuration),
+		Webhooks:   validating,
+	})
 }
 
 // mutatingWebhook writes down who asks for a certificate.
@@ -91,10 +99,33 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 	}
 }
 
-// webhookRules: the account asks who may approve, and writes its CA to its own
-// configurations. Which kinds of issuers there are, everybody may know.
+// signerWebhook sees the specs of Signers. Nothing rests on its answer: a Signer
+// that it has not seen and that cannot work says so and signs nothing. So while
+// no pod answers, Signers can be written all the same, also by the controllers
+// that have not started yet.
+func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:         webhook.SignerName,
+		ClientConfig: client,
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{v1alpha1.GroupVersion.Version}, Resources: []string{"signers"},
+			},
+		}},
+		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(signersTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// webhookRules: the account asks who may approve, looks for other Signers, and
+// writes its CA to its own configurations. Which kinds of issuers there are,
+// everybody may know.
 func webhookRules(cfg cluster.Config) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		{
 			APIGroups:     []string{admissionregistrationv1.GroupName},
@@ -103,6 +134,10 @@ func webhookRules(cfg cluster.Config) []rbacv1.PolicyRule {
 			Verbs:         []string{"get", "list", "watch", "patch"},
 		},
 	}
+	if cfg.AdmitsSigners() {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"list"}})
+	}
+	return rules
 }
 
 func webhookSecretRules(cfg cluster.Config) []rbacv1.PolicyRule {

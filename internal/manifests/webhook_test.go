@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
 )
@@ -46,6 +47,46 @@ func TestWebhookRegistration(t *testing.T) {
 	}
 }
 
+// Signers are looked at where their controllers run, with or without those of
+// cert-manager.io, and can be written while nobody looks.
+func TestSignersWebhook(t *testing.T) {
+	want := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"certplane.dev"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"signers"}},
+	}}
+	for _, choice := range [][]string{{"*"}, {"*", "certificates"}} {
+		all := objects(t, config(func(c *cluster.Config) { c.Controllers = choice }))
+		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
+		i := slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "webhook.certplane.dev" })
+		if i < 0 || len(webhooks) != len(choice) {
+			t.Fatalf("%v: %+v", choice, webhooks)
+		}
+		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {
+			t.Errorf("%v: %s", choice, diff)
+		}
+		if got := webhooks[i]; *got.FailurePolicy != "Ignore" || *got.TimeoutSeconds != 5 || *got.SideEffects != "None" || *got.ClientConfig.Service.Path != "/validate" || got.ClientConfig.CABundle != nil {
+			t.Errorf("%v: %+v", choice, got)
+		}
+		if !mayListSigners(all) {
+			t.Errorf("%v: the webhook cannot find other Signers", choice)
+		}
+	}
+	without := objects(t, config(func(c *cluster.Config) { c.Controllers = []string{"certificates"} }))
+	if webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](without)[0].Webhooks; len(webhooks) != 1 || mayListSigners(without) {
+		t.Errorf("without the controller there is %+v", webhooks)
+	}
+}
+
+func mayListSigners(all []runtime.Object) bool {
+	roles := find[*rbacv1.ClusterRole](all)
+	i := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return strings.HasSuffix(r.Name, ":cert-manager-webhook") })
+	return slices.ContainsFunc(roles[i].Rules, listsSigners)
+}
+
+func listsSigners(rule rbacv1.PolicyRule) bool {
+	return slices.Equal(rule.APIGroups, []string{"certplane.dev"}) && slices.Equal(rule.Resources, []string{"signers"}) && slices.Equal(rule.Verbs, []string{"list"})
+}
+
 // Its service leads to the port that it listens on.
 func TestWebhookService(t *testing.T) {
 	all := objects(t, config(withCertManager))
@@ -78,7 +119,7 @@ func TestWebhookRights(t *testing.T) {
 	i = slices.IndexFunc(clusterRoles, func(r *rbacv1.ClusterRole) bool { return r.Name == "pki:cert-manager-webhook" })
 	for _, rule := range clusterRoles[i].Rules {
 		review := slices.Equal(rule.Resources, []string{"subjectaccessreviews"}) && slices.Equal(rule.Verbs, []string{"create"})
-		if !review && !slices.Equal(rule.ResourceNames, []string{"certplane-webhook.pki"}) {
+		if !review && !listsSigners(rule) && !slices.Equal(rule.ResourceNames, []string{"certplane-webhook.pki"}) {
 			t.Errorf("it may %v all of %v", rule.Verbs, rule.Resources)
 		}
 	}

@@ -110,7 +110,7 @@ func (b *chainBuilder) sort() ([]*x509.Certificate, error) {
 		sorted = append(sorted, cert)
 	}
 	if len(sorted) < len(b.certs) || issuers[sorted[len(sorted)-1]] != nil {
-		return nil, fmt.Errorf("%d certificates do not form a chain: %d of them are issued by one another", len(b.certs), len(sorted))
+		return nil, fmt.Errorf("%d certificates do not form a chain: only %d of them lead from one to the next by their issuers", len(b.certs), len(sorted))
 	}
 	return sorted, nil
 }

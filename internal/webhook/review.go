@@ -31,34 +31,46 @@ type decide func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.Ad
 // reviewer speaks the protocol of admission webhooks. What it cannot read it
 // answers with an HTTP error, which API servers take for a failed webhook.
 type reviewer struct {
-	decide decide
-	slots  chan struct{}
+	decide  decide
+	metrics *Metrics
+	slots   chan struct{}
 }
 
-func newReviewer(decide decide) *reviewer {
-	return &reviewer{decide, make(chan struct{}, maxAtOnce)}
+func newReviewer(decide decide, metrics *Metrics) *reviewer {
+	return &reviewer{decide, metrics, make(chan struct{}, maxAtOnce)}
 }
 
 // ServeHTTP implements http.Handler.
 func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
+	begin := time.Now()
+	resource, result := v.answer(ctx, w, r)
+	v.metrics.reviewed(r.URL.Path, resource, result, time.Since(begin))
+}
+
+// answer tells what became of which review.
+func (v *reviewer) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) (metav1.GroupVersionResource, string) {
 	select {
 	case v.slots <- struct{}{}:
 		defer func() { <-v.slots }()
 	case <-ctx.Done():
 		http.Error(w, "too many reviews at once: try again", http.StatusServiceUnavailable)
-		return
+		return metav1.GroupVersionResource{}, failed
 	}
 	asked, problem := read(w, r)
 	if problem != nil {
 		klog.FromContext(ctx).V(2).Info("Refused what is no AdmissionReview", "path", r.URL.Path, "from", r.RemoteAddr, "problem", problem.text)
 		http.Error(w, problem.text, problem.code)
-		return
+		return metav1.GroupVersionResource{}, failed
 	}
 	response := v.decide(ctx, asked)
 	response.UID = asked.UID
 	write(ctx, w, response)
+	if response.Allowed {
+		return asked.Resource, allowed
+	}
+	return asked.Resource, refused
 }
 
 // httpError is why a body is no review.

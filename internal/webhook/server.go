@@ -29,6 +29,8 @@ type Server struct {
 	Address string
 	// Handler answers.
 	Handler http.Handler
+	// Metrics tell when the certificate ends; nil if nobody is to know.
+	Metrics *Metrics
 
 	certificate atomic.Pointer[tls.Certificate]
 }
@@ -39,7 +41,10 @@ var (
 )
 
 // Use serves this certificate from the next connection on.
-func (s *Server) Use(certificate *tls.Certificate) { s.certificate.Store(certificate) }
+func (s *Server) Use(certificate *tls.Certificate) {
+	s.certificate.Store(certificate)
+	s.Metrics.serves(certificate)
+}
 
 var errNoCertificate = errors.New("there is no serving certificate yet")
 

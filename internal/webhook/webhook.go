@@ -1,5 +1,5 @@
-// Package webhook serves the admission of cert-manager.io to somebody else's
-// API server: the checks that "certplane serve" makes in its own process.
+// Package webhook serves admission to somebody else's API server: the checks of
+// cert-manager.io and of Signers that "certplane serve" makes in its own process.
 package webhook
 
 import (
@@ -15,15 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/admission/certmanager"
+	"github.com/certplane/certplane/internal/admission/declaration"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Name is that of the webhook in its configurations, which refusals bear.
-const Name = certmanager.WebhookName
+// The names of the webhooks in their configurations, which refusals bear.
+const (
+	Name       = certmanager.WebhookName
+	SignerName = declaration.WebhookName
+)
 
 // The paths that are served.
 const (
@@ -33,20 +38,23 @@ const (
 
 // Handler answers reviews. It is safe for concurrent use.
 type Handler struct {
-	checks *certmanager.Checks
-	mux    *http.ServeMux
+	checks  *certmanager.Checks
+	signers *declaration.Checks
+	mux     *http.ServeMux
 }
 
 // New returns a handler that asks client who may approve, which takes the right
-// to create SubjectAccessReviews, and which kinds of issuers there are.
-func New(client kubernetes.Interface) *Handler {
+// to create SubjectAccessReviews, and which kinds of issuers there are. It reads
+// Signers with objects. What it does is counted in metrics.
+func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metrics) *Handler {
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
-		checks: certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
-		mux:    http.NewServeMux(),
+		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
+		signers: declaration.New(objects),
+		mux:     http.NewServeMux(),
 	}
-	h.mux.Handle(MutatePath, newReviewer(h.mutate))
-	h.mux.Handle(ValidatePath, newReviewer(h.validate))
+	h.mux.Handle(MutatePath, newReviewer(h.mutate, metrics))
+	h.mux.Handle(ValidatePath, newReviewer(h.validate, metrics))
 	return h
 }
 
@@ -73,6 +81,9 @@ func (h *Handler) mutate(_ context.Context, asked *admissionv1.AdmissionRequest)
 }
 
 func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if schema.GroupVersionResource(asked.Resource).GroupResource() == declaration.Resource.GroupResource() {
+		return h.validateSigner(ctx, asked)
+	}
 	r, err := request(asked)
 	if err != nil {
 		return denied(err)
@@ -86,7 +97,19 @@ func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequ
 	return response
 }
 
-// request is a review as the checks want it. A kind that they know nothing of
+func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	r := declaration.Request{Operation: asked.Operation, Subresource: asked.SubResource, Name: asked.Name}
+	var err error
+	if r.Object, r.Old, err = objects(asked); err != nil {
+		return denied(err)
+	}
+	if invalid := h.signers.Validate(ctx, r); invalid != nil {
+		return &admissionv1.AdmissionResponse{Result: &invalid.ErrStatus}
+	}
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+// request is a review as the checks of cert-manager.io want it. A kind that they know nothing of
 // is an error: whoever has it sent here counts on its being checked.
 func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 	r := certmanager.Request{
@@ -98,16 +121,22 @@ func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 		User:        asked.UserInfo,
 	}
 	if group := r.Resource.Group; group != api.Group && group != api.ACMEGroup {
-		return r, fmt.Errorf("nothing is known here of resources of the API group %q: correct the rules of the webhook's configuration", group)
+		return r, fmt.Errorf("nothing is known here of %q of the API group %q: correct the rules of the webhook's configuration", r.Resource.Resource, group)
 	}
 	var err error
-	if r.Object, err = object(asked.Object); err != nil {
-		return r, fmt.Errorf("reading the object: %w", err)
+	r.Object, r.Old, err = objects(asked)
+	return r, err
+}
+
+// objects returns the object as it is to be and as it was.
+func objects(asked *admissionv1.AdmissionRequest) (now, old *unstructured.Unstructured, err error) {
+	if now, err = object(asked.Object); err != nil {
+		return nil, nil, fmt.Errorf("reading the object: %w", err)
 	}
-	if r.Old, err = object(asked.OldObject); err != nil {
-		return r, fmt.Errorf("reading the object as it was: %w", err)
+	if old, err = object(asked.OldObject); err != nil {
+		return nil, nil, fmt.Errorf("reading the object as it was: %w", err)
 	}
-	return r, nil
+	return now, old, nil
 }
 
 // object is nil if there is none.

@@ -14,11 +14,18 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission/declaration"
 )
 
 // review is one about a CertificateRequest that alice creates.
@@ -47,8 +54,21 @@ func send(t *testing.T, path string, body []byte, change func(*http.Request)) *h
 		change(request)
 	}
 	answer := httptest.NewRecorder()
-	New(fake.NewClientset()).ServeHTTP(answer, request)
+	New(fake.NewClientset(), known(t), nil).ServeHTTP(answer, request)
 	return answer
+}
+
+// known has the Signer other of the name example.com/other.
+func known(t *testing.T) *dynamicfake.FakeDynamicClient {
+	t.Helper()
+	kinds := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	return dynamicfake.NewSimpleDynamicClient(kinds, &v1alpha1.Signer{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Signer"},
+		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.SignerSpec{SignerName: "example.com/other"},
+	})
 }
 
 // ask sends a review and returns what is decided.
@@ -101,7 +121,11 @@ func TestDecisions(t *testing.T) {
 		{"an object that is none", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`[]`) }, "reading the object"},
 		{"an object that was none", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{}`) }, "reading the object as it was"},
 		{"a spec that is none", MutatePath, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"kind":"CertificateRequest","spec":1}`) }, "setting the requester"},
-		{"somebody else's API", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "apps" }, `nothing is known here of resources of the API group "apps"`},
+		{"somebody else's API", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "apps" }, `nothing is known here of "certificaterequests" of the API group "apps"`},
+		{"another kind of ours", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "certplane.dev" }, `of the API group "certplane.dev"`},
+		{"a Signer, changed", MutatePath, func(r *admissionv1.AdmissionRequest) {
+			r.Resource.Group, r.Resource.Resource = "certplane.dev", "signers"
+		}, `nothing is known here of "signers"`},
 		{"a deletion", ValidatePath, func(r *admissionv1.AdmissionRequest) {
 			r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
 		}, ""},
@@ -128,6 +152,73 @@ func TestDecisions(t *testing.T) {
 				t.Errorf("refused with %q, want %q", response.Result.Message, tc.want)
 			}
 		})
+	}
+}
+
+// goodSigner is the spec of a Signer that can work.
+const goodSigner = `{"signerName":"example.com/a","requests":["PodCertificateRequest"],"ca":{"generated":{}},
+	"profile":{"names":{"uris":"['spiffe://example.org/' + pod.metadata.name]"},"usages":["digital signature"]}}`
+
+// A Signer is refused for the same reasons, with the same status, as by our own
+// server.
+func TestSigners(t *testing.T) {
+	broken := strings.Replace(goodSigner, "metadata.name", "metadata.nmae", 1)
+	taken := strings.Replace(goodSigner, "example.com/a", "example.com/other", 1)
+	signer := func(spec string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"certplane.dev/v1alpha1","kind":"Signer","metadata":{"name":"some"},"spec":` + spec + `}`)}
+	}
+	tests := []struct {
+		reason, before, after, subresource string
+		field, want                        string // of a cause; "" is none
+	}{
+		{"a good one", "", goodSigner, "", "", ""},
+		{"an expression that does not compile", "", broken, "", "spec.profile.names.uris", "undefined field 'nmae'"},
+		{"a name that is taken", "", taken, "", "spec.signerName", "the Signer other declares it already"},
+		{"no spec that can be read", "", "1", "", "spec", "cannot restore struct from: int"},
+		{"one that is broken", goodSigner, broken, "", "spec.profile.names.uris", "undefined field 'nmae'"},
+		{"a label of a broken one", broken, broken, "", "", ""},
+		{"a broken one is mended", broken, goodSigner, "", "", ""},
+		{"the status of a broken one", goodSigner, broken, "status", "", ""},
+	}
+	for _, tc := range tests {
+		t.Run(tc.reason, func(t *testing.T) {
+			response := ask(t, ValidatePath, review(func(r *admissionv1.AdmissionRequest) {
+				r.Kind = metav1.GroupVersionKind{Group: "certplane.dev", Version: "v1alpha1", Kind: "Signer"}
+				r.Resource = metav1.GroupVersionResource{Group: "certplane.dev", Version: "v1alpha1", Resource: "signers"}
+				r.Name, r.Namespace, r.SubResource, r.Object = "some", "", tc.subresource, signer(tc.after)
+				if tc.before != "" {
+					r.Operation, r.OldObject = admissionv1.Update, signer(tc.before)
+				}
+			}))
+			if tc.want == "" {
+				if !response.Allowed {
+					t.Errorf("refused: %+v", response.Result)
+				}
+				return
+			}
+			if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity || response.Result.Reason != metav1.StatusReasonInvalid {
+				t.Fatalf("%+v", response)
+			}
+			if cause := response.Result.Details.Causes[0]; cause.Field != tc.field || !strings.Contains(cause.Message, tc.want) {
+				t.Errorf("refused because of %+v, want %s: %s", cause, tc.field, tc.want)
+			}
+		})
+	}
+}
+
+// Whether a name is taken cannot be found out, so it is refused, and why is said.
+func TestSignersCannotBeRead(t *testing.T) {
+	client := known(t)
+	client.PrependReactor("list", "signers", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(declaration.Resource.GroupResource(), "", errors.New("no right"))
+	})
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON([]byte(`{"kind":"Signer","metadata":{"name":"some"},"spec":` + goodSigner + `}`)); err != nil {
+		t.Fatal(err)
+	}
+	invalid := declaration.New(client).Validate(t.Context(), declaration.Request{Operation: admissionv1.Create, Object: object})
+	if invalid == nil || !strings.Contains(invalid.Error(), "spec.signerName: Internal error: looking for other Signers of this name: ") {
+		t.Error(invalid)
 	}
 }
 
@@ -174,7 +265,7 @@ func TestTooMany(t *testing.T) {
 	v := newReviewer(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		t.Error("decided")
 		return nil
-	})
+	}, nil)
 	for range maxAtOnce {
 		v.slots <- struct{}{}
 	}

@@ -49,6 +49,7 @@ func TestWebhookInCluster(t *testing.T) {
 	t.Run("requester", func(t *testing.T) { c.testRequester(t) })
 	t.Run("approval", func(t *testing.T) { c.testApproval(t) })
 	t.Run("checks", func(t *testing.T) { c.testChecks(t) })
+	t.Run("Signers", func(t *testing.T) { c.testSigners(t) })
 
 	c.controllers(t, allOfCertManager, "--webhook-bind-address", addresses[1])
 	t.Run("second replica", func(t *testing.T) {
@@ -102,9 +103,14 @@ func webhookPath(kind string) string {
 // service.
 func (c *cluster) reachWebhook(t *testing.T, address string) {
 	t.Helper()
-	for kind, path := range map[string]string{"mutating": "/mutate", "validating": "/validate"} {
-		url := "https://" + address + path
-		patch := fmt.Sprintf(`{"webhooks":[{"name":"webhook.cert-manager.io","clientConfig":{"service":null,"url":%q}}]}`, url)
+	to := func(webhook, path string) string {
+		return fmt.Sprintf(`{"name":%q,"clientConfig":{"service":null,"url":%q}}`, webhook, "https://"+address+path)
+	}
+	for kind, webhooks := range map[string]string{
+		"mutating":   to("webhook.cert-manager.io", "/mutate"),
+		"validating": to("webhook.cert-manager.io", "/validate") + "," + to("webhook.certplane.dev", "/validate"),
+	} {
+		patch := `{"webhooks":[` + webhooks + `]}`
 		done := c.do(t, call{method: http.MethodPatch, path: webhookPath(kind), contentType: "application/strategic-merge-patch+json", body: patch})
 		if done.Code != http.StatusOK {
 			t.Fatalf("%+v", done)
@@ -220,6 +226,33 @@ func (c *cluster) testChecks(t *testing.T) {
 	certificate := map[string]any{"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": map[string]any{"name": "none"},
 		"spec": map[string]any{"secretName": "none", "issuerRef": map[string]any{"name": "ca"}}}
 	c.refused(t, call{method: http.MethodPost, path: certManagerAPI + "certificates", body: certificate}, "at least one of commonName")
+}
+
+// testSigners: one whose expressions do not compile is refused, as is a second one
+// of a name; a good one is taken, and works.
+func (c *cluster) testSigners(t *testing.T) {
+	const path = "/apis/certplane.dev/v1alpha1/signers"
+	signer := func(name, signerName, uris string) map[string]any {
+		return map[string]any{"apiVersion": "certplane.dev/v1alpha1", "kind": "Signer", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+			"signerName": signerName, "requests": []string{"CertificateSigningRequest"}, "ca": map[string]any{"generated": map[string]any{}},
+			"profile": map[string]any{"names": map[string]any{"uris": uris}, "usages": []string{"digital signature"}},
+		}}
+	}
+	refused := func(body map[string]any, field, want string) {
+		t.Helper()
+		got := c.do(t, call{method: http.MethodPost, path: path, body: body}).object(t)
+		details, _ := got["details"].(map[string]any)
+		if message := fmt.Sprint(got["message"]); got["code"] != 422.0 || !strings.HasPrefix(message, `admission webhook "webhook.certplane.dev" denied the request: `) ||
+			!strings.Contains(message, want) || !strings.Contains(fmt.Sprint(details["causes"]), field) {
+			t.Errorf("got %v\nwant %s: %s", got, field, want)
+		}
+	}
+	refused(signer("good", "example.com/webhook", "request.nmae"), "spec.profile.names.uris", "undefined field 'nmae'")
+	if made := c.do(t, call{method: http.MethodPost, path: path, body: signer("good", "example.com/webhook", "['a:b']")}); made.Code != http.StatusCreated {
+		t.Fatalf("a good one: %+v", made)
+	}
+	refused(signer("second", "example.com/webhook", "['a:b']"), "spec.signerName", "the Signer good declares it already")
+	eventually(t, "the Signer is ready", func() bool { return c.has(t, path+"/good", "Ready") })
 }
 
 func (c *cluster) refused(t *testing.T, request call, want string) {

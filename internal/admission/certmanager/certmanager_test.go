@@ -62,8 +62,8 @@ func TestKindAndResourceBelongTogether(t *testing.T) {
 func TestWrongDuration(t *testing.T) {
 	const rest = `issuerRef: {name: x}, secretName: x, dnsNames: [a.b], `
 	for spec, want := range map[string]string{
-		`duration: 90d`:                   `spec.duration: Invalid value: "90d": must be a duration in hours, minutes and seconds, such as 2160h or 1h30m`,
-		`duration: 90h, renewBefore: 30d`: `spec.renewBefore: Invalid value: "30d": must be a duration`,
+		`duration: 90d`:                   `spec.duration: Invalid value: "90d": time: unknown unit "d" in duration "90d"; write it in hours, minutes and seconds, such as 2160h or 1h30m`,
+		`duration: 90h, renewBefore: 30d`: `spec.renewBefore: Invalid value: "30d": time: unknown unit`,
 		`renewal: {windows: [{cron: "* * * * *", windowDuration: 4h}, {windowDuration: "4"}]}`: `spec.renewal.windows[1].windowDuration: Invalid value: "4"`,
 		`duration: 90h, foo: 1`: `unknown field "spec.foo"`,
 	} {

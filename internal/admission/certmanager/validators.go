@@ -1,10 +1,11 @@
 package certmanager
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,44 +106,34 @@ func (v validator) decode(r Request) (objects, error) {
 func (v validator) typed(object *unstructured.Unstructured, strict bool) (runtime.Object, error) {
 	typed := v.empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, strict); err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", v.kind, cmp.Or(wrongDuration(object), err))
+		if invalid := badDuration(object.Object["spec"], field.NewPath("spec"), err); invalid != nil {
+			return nil, invalid
+		}
+		return nil, fmt.Errorf("reading a %s: %w", v.kind, err)
 	}
 	return typed, nil
 }
 
-// durations are the fields with a duration that users write.
-var durations = []*field.Path{
-	field.NewPath("spec", "duration"),
-	field.NewPath("spec", "renewBefore"),
-}
-
-// wrongDuration returns what is wrong with a duration, or nil: whoever fails to
-// read it does not say which it is.
-func wrongDuration(object *unstructured.Unstructured) error {
-	for _, path := range durations {
-		text, _, _ := unstructured.NestedString(object.Object, strings.Split(path.String(), ".")...)
-		if err := checkDuration(text, path); err != nil {
-			return err
+// badDuration names the field with the duration that could not be read: the
+// error about it has its value alone. It is nil if err is about something else.
+func badDuration(value any, path *field.Path, err error) *field.Error {
+	switch value := value.(type) {
+	case string:
+		if _, why := time.ParseDuration(value); why != nil && strings.Contains(err.Error(), why.Error()) {
+			return field.Invalid(path, value, why.Error()+"; "+api.DurationHint)
 		}
-	}
-	windows, _, _ := unstructured.NestedSlice(object.Object, "spec", "renewal", "windows")
-	for i, window := range windows {
-		stanza, _ := window.(map[string]any)
-		text, _, _ := unstructured.NestedString(stanza, "windowDuration")
-		if err := checkDuration(text, field.NewPath("spec", "renewal", "windows").Index(i).Child("windowDuration")); err != nil {
-			return err
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if invalid := badDuration(value[name], path.Child(name), err); invalid != nil {
+				return invalid
+			}
 		}
-	}
-	return nil
-}
-
-// checkDuration returns nil for an empty text: there is none.
-func checkDuration(text string, path *field.Path) error {
-	if text == "" {
-		return nil
-	}
-	if _, err := time.ParseDuration(text); err != nil {
-		return field.Invalid(path, text, "must be a duration in hours, minutes and seconds, such as 2160h or 1h30m")
+	case []any:
+		for i, item := range value {
+			if invalid := badDuration(item, path.Index(i), err); invalid != nil {
+				return invalid
+			}
+		}
 	}
 	return nil
 }

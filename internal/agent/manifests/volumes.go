@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -120,7 +121,8 @@ func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
 	case path.Clean(name) != name || name == ".":
 		return field.ErrorList{field.Invalid(fldPath, name, "must name a file, and be written as short as can be")}
 	}
-	for other, at := range p {
+	for _, other := range slices.Sorted(maps.Keys(p)) {
+		at := p[other]
 		switch {
 		case other == name:
 			return field.ErrorList{field.Invalid(fldPath, name, "is the path of "+at+" too")}

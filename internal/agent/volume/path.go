@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ const (
 // checkPaths refuses files that would be elsewhere than in the volume, or that
 // cannot be there together.
 func checkPaths(files Files) error {
-	for name := range files {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := checkPath(name); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -180,8 +181,8 @@ func fill(dir string, files Files) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
 		return err
 	}
-	for name, file := range files {
-		full := filepath.Join(dir, filepath.FromSlash(name))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		full, file := filepath.Join(dir, filepath.FromSlash(name)), files[name]
 		if err := MakeDir(filepath.Dir(full)); err != nil {
 			return err
 		}
@@ -234,7 +235,7 @@ func point(dir, name, target string) error {
 // whether there was anything to do.
 func link(dir string, files Files) (bool, error) {
 	changed := false
-	for name := range tops(files) {
+	for _, name := range slices.Sorted(maps.Keys(tops(files))) {
 		full, target := filepath.Join(dir, name), filepath.Join(dataName, name)
 		info, err := os.Lstat(full)
 		if err == nil && info.Mode()&fs.ModeSymlink == 0 {

@@ -192,6 +192,13 @@ func TestPaths(t *testing.T) {
 	if _, err := Write(t.TempDir(), Files{"a": file("x"), "a/b/c": file("y")}, now); err == nil || !strings.Contains(err.Error(), `"a" is a file`) {
 		t.Errorf("a file that is a folder too: %v", err)
 	}
+	several := Files{}
+	for _, name := range []string{"g", "c", "a", "f", "b", "e", "d"} {
+		several[name+"/.."] = file("x")
+	}
+	if _, err := Write(t.TempDir(), several, now); err == nil || !strings.Contains(err.Error(), `"a/.."`) {
+		t.Errorf("of several, not the first one is named: %v", err)
+	}
 	for _, good := range []string{"a", "a/..b", "a..", ".hidden", strings.Repeat("x", maxName)} {
 		if _, err := Write(filepath.Join(t.TempDir(), "v"), Files{good: file("x")}, now); err != nil {
 			t.Errorf("path %.64q: %v", good, err)

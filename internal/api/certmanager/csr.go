@@ -34,7 +34,11 @@ func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
 	if block == nil {
 		return nil, errors.New("has no PEM block")
 	}
-	return x509.ParseCertificateRequest(block.Bytes)
+	req, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("its first PEM block is no PKCS #10 certificate request: %w", err)
+	}
+	return req, nil
 }
 
 // CheckRequest reports why spec.request cannot be signed as the other fields
@@ -52,7 +56,13 @@ func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 	if err := pki.VerifyRequest(req); err != nil {
 		return fmt.Errorf("the certificate request is not signed with its own key: %w", err)
 	}
-	if err := checkCA(req, spec.IsCA); err != nil {
+	return CheckContent(req, usages, spec.IsCA)
+}
+
+// CheckContent reports what a request says of itself that differs from what it
+// was sent with, if it says anything.
+func CheckContent(req *x509.CertificateRequest, usages pki.Usages, isCA bool) error {
+	if err := checkCA(req, isCA); err != nil {
 		return err
 	}
 	return checkUsages(req, usages)

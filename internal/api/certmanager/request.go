@@ -14,6 +14,9 @@ import (
 // maxEcho is how much of a wrong request is repeated to whoever sent it.
 const maxEcho = 100
 
+// DurationHint tells how durations are written, for whoever has tried otherwise.
+const DurationHint = "write it in hours, minutes and seconds, such as 2160h or 1h30m"
+
 var (
 	specPath       = field.NewPath("spec")
 	conditionsPath = field.NewPath("status", "conditions")

@@ -43,6 +43,22 @@ func ParseSignerName(signerName string) (signer Signer, ok bool) {
 	}
 }
 
+// SignerForm is the form that a signer's name should have which is in a domain of
+// issuers and names none of them. It is empty for all others.
+func SignerForm(signerName string) string {
+	if _, ok := ParseSignerName(signerName); ok {
+		return ""
+	}
+	switch domain, _, _ := strings.Cut(signerName, "/"); domain {
+	case issuersDomain:
+		return issuersDomain + "/<namespace>.<name>"
+	case clusterIssuersDomain:
+		return clusterIssuersDomain + "/<name>"
+	default:
+		return ""
+	}
+}
+
 // String is the signer's name.
 func (s Signer) String() string {
 	if s.Kind == cmv1.ClusterIssuerKind {

@@ -1,6 +1,9 @@
 package core
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -14,16 +17,16 @@ func ValidateConfigMap(config *corev1.ConfigMap) field.ErrorList {
 	errs := metadata.Validate(&config.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	binaryPath := field.NewPath("binaryData")
 	size := 0
-	for key, value := range config.Data {
+	for _, key := range slices.Sorted(maps.Keys(config.Data)) {
 		errs = append(errs, validateDataKey(key, dataPath)...)
 		if _, twice := config.BinaryData[key]; twice {
 			errs = append(errs, field.Invalid(dataPath.Key(key), key, "duplicate of key present in binaryData"))
 		}
-		size += len(value)
+		size += len(config.Data[key])
 	}
-	for key, value := range config.BinaryData {
+	for _, key := range slices.Sorted(maps.Keys(config.BinaryData)) {
 		errs = append(errs, validateDataKey(key, binaryPath)...)
-		size += len(value)
+		size += len(config.BinaryData[key])
 	}
 	// A config map is as big as a secret may be.
 	if size > corev1.MaxSecretSize {

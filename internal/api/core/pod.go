@@ -1,6 +1,9 @@
 package core
 
 import (
+	"maps"
+	"slices"
+
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +111,8 @@ func validateVolumes(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList 
 
 func validateQuantities(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for name, quantity := range resources {
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
+		quantity := resources[name]
 		for _, problem := range utilvalidation.IsQualifiedName(string(name)) {
 			errs = append(errs, field.Invalid(fldPath, name, problem))
 		}

@@ -2,6 +2,8 @@ package core
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,9 +22,9 @@ var (
 func ValidateSecret(secret *corev1.Secret) field.ErrorList {
 	errs := metadata.Validate(&secret.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	size := 0
-	for key, value := range secret.Data {
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
 		errs = append(errs, validateDataKey(key, dataPath)...)
-		size += len(value)
+		size += len(secret.Data[key])
 	}
 	if size > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(dataPath, "", corev1.MaxSecretSize))

@@ -11,6 +11,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -73,23 +75,32 @@ func Requests(ctx context.Context, c client.Client, namespace string, names []st
 }
 
 func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) error {
-	var decided error
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cr := &cmv1.CertificateRequest{}
 		if err := c.Get(ctx, key, cr); err != nil {
+			return refused(key, d, err)
+		}
+		if err := issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now); err != nil {
 			return err
 		}
-		decided = issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now)
-		if decided != nil {
-			return nil
-		}
-		return c.Status().Update(ctx, cr, client.FieldOwner(fieldManager))
+		return refused(key, d, c.Status().Update(ctx, cr, client.FieldOwner(fieldManager)))
 	})
+}
+
+// refused names the request that a server does not let be decided, and what to
+// do; nil if err is.
+func refused(key client.ObjectKey, d Decision, err error) error {
+	doing := fmt.Sprintf("setting %s on CertificateRequest %s", d.Kind, key)
 	switch {
-	case decided != nil || err == nil:
-		return decided
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "Install the kinds of cert-manager.io there.")
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w %q in namespace %q", ErrNotFound, key.Name, key.Namespace)
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), fmt.Sprintf("To see what it takes: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
+	default:
+		return advice.On(doing, err)
 	}
-	return advice.On(fmt.Sprintf("setting %s on CertificateRequest %s", d.Kind, key), err)
 }

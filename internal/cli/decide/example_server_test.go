@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/decide"
+	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -41,6 +42,18 @@ func TestApproveByHand(t *testing.T) {
 	})
 	if err := by(bot, "root-1", approve); err == nil || !strings.Contains(err.Error(), "does not have permissions to set approved/denied conditions") {
 		t.Errorf("the bot approves for another issuer: %v", err)
+	}
+	nobody := connect(t, s.As(t, "nobody"))
+	err := decide.Requests(t.Context(), nobody, "shop", []string{"root-1", "web"}, approve, time.Now(), io.Discard)
+	var text strings.Builder
+	exit.Report(&text, err)
+	for _, part := range []string{
+		"setting Approved on CertificateRequest shop/root-1: ", "setting Approved on CertificateRequest shop/web: ",
+		"To see what it takes: certplane explain certificaterequest -n shop root-1\n",
+	} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("it does not say %q: %s", part, text.String())
+		}
 	}
 	if err := by(ann, "root-1", approve); err != nil {
 		t.Fatal(err)

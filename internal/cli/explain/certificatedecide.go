@@ -220,7 +220,7 @@ func (f *certificateFacts) steps() []Step {
 	case state == CertificateReady:
 		return []Step{step("To have it renewed before its time:", f.renew())}
 	case state == CertificateFailed:
-		return append(f.issuer.steps(f.Kubectl), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+		return append(f.issuer.steps(f.Kubectl, correctReference), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
 	case f.isIssuing() && f.next != nil:
 		return append(f.next.next(stateOf(f.next.cr)), step("All about the request:",
 			f.certplane("explain", "certificaterequest", "-n", crt.Namespace, f.next.cr.Name)))
@@ -230,7 +230,7 @@ func (f *certificateFacts) steps() []Step {
 }
 
 func (f *certificateFacts) nextUntouched() []Step {
-	steps := f.issuer.steps(f.Kubectl)
+	steps := f.issuer.steps(f.Kubectl, correctReference)
 	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
 		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller certificates."})
 	}

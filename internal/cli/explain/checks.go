@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
@@ -21,7 +22,13 @@ func (f *facts) checks(v inspect.Verdict) []Check {
 	if len(f.known) > 0 {
 		checks = append(checks, f.checkPermission())
 	}
-	checks = append(checks, f.checkApproval(v), f.checkProfile(), f.checkSigning(v))
+	checks = append(checks, f.checkApproval(v))
+	if f.referral != nil {
+		checks = append(checks, f.referral.checks(f.csr.Spec.Username)...)
+	} else {
+		checks = append(checks, f.checkProfile())
+	}
+	checks = append(checks, f.checkSigning(v))
 	if f.eventsUnknown {
 		checks = append(checks, Check{"events", Unknown, "you may not list events in namespace default, where controllers tell of requests"})
 	}
@@ -108,7 +115,9 @@ func (f *facts) approvalRights() string {
 }
 
 func (f *facts) checkProfile() Check {
-	switch {
+	switch form := certmanager.SignerForm(f.csr.Spec.SignerName); {
+	case form != "":
+		return Check{"profile", No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", f.csr.Spec.SignerName, form)}
 	case f.declared != nil && f.objection == nil:
 		return Check{"profile", Yes, fmt.Sprintf("the Signer %s has no objection", f.declared.Name)}
 	case f.declared == nil && !profiled(f.csr.Spec.SignerName):
@@ -140,7 +149,7 @@ func (f *facts) whoSigns() string {
 	case f.signersUnknown:
 		return "you may not ask who may sign"
 	case len(f.signers) == 0:
-		return "no service account of certplane or kube-controller-manager may sign, so somebody else has to"
+		return "none of the service accounts that usually do may sign, so somebody else has to"
 	default:
 		return "may sign: " + strings.Join(f.signers, ", ")
 	}

@@ -35,6 +35,9 @@ type facts struct {
 	// declared is the Signer that declares the request's signer; nil if there
 	// is none, or the caller may not know.
 	declared *v1alpha1.Signer
+	// referral is about the issuer that the request names as its signer; nil if it
+	// names none.
+	referral *referral
 	// objection is what the signer has against the request, or nil.
 	objection error
 	// mayApprove tells whether the caller may approve the request.
@@ -72,6 +75,9 @@ func gather(ctx context.Context, clients *Clients, name string, now time.Time) (
 	f := &facts{csr: c, now: now, objection: objection(c, now)}
 	if err := f.findDeclared(ctx, clients); err != nil {
 		return nil, advice.On("looking for the signer", err)
+	}
+	if err := f.findReferral(ctx, clients); err != nil {
+		return nil, advice.On("looking for the issuer", err)
 	}
 	for _, part := range []func(context.Context, kubernetes.Interface) error{f.askPermission, f.askApproval, f.askSigners, f.listEvents} {
 		if err := part(ctx, client); err != nil {
@@ -132,7 +138,10 @@ func (f *facts) askSigners(ctx context.Context, client kubernetes.Interface) err
 		return nil
 	}
 	accounts := signerAccounts
-	if f.declared != nil { // those may sign for any signer, and do so for declared ones
+	switch {
+	case f.referral != nil:
+		accounts = issuerAccounts
+	case f.declared != nil: // those may sign for any signer, and do so for declared ones
 		accounts = declaredAccounts
 	}
 	for _, account := range accounts {

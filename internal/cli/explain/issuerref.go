@@ -29,10 +29,10 @@ type issuerFacts struct {
 	resource certmanager.Resource
 	// exists is Unknown to whoever may not read the kind.
 	exists Result
-	// obstacle is what keeps an issuer of cert-manager.io from signing, selfSigned
-	// tells that the issuer signs with the keys of requests.
-	obstacle   requests.Obstacle
-	selfSigned bool
+	// obstacle is what keeps an issuer of cert-manager.io from signing, and kind of
+	// which type it is.
+	obstacle requests.Obstacle
+	kind     certmanager.IssuerType
 	// ready and message are those of the Ready condition that issuers of other
 	// groups have by convention. Without one it is Unknown.
 	ready   Result
@@ -88,9 +88,12 @@ func (i *issuerFacts) judge(object *unstructured.Unstructured) error {
 		return fmt.Errorf("reading %s: %w", i, err)
 	}
 	i.obstacle = requests.ObstacleOf(issuer, i.signer())
-	i.selfSigned = certmanager.TypeOf(issuer.GetSpec()) == certmanager.TypeSelfSigned
+	i.kind = certmanager.TypeOf(issuer.GetSpec())
 	return nil
 }
+
+// selfSigned tells that the issuer signs with the keys of requests.
+func (i *issuerFacts) selfSigned() bool { return i.kind == certmanager.TypeSelfSigned }
 
 func (i *issuerFacts) readCondition(object *unstructured.Unstructured) {
 	if object == nil {
@@ -156,16 +159,26 @@ func (i *issuerFacts) check() Check {
 	}
 }
 
-// steps are what to do about an issuer that cannot sign.
-func (i *issuerFacts) steps(kubectl []string) []Step {
+// What to do where an object names the wrong issuer: those that are requests
+// cannot be changed.
+const (
+	correctReference = "correct spec.issuerRef"
+	anotherRequest   = "make another request that names another issuer"
+)
+
+// steps are what to do about an issuer that cannot sign, or otherwise.
+func (i *issuerFacts) steps(kubectl []string, otherwise string) []Step {
 	names := i.resource.Name + "." + certmanager.IssuerGroup(i.ref)
 	switch check := i.check(); {
 	case i.resource.Name == "":
-		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, correct spec.issuerRef.", certmanager.IssuerKind(i.ref), certmanager.IssuerGroup(i.ref))}}
+		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, %s.", certmanager.IssuerKind(i.ref), certmanager.IssuerGroup(i.ref), otherwise)}}
 	case check.Result != No:
 		return nil
 	case i.exists == No:
-		return []Step{step("Create the issuer, or correct spec.issuerRef. To see which there are:", command(kubectl, i.inNamespace("get", names)...))}
+		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", command(kubectl, i.inNamespace("get", names)...))}
+	case i.kind != certmanager.NoType && !i.kind.Supported():
+		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types ca and selfSigned, not %s. Create one of these under another name and %s. To see which there are:", i.kind, otherwise),
+			command(kubectl, i.inNamespace("get", names)...))}
 	default:
 		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", command(kubectl, i.inNamespace("describe", names, i.ref.Name)...))}
 	}

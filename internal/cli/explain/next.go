@@ -11,7 +11,8 @@ import (
 func (f *facts) next(v inspect.Verdict) []Step {
 	switch v.State {
 	case inspect.Denied, inspect.Failed:
-		return []Step{{Text: "This is final. Once the reason is gone, submit a new request under another name."}}
+		final := Step{Text: "This is final. Once the reason is gone, submit a new request under another name."}
+		return append(f.referralSteps(v.State), final)
 	case inspect.Issued:
 		return []Step{step("To fetch the certificate, in base64:", f.command("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}"))}
 	case inspect.Approved:
@@ -23,6 +24,8 @@ func (f *facts) next(v inspect.Verdict) []Step {
 
 func (f *facts) nextAfterApproval() []Step {
 	switch {
+	case f.referral != nil:
+		return f.referralSteps(inspect.Approved)
 	case certificates.Condition(f.csr, delayed) != nil:
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:
@@ -47,7 +50,7 @@ func (f *facts) nextBeforeApproval() []Step {
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
-	return append(steps, decide)
+	return append(append(steps, decide), f.referralSteps(inspect.Pending)...)
 }
 
 // permit binds the narrowest ClusterRole that is enough.

@@ -11,6 +11,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,14 +67,17 @@ func newIssuer(name string, config cmv1.IssuerConfig) *cmv1.Issuer {
 	return &cmv1.Issuer{ObjectMeta: named(name), Spec: cmv1.IssuerSpec{IssuerConfig: config}}
 }
 
-// request sends a CertificateRequest.
-func (w issuing) request(t *testing.T, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
+// request sends a CertificateRequest, whose key is in a Secret if one is named.
+func (w issuing) request(t *testing.T, name string, ref cmmeta.IssuerReference, secret ...string) *cmv1.CertificateRequest {
 	t.Helper()
 	pem, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cr := &cmv1.CertificateRequest{ObjectMeta: named(name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: pem}}
+	for _, name := range secret {
+		metav1.SetMetaDataAnnotation(&cr.ObjectMeta, cmv1.CertificateRequestPrivateKeyAnnotationKey, name)
+	}
 	w.create(t, cr)
 	return cr
 }
@@ -184,17 +188,25 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	_, text = w.becomes(t, "failed", "failed at its issuer: ")
 	says(t, text, "cert-manager.io/private-key-secret-name", "MissingAnnotation")
 
+	w.set(t, w.request(t, "keyless", self, "key"), approved, "yes")
+	_, text = w.becomes(t, "keyless", "is approved and waits: Referenced secret default/key not found")
+	says(t, text, "certplane kubectl --context c create secret generic -n default key --from-file=tls.key=FILE")
+	w.create(t, &corev1.Secret{ObjectMeta: named("key"), Data: map[string][]byte{"tls.key": []byte("broken")}})
+	_, text = w.becomes(t, "keyless", `is approved and waits: Failed to get key "tls.key" referenced in secret default/key`)
+	says(t, text, "The request's private key belongs into tls.key of Secret key in the namespace default")
+
 	missing := w.request(t, "missing", cmmeta.IssuerReference{Name: "nobody", Kind: "ClusterIssuer"})
 	w.set(t, missing, approved, "yes")
 	_, text = w.becomes(t, "missing", `is approved, and its issuer cannot sign: Referenced "ClusterIssuer" not found`)
-	says(t, text, "certplane kubectl --context c get clusterissuers.cert-manager.io\n")
+	says(t, text, "Create the issuer, or make another request that names another issuer.", "certplane kubectl --context c get clusterissuers.cert-manager.io\n")
 
 	w.set(t, w.request(t, "unready", cmmeta.IssuerReference{Name: "empty"}), approved, "yes")
 	_, text = w.becomes(t, "unready", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: ErrGetKeyPair")
 	says(t, text, "certplane kubectl --context c describe issuers.cert-manager.io empty -n default\n")
 
 	w.set(t, w.request(t, "unsupported", cmmeta.IssuerReference{Name: "vault"}), approved, "yes")
-	w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type vault are not supported yet")
+	_, text = w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type vault are not supported yet")
+	says(t, text, "certplane signs for issuers of the types ca and selfSigned, not vault. Create one of these under another name and make another request that names another issuer.")
 
 	w.request(t, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
 	_, text = w.becomes(t, "outside", "cannot be approved by anybody: no API has the kind Remote of example.com")

@@ -95,7 +95,7 @@ func (f *requestFacts) checks(state inspect.State) []Check {
 		checks = append(checks, f.checkApprover())
 	}
 	checks = append(checks, f.issuer.check())
-	if f.issuer.selfSigned {
+	if f.issuer.selfSigned() {
 		checks = append(checks, f.checkKey())
 	}
 	checks = append(checks, f.checkSigning(state))
@@ -194,7 +194,7 @@ func (f *requestFacts) next(state inspect.State) []Step {
 	case inspect.Approved:
 		return f.nextAfterApproval()
 	default:
-		return append(f.nextBeforeApproval(), f.issuer.steps(f.Kubectl)...)
+		return append(f.nextBeforeApproval(), f.issuer.steps(f.Kubectl, anotherRequest)...)
 	}
 }
 
@@ -209,9 +209,14 @@ func (f *requestFacts) again() Step {
 }
 
 func (f *requestFacts) nextAfterApproval() []Step {
-	steps := f.issuer.steps(f.Kubectl)
-	if f.key == No {
-		steps = append(steps, Step{Text: fmt.Sprintf("Put the request's private key into tls.key of Secret %s; the request goes on by itself.", f.keySecret())})
+	steps := f.issuer.steps(f.Kubectl, anotherRequest)
+	switch name := f.keySecret(); {
+	case f.key == No:
+		steps = append(steps, step("Put the request's private key into the Secret; the request goes on by itself:",
+			command(f.Kubectl, "create", "secret", "generic", "-n", f.cr.Namespace, name, "--from-file=tls.key=FILE")))
+	case f.issuer.selfSigned() && name != "" && certmanager.ReadyReason(f.cr) != "":
+		steps = append(steps, Step{Text: fmt.Sprintf("The request's private key belongs into tls.key of Secret %s in the namespace %s; once it is there, the request goes on by itself.",
+			name, f.cr.Namespace)})
 	}
 	if len(steps) > 0 || certmanager.ReadyReason(f.cr) != "" {
 		return steps

@@ -168,7 +168,7 @@ func asAccount(account string, access authorizationv1.ResourceAttributes) author
 // findKey looks for the Secret with the key that a SelfSigned issuer signs with.
 func (f *requestFacts) findKey(ctx context.Context, clients *Clients) error {
 	name := f.keySecret()
-	if !f.issuer.selfSigned || name == "" {
+	if !f.issuer.selfSigned() || name == "" {
 		return nil
 	}
 	_, exists, err := secretMetadata(ctx, clients, f.cr.Namespace, name)

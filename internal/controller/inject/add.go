@@ -76,12 +76,19 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Func(once)).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), NeedLeaderElection: ptr.To(false)}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
 		Complete(newReconciler(cfg))
 	if err != nil {
 		return fmt.Errorf("building what keeps the webhook's certificate: %w", err)
 	}
 	return nil
+}
+
+// retries says when to try again what has failed. While there is no certificate,
+// nobody can write what the webhook guards: once the cause is mended, such as a
+// right that was missing, that must not last.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
 // once has it looked at when the process starts: of what is not there, no watch

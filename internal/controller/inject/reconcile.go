@@ -25,6 +25,8 @@ const (
 	// conflictPause is how long to leave it to whoever was faster. What they
 	// have written is seen before that.
 	conflictPause = time.Second
+	// firstRetry and lastRetry bound the pauses between attempts that fail.
+	firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "certplane"

@@ -261,6 +261,16 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// After a day of failures, what is mended is found out within seconds.
+func TestRetries(t *testing.T) {
+	limiter := retries()
+	for range 5000 {
+		if pause := limiter.When(reconcile.Request{}); pause > 15*time.Second {
+			t.Fatalf("the next attempt is in %s", pause)
+		}
+	}
+}
+
 // stale does not know of the Secret yet.
 type stale struct{ client.Client }
 

@@ -69,14 +69,21 @@ func checkType(t certmanager.IssuerType) (v verdict, ok bool) {
 // what messages call it.
 func checkCA(name string, secret *corev1.Secret, now time.Time) verdict {
 	authority, err := issuer.OpenCA(name, secret)
-	var problem *signer.PendingError
-	switch {
-	case errors.As(err, &problem) && !readable(secret):
-		return unready(ReasonGetKeyPair, "Error getting keypair for CA issuer: %s", problem.Message)
-	case err != nil:
-		return unready(ReasonInvalidKeyPair, "Error verifying keypair for CA issuer: %v", err)
+	if err != nil && !readable(secret) {
+		return unready(ReasonGetKeyPair, "Error getting keypair for CA issuer: %s", problemOf(err))
+	}
+	if err != nil {
+		return unready(ReasonInvalidKeyPair, "Error verifying keypair for CA issuer: %s", problemOf(err))
 	}
 	return checkTime(name, authority.Validity(), now)
+}
+
+// problemOf is what requests are told that wait for the CA.
+func problemOf(err error) string {
+	if problem := new(signer.PendingError); errors.As(err, &problem) {
+		return problem.Message
+	}
+	return err.Error()
 }
 
 // readable tells whether there are a key and certificates, whatever they are.

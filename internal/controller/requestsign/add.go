@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -125,13 +126,9 @@ func (r *reconciler) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	actionable := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		cr, ok := o.(*cmv1.CertificateRequest)
-		return ok && requests.Due(cr) != requests.None
-	})
 	asking := handler.EnqueueRequestsFromMapFunc(r.asking)
 	err = errors.Join(
-		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable)),
+		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable())),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
 		signing.Watch(source.Func(r.waiting.follow(r.Secrets))),
@@ -140,6 +137,26 @@ func (r *reconciler) work(ctx context.Context) error {
 		return err
 	}
 	return signing.Start(ctx)
+}
+
+// actionable keeps out of the queue what there is nothing to do for.
+func actionable() predicate.Predicate {
+	due := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		cr, ok := o.(*cmv1.CertificateRequest)
+		return ok && requests.Due(cr) != requests.None
+	})
+	return predicate.Funcs{
+		CreateFunc: due.Create, DeleteFunc: due.Delete, GenericFunc: due.Generic,
+		UpdateFunc: func(e event.UpdateEvent) bool { return due.Update(e) && !stillAwaits(e.ObjectOld, e.ObjectNew) },
+	}
+}
+
+// stillAwaits tells whether a change leaves a request as undecided as it was: its
+// requester is told once, not with each label that somebody sets.
+func stillAwaits(before, after client.Object) bool {
+	old, ok := before.(*cmv1.CertificateRequest)
+	cr, same := after.(*cmv1.CertificateRequest)
+	return ok && same && old.UID == cr.UID && requests.Due(old) == requests.Await && requests.Due(cr) == requests.Await
 }
 
 // asking are the requests that wait for a certificate of an issuer.

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
@@ -25,30 +24,10 @@ import (
 // CSRName is, on the command line, what answers CertificateSigningRequests.
 const CSRName = "certificatesigningrequests"
 
-// Annotations of CertificateSigningRequests to issuers.
-const (
-	// AnnotationDuration is a duration that counts more than expirationSeconds.
-	AnnotationDuration = "experimental.cert-manager.io/request-duration"
-	// AnnotationIsCA asks for a CA if it is "true".
-	AnnotationIsCA = "experimental.cert-manager.io/request-is-ca"
-	// AnnotationKey names the Secret with the key, for a SelfSigned issuer: in
-	// its namespace, or in that of the Secrets of ClusterIssuers.
-	AnnotationKey = "experimental.cert-manager.io/private-key-secret-name"
-)
-
-// The reasons of Failed conditions that issuers do not have by themselves, and
-// of what a request waits for.
-const (
-	ReasonDeniedReference    = "DeniedReference"
-	ReasonErrorParseDuration = "ErrorParseDuration"
-	ReasonInvalidDuration    = "InvalidDuration"
-	ReasonSecretNotFound     = "SecretNotFound"
-)
+// reasonSecretNotFound is what a request waits for whose Secret there is not.
+const reasonSecretNotFound = "SecretNotFound"
 
 const (
-	// minDuration is the shortest life that CertificateSigningRequests can ask
-	// for.
-	minDuration = 10 * time.Minute
 	// lookAgain is when to try again what nobody tells of, lookSometimes when what
 	// tells when it has changed: in case it was missed.
 	lookAgain     = 5 * time.Second
@@ -108,7 +87,7 @@ func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*si
 	if err := c.checkReference(ctx, req.Requester, who); err != nil {
 		return nil, err
 	}
-	asked, err := fromCSR(req)
+	asked, err := issuer.RequestOfCSR(req)
 	if err != nil {
 		return nil, err
 	}
@@ -120,13 +99,13 @@ func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*si
 	if err != nil {
 		return nil, forCSR(err)
 	}
-	return &signer.Issued{Certificate: issued.Certificate, PEM: issued.Chain}, nil
+	return &signer.Issued{Certificate: issued.Certificate, PEM: issued.Chain, Cut: issued.Cut}, nil
 }
 
 // keyOf says where the key is that a SelfSigned issuer signs.
 func (c *CSRs) keyOf(found cmv1.GenericIssuer, annotations map[string]string) keyOf {
-	return keyOf{annotation: AnnotationKey, secret: types.NamespacedName{
-		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: annotations[AnnotationKey],
+	return keyOf{annotation: issuer.AnnotationKey, secret: types.NamespacedName{
+		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: annotations[issuer.AnnotationKey],
 	}}
 }
 
@@ -143,7 +122,7 @@ func forCSR(err error) error {
 		again.RetryAfter = lookSometimes
 	}
 	if again.Reason == issuer.ReasonMissingSecret {
-		again.Reason = ReasonSecretNotFound
+		again.Reason = reasonSecretNotFound
 	}
 	return &again
 }
@@ -152,40 +131,12 @@ func later(o requests.Obstacle) error {
 	return &signer.PendingError{Reason: o.Reason, Message: o.Message, Err: errors.New(o.Message), RetryAfter: lookSometimes}
 }
 
-// fromCSR returns what a CertificateSigningRequest asks an issuer for.
-func fromCSR(req signer.Request) (issuer.Request, error) {
-	usages, err := pki.ParseUsages(req.Usages)
-	if err != nil {
-		return issuer.Request{}, signer.Permanent(signer.ReasonInvalidRequest, err)
-	}
-	asked := issuer.Request{PEM: req.PEM, Usages: usages, IsCA: req.Annotations[AnnotationIsCA] == "true", Duration: req.Duration}
-	if text, ok := req.Annotations[AnnotationDuration]; ok {
-		duration, err := time.ParseDuration(text)
-		if err != nil {
-			return issuer.Request{}, signer.Permanent(ReasonErrorParseDuration, fmt.Errorf("annotation %s: %w", AnnotationDuration, err))
-		}
-		asked.Duration = &duration
-	}
-	if asked.Duration != nil && *asked.Duration < minDuration {
-		return issuer.Request{}, signer.Permanent(ReasonInvalidDuration, fmt.Errorf("the duration %v is shorter than %v", *asked.Duration, minDuration))
-	}
-	return asked, nil
-}
-
-// checkReference asks whether who made a request may refer to an Issuer: there
-// is one CertificateSigningRequest API for all namespaces, and without the
-// right everybody could use the Issuers of every namespace. ClusterIssuers are
-// for all.
+// checkReference asks whether who made a request may refer to an issuer.
 func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
-	if who.Kind != cmv1.IssuerKind {
-		return nil
-	}
-	for _, name := range []string{who.Name, "*"} {
+	rights := requests.References(who)
+	for _, right := range rights {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: certmanager.Group, Resource: "signers", Verb: "reference", Namespace: who.Namespace, Name: name, Version: "*",
-			},
+			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{}, ResourceAttributes: &right,
 		}}
 		for key, values := range by.Extra {
 			review.Spec.Extra[key] = values
@@ -197,7 +148,8 @@ func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who cert
 			return nil
 		}
 	}
-	return signer.Permanent(ReasonDeniedReference, fmt.Errorf(
-		"user %q may not refer to the Issuer %q in namespace %q: grant the verb reference on signers.%s there",
-		by.Username, who.Name, who.Namespace, certmanager.Group))
+	if len(rights) == 0 {
+		return nil
+	}
+	return issuer.DeniedReference(by.Username, who)
 }

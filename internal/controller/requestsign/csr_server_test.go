@@ -1,7 +1,11 @@
 package requestsign_test
 
 import (
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
 	"testing"
 	"time"
 
@@ -90,7 +94,23 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w.failed(t, "nobody", "SigningDelayed", "IssuerNotFound")
 	w.csr(t, "ann", "unready", issuers+"default.unready", nil)
 	w.failed(t, "unready", "SigningDelayed", "IssuerNotReady")
+	contradiction := apitest.NewCSR(t, "contradiction", cluster+"ca", pki.Subject{}, apitest.NewKey(t))
+	contradiction.Spec.Request = asksForCA(t)
+	apitest.Decide(t, admin, apitest.Create(t, admin, contradiction), certificatesv1.CertificateApproved)
+	w.failed(t, "contradiction", failed, "SigningError")
+	w.told(t, "of-cluster", "cert-manager-certificatesigningrequests", corev1.EventTypeNormal, "CertificateIssued")
 	w.told(t, "without-right", "cert-manager-certificatesigningrequests", corev1.EventTypeWarning, "DeniedReference")
+}
+
+// asksForCA is a request that asks for a CA in what is signed with its key.
+func asksForCA(t *testing.T) []byte {
+	t.Helper()
+	isCA := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 3, 1, 1, 0xff}}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{isCA}}, apitest.NewKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 // grantReference lets a user refer to Issuers in the namespace default.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/signer"
@@ -90,5 +91,33 @@ func TestWaitingForSecrets(t *testing.T) {
 	w.forget(name("b"))
 	if len(w.secrets)+len(w.requests) != 0 {
 		t.Errorf("left are %v, %v", w.secrets, w.requests)
+	}
+}
+
+// A request that waits to be decided is looked at once, and again when it is
+// decided or another one by its name.
+func TestActionable(t *testing.T) {
+	ready := cmv1.CertificateRequestConditionReady
+	undecided, approved, other, issued := &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}
+	other.UID = "other"
+	certmanager.SetRequestCondition(approved, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "", "", metav1.Time{})
+	certmanager.SetRequestCondition(issued, ready, cmmeta.ConditionTrue, cmv1.CertificateRequestReasonIssued, "", metav1.Time{})
+	look := actionable()
+	if !look.Create(event.CreateEvent{Object: undecided}) || look.Create(event.CreateEvent{Object: issued}) {
+		t.Error("when it appears")
+	}
+	for reason, tc := range map[string]struct {
+		old, cr *cmv1.CertificateRequest
+		want    bool
+	}{
+		"labelled": {undecided, undecided, false},
+		"approved": {undecided, approved, true},
+		"replaced": {undecided, other, true},
+		"waiting":  {approved, approved, true},
+		"issued":   {approved, issued, false},
+	} {
+		if got := look.Update(event.UpdateEvent{ObjectOld: tc.old, ObjectNew: tc.cr}); got != tc.want {
+			t.Errorf("%s: %v", reason, got)
+		}
 	}
 }

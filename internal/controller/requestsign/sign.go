@@ -67,7 +67,7 @@ func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.
 		}
 		return issuer.SignCA(req, ca, authority, now, rand.Reader)
 	}
-	from := issuer.KeySecret{Annotation: key.annotation, Name: key.secret.Name}
+	from := issuer.KeySecret{Annotation: key.annotation, Namespace: key.secret.Namespace, Name: key.secret.Name}
 	if from.Name != "" {
 		secret, err := i.read(ctx, key.secret, issuer.ReasonErrorGettingSecret)
 		if err != nil {
@@ -86,7 +86,7 @@ func (i issuers) read(ctx context.Context, name types.NamespacedName, reason str
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		message := fmt.Sprintf("Failed to get secret %s; trying again", name.Name)
+		message := fmt.Sprintf("Failed to get secret %s; trying again", name)
 		return nil, &signer.PendingError{Reason: reason, Message: message, Err: fmt.Errorf("reading secret %s: %w", name, err)}
 	}
 	return secret, nil

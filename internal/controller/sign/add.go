@@ -3,6 +3,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"time"
@@ -70,6 +71,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what happened in the signer's name.
 	Events events.EventRecorder
+	// IssuedEvent is the reason of Events about certificates; empty: Issued.
+	IssuedEvent string
 	// Account is whom events regard that are about the signer and no request:
 	// its service account. Nil: there are no such events.
 	Account *corev1.ObjectReference
@@ -135,7 +138,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		cache:  cache,
 		client: cfg.Client,
 		clock:  cfg.Clock,
-		report: reporter{signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts, events: cfg.Events},
+		report: reporter{signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts, events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued")},
 	}, nil
 }
 

@@ -27,6 +27,8 @@ type reporter struct {
 	answered   func(signer string, issued bool) // can be nil
 	metrics    *metrics.Metrics
 	events     events.EventRecorder // can be nil
+	// issuedEvent is the reason of Events about certificates.
+	issuedEvent string
 }
 
 // times are those of the work on one request.
@@ -76,7 +78,7 @@ func (r reporter) issued(ctx context.Context, c *csr, o outcome, t times) {
 		r.metrics.Shortened.WithLabelValues(r.signerName).Inc()
 		note += fmt.Sprintf(", which ends on %s with its CA, %v earlier than it was to", cert.NotAfter.Format(time.RFC3339), o.issued.Cut)
 	}
-	r.event(c, corev1.EventTypeNormal, "Issued", "%s", note)
+	r.event(c, corev1.EventTypeNormal, r.issuedEvent, "%s", note)
 }
 
 func (r reporter) discarded(ctx context.Context, c *csr, o outcome, why error) {

@@ -1,6 +1,7 @@
 package issuance
 
 import (
+	"cmp"
 	"crypto"
 	"fmt"
 	"slices"
@@ -75,7 +76,9 @@ func choose(crt *cmv1.Certificate, secrets []*corev1.Secret) *corev1.Secret {
 	if len(secrets) == 0 {
 		return nil
 	}
-	return slices.MinFunc(secrets, func(a, b *corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return slices.MinFunc(secrets, func(a, b *corev1.Secret) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // unusable says why the next certificate cannot have the key in s.

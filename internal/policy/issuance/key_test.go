@@ -37,6 +37,7 @@ func TestPlanKey(t *testing.T) {
 		event   string
 	}{
 		{reason: "nothing is issued", change: notIssuing, secrets: []*corev1.Secret{a, b}, delete: []string{"a", "b"}},
+		{reason: "two of one second", secrets: []*corev1.Secret{waiting("d", pki.ECDSAP256, hour), waiting("c", pki.ECDSAP256, hour)}, delete: []string{"d"}, name: "c"},
 		{reason: "being deleted", change: func(c *cmv1.Certificate) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, secrets: []*corev1.Secret{a}, delete: []string{"a"}},
 		{reason: "a new one", target: w.secret, does: "generate", event: "Generated"},
 		{reason: "there is one", secrets: []*corev1.Secret{a}, name: "a"},

@@ -96,6 +96,9 @@ func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
 	}
+	if err := req.checkDuration(); err != nil {
+		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
+	}
 	validity, err := req.lifetime().Validity(nil, ca.Validity(), now)
 	if err != nil {
 		return nil, signer.Expired(err)
@@ -115,6 +118,7 @@ func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
 	}
+	cut := req.lifetime().Wish(nil, now).NotAfter.Sub(validity.NotAfter)
 	cert, err := linted.Sign(rand)
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -123,14 +127,15 @@ func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time
 		Certificate: cert,
 		Chain:       pki.EncodeCertificates(ca.Chain(cert)...),
 		CA:          pki.EncodeCertificates(ca.Anchor()),
-		Notes:       shortened(req.lifetime().Wish(nil, now), validity),
+		Cut:         cut,
+		Notes:       shortened(validity, cut),
 	}, nil
 }
 
-func shortened(wish, got pki.Validity) []Note {
-	if !got.NotAfter.Before(wish.NotAfter) {
+func shortened(got pki.Validity, cut time.Duration) []Note {
+	if cut <= 0 {
 		return nil
 	}
 	return []Note{{NoteShortened, fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
-		got.NotAfter.Format(time.RFC3339), wish.NotAfter.Sub(got.NotAfter))}}
+		got.NotAfter.Format(time.RFC3339), cut)}}
 }

@@ -61,6 +61,9 @@ type Issued struct {
 	// CA is the PEM of status.ca, one certificate: the root, or the highest CA
 	// that is known.
 	CA []byte
+	// Cut is by how much the certificate ends earlier than it was to, because its
+	// CA ends then.
+	Cut time.Duration
 	// Notes are for Events of type Warning: the certificate is there, but is
 	// not quite what somebody may expect.
 	Notes []Note
@@ -77,7 +80,8 @@ const (
 	NoteBadConfig = "BadConfig"
 )
 
-// parse reads the request and proves that the requester has its key.
+// parse reads the request, and proves that the requester has its key and that
+// nothing else is asked for in it than beside it.
 func (r Request) parse() (*x509.CertificateRequest, error) {
 	csr, err := certmanager.ParseRequest(r.PEM)
 	if err != nil {
@@ -86,7 +90,16 @@ func (r Request) parse() (*x509.CertificateRequest, error) {
 	if err := pki.VerifyRequest(csr); err != nil {
 		return nil, fmt.Errorf("verifying the certificate request: %w", err)
 	}
-	return csr, nil
+	return csr, certmanager.CheckContent(csr, r.Usages, r.IsCA)
+}
+
+// checkDuration refuses what leaves no time between the beginning of a
+// certificate and its end, which have no fractions of a second.
+func (r Request) checkDuration() error {
+	if r.Duration != nil && *r.Duration < time.Second {
+		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Duration)
+	}
+	return nil
 }
 
 // lifetime starts now: other than the signers of Kubernetes, Issuers do not

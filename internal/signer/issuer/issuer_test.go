@@ -6,6 +6,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"slices"
@@ -234,6 +236,8 @@ func TestSignCA(t *testing.T) {
 		{reason: "no request", change: func(cr *cmv1.CertificateRequest) { cr.Spec.Request = []byte("?") }, want: "Failed SigningError Error generating certificate template"},
 		{reason: "a forged request", change: forge, want: "Failed SigningError Error generating certificate template: verifying"},
 		{reason: "cert sign without a CA", change: using("cert sign"), want: "Failed SigningError Error signing certificate: refusing to sign: usage cert sign needs a CA"},
+		{reason: "a CA in the request alone", change: saysCA(t, newKey(t, pki.ECDSAP256)), want: "Failed SigningError Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
+		{reason: "the past", change: lasting(-day), want: "Failed SigningError Error signing certificate: the duration -24h0m0s that is asked for is shorter than a second"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -299,12 +303,13 @@ func TestSignSelf(t *testing.T) {
 		{reason: "a root", change: asCA, from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}},
 		{reason: "without a subject", change: nameless(t, key), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, notes: 1},
 		{reason: "no annotation", want: `Failed MissingAnnotation annotation "where" is missing or empty`},
-		{reason: "no Secret", from: issuer.KeySecret{Name: "key"}, want: "Pending MissingSecret Referenced secret key not found"},
-		{reason: "no key", from: issuer.KeySecret{Name: "key", Secret: &corev1.Secret{}}, want: `Pending ErrorParsingKey Failed to get key "tls.key" referenced in secret key`},
+		{reason: "no Secret", from: issuer.KeySecret{Namespace: "ns", Name: "key"}, want: "Pending MissingSecret Referenced secret ns/key not found"},
+		{reason: "no key", from: issuer.KeySecret{Namespace: "ns", Name: "key", Secret: &corev1.Secret{}}, want: `Pending ErrorParsingKey Failed to get key "tls.key" referenced in secret ns/key`},
 		{reason: "another key", from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, other, nil)}, want: "Failed ErrorKeyMatch"},
 		{reason: "no request", change: func(cr *cmv1.CertificateRequest) { cr.Spec.Request = nil }, from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating"},
 		{reason: "cert sign without a CA", change: using("cert sign"), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning"},
-		{reason: "no time at all", change: lasting(0), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning"},
+		{reason: "no time at all", change: lasting(0), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning Error signing certificate: the duration 0s that is asked for is shorter than a second"},
+		{reason: "a CA in the request alone", change: saysCA(t, key), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -327,6 +332,18 @@ func TestSignSelf(t *testing.T) {
 				t.Errorf("notes %v", issued.Notes)
 			}
 		})
+	}
+}
+
+// saysCA has the encoded request ask for a CA.
+func saysCA(t testing.TB, key crypto.Signer) func(*cmv1.CertificateRequest) {
+	isCA := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 3, 1, 1, 0xff}}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{isCA}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(cr *cmv1.CertificateRequest) {
+		cr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	}
 }
 

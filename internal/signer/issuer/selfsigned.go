@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // The reasons of verdicts of SelfSigned issuers.
@@ -32,6 +31,9 @@ type KeySecret struct {
 	// Annotation is the one of the request that names the Secret, and Name what
 	// it says; empty if it is missing.
 	Annotation, Name string
+	// Namespace is where the Secret is to be, which is not always where whoever
+	// asks expects it.
+	Namespace string
 	// Secret has the key as tls.key; nil if it does not exist.
 	Secret *corev1.Secret
 }
@@ -43,14 +45,13 @@ type KeySecret struct {
 func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, rand io.Reader) (*Issued, error) {
 	switch {
 	case from.Name == "":
-		return nil, signer.Permanent(ReasonMissingAnnotation, fmt.Errorf(
-			"annotation %q is missing or empty: it must name the Secret with the private key of the request", from.Annotation))
+		return nil, NoKey(from.Annotation)
 	case from.Secret == nil:
-		return nil, pending(ReasonMissingSecret, fmt.Sprintf("Referenced secret %s not found", from.Name), nil)
+		return nil, pending(ReasonMissingSecret, fmt.Sprintf("Referenced secret %s/%s not found", from.Namespace, from.Name), nil)
 	}
 	key, err := pki.ParsePrivateKey(from.Secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, pending(ReasonErrorParsingKey, fmt.Sprintf("Failed to get key %q referenced in secret %s", corev1.TLSPrivateKeyKey, from.Name), err)
+		return nil, pending(ReasonErrorParsingKey, fmt.Sprintf("Failed to get key %q referenced in secret %s/%s", corev1.TLSPrivateKeyKey, from.Namespace, from.Name), err)
 	}
 	csr, err := req.parse()
 	if err != nil {
@@ -67,6 +68,9 @@ func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now ti
 	if !pki.SameKey(key.Public(), csr.PublicKey) {
 		return nil, permanent(ReasonErrorKeyMatch, "Error generating certificate template",
 			errors.New("the private key in the Secret is not that of the certificate request"))
+	}
+	if err := req.checkDuration(); err != nil {
+		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}
 	linted, err := pki.LintSelfSigned(template, key, pki.Policy{MinRSABits: minRSABits})
 	if err != nil {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// flagPattern is a flag in a command line.
+var flagPattern = regexp.MustCompile(`(?:^| )--([a-z][a-z0-9-]*)`)
+
+// endPattern is what ends a command: a pipe, a redirection or a comment.
+var endPattern = regexp.MustCompile(` [|>#]`)
+
+// The commands that the documentation says to type have the flags that it gives
+// them. kubectl's are its own.
+func TestDocumentedFlags(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	root := newCommand(streams)
+	seen := 0
+	for _, file := range documentation(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+			words, isCommand := strings.CutPrefix(line, "$ certplane ")
+			if !isCommand || strings.HasPrefix(words, "kubectl ") {
+				continue
+			}
+			words = endPattern.Split(words, 2)[0]
+			command, _, err := root.Find(strings.Fields(words))
+			if err != nil {
+				t.Errorf("%s: %q: %v", file, line, err)
+				continue
+			}
+			for _, flag := range flagPattern.FindAllStringSubmatch(words, -1) {
+				seen++
+				if command.Flags().Lookup(flag[1]) == nil && command.InheritedFlags().Lookup(flag[1]) == nil {
+					t.Errorf("%s: %q: %q has no flag --%s", file, line, command.CommandPath(), flag[1])
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d flags were found: is the documentation written otherwise now?", seen)
+	}
+}
+
+func documentation(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../deploy/examples/*/README.md", "../../deploy/examples/*/*/README.md", "../../examples/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	return slices.Sorted(slices.Values(files))
+}

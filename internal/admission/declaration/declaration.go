@@ -1,0 +1,109 @@
+// Package declaration says which Signers may be stored. What a schema can say
+// about them is in their definition; this is the rest, and answers in the same
+// form.
+package declaration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/profile"
+)
+
+// WebhookName is what refusals bear that come from a webhook.
+const WebhookName = "webhook." + v1alpha1.GroupName
+
+// Resource is that of Signers.
+var Resource = v1alpha1.GroupVersion.WithResource("signers")
+
+// Checks looks at Signers. It is safe for concurrent use.
+type Checks struct{ signers dynamic.ResourceInterface }
+
+// New returns checks that find other Signers with client.
+func New(client dynamic.Interface) *Checks { return &Checks{client.Resource(Resource)} }
+
+// Request is a write of a Signer.
+type Request struct {
+	Operation   admissionv1.Operation
+	Subresource string
+	// Name is empty if the API is to make one.
+	Name string
+	// Object and Old are the Signer as it is to be and as it was, or nil.
+	Object, Old *unstructured.Unstructured
+}
+
+// Validate refuses a Signer that cannot work, with the status Invalid and a cause
+// for each field. It looks at new specs alone: a Signer that was let in by other
+// rules can still be labelled and deleted.
+func (c *Checks) Validate(ctx context.Context, r Request) *apierrors.StatusError {
+	if !writes(r.Operation) || r.Subresource != "" || r.sameSpec() {
+		return nil
+	}
+	path := field.NewPath("spec")
+	signer, err := asSigner(r.Object)
+	if err != nil {
+		return r.invalid(field.ErrorList{field.Invalid(path, "", err.Error())})
+	}
+	_, errs := profile.Compile(signer.Spec, path)
+	if r.Operation == admissionv1.Create {
+		errs = append(errs, c.checkUnique(ctx, signer, path.Child("signerName"))...)
+	}
+	if len(errs) > 0 {
+		return r.invalid(errs)
+	}
+	return nil
+}
+
+func writes(operation admissionv1.Operation) bool {
+	return operation == admissionv1.Create || operation == admissionv1.Update
+}
+
+func (r Request) invalid(errs field.ErrorList) *apierrors.StatusError {
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Signer").GroupKind(), r.Name, errs)
+}
+
+func (r Request) sameSpec() bool {
+	return r.Old != nil && r.Object != nil && reflect.DeepEqual(r.Old.Object["spec"], r.Object.Object["spec"])
+}
+
+// checkUnique refuses a second Signer of one name. Of two that are created in
+// the same moment, only the older one signs. There are few, so all are read:
+// not every API server selects custom resources by their fields.
+func (c *Checks) checkUnique(ctx context.Context, signer *v1alpha1.Signer, path *field.Path) field.ErrorList {
+	name := signer.Spec.SignerName
+	others, err := c.signers.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return field.ErrorList{field.InternalError(path, fmt.Errorf("looking for other Signers of this name: %w", err))}
+	}
+	for _, other := range others.Items {
+		theirs, _, _ := unstructured.NestedString(other.Object, "spec", "signerName")
+		if theirs == name && other.GetName() != signer.Name {
+			detail := fmt.Sprintf("the Signer %s declares it already: delete that one first, or use another name", other.GetName())
+			return field.ErrorList{&field.Error{Type: field.ErrorTypeDuplicate, Field: path.String(), BadValue: name, Detail: detail}}
+		}
+	}
+	return nil
+}
+
+// asSigner reads a custom resource, which is stored without a Go type.
+func asSigner(loose *unstructured.Unstructured) (*v1alpha1.Signer, error) {
+	if loose == nil {
+		return nil, errors.New("the request has no object")
+	}
+	signer := &v1alpha1.Signer{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, signer); err != nil {
+		return nil, err
+	}
+	return signer, nil
+}

@@ -1,0 +1,179 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/policy/requests"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/issuer"
+)
+
+// referral is what is known of a request that names an issuer of cert-manager.io
+// as its signer.
+type referral struct {
+	who    certmanager.Signer
+	issuer *issuerFacts
+	// allowed tells whether the requester may refer to the issuer. It is Open
+	// where nobody asks: of ClusterIssuers, and of requests that have their
+	// answer.
+	allowed Result
+	// terms is what the issuer has against what is asked for, or nil.
+	terms error
+}
+
+// issuerAccounts answer requests that name issuers: those of certplane's server
+// and of its controllers in a cluster, and that of cert-manager.
+var issuerAccounts = []string{
+	"kube-system/cert-manager-certificatesigningrequests",
+	"certplane-system/cert-manager-certificatesigningrequests",
+	"cert-manager/cert-manager",
+}
+
+// findReferral finds the issuer that a request names, if it names one.
+func (f *facts) findReferral(ctx context.Context, clients *Clients) error {
+	who, isIssuer := certmanager.ParseSignerName(f.csr.Spec.SignerName)
+	if !isIssuer {
+		return nil
+	}
+	found, err := findIssuer(ctx, clients, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
+	if err != nil {
+		return err
+	}
+	r := &referral{who: who, issuer: found, allowed: Open}
+	r.terms = checkTerms(f.csr, found.selfSigned())
+	if err := r.ask(ctx, clients, f.csr); err != nil {
+		return err
+	}
+	f.referral, f.objection = r, r.objection(f.csr.Spec.Username)
+	return nil
+}
+
+// checkTerms asks what an issuer has against a request, whoever made it.
+func checkTerms(c *csr, selfSigned bool) error {
+	asked, err := issuer.RequestOfCSR(signer.Request{
+		PEM: c.Spec.Request, Usages: c.Spec.Usages, Annotations: c.Annotations,
+	})
+	if err != nil {
+		return err
+	}
+	if selfSigned && c.Annotations[issuer.AnnotationKey] == "" {
+		return issuer.NoKey(issuer.AnnotationKey)
+	}
+	return asked.Check()
+}
+
+// ask asks what the signer asks: whether the requester may refer to the issuer.
+func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
+	switch v := inspect.Judge(c); {
+	case v.State == inspect.Issued, v.State == inspect.Denied, v.State == inspect.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
+		return nil
+	}
+	for _, right := range requests.References(r.who) {
+		answer, err := may(ctx, clients.Kubernetes, authorizationv1.SubjectAccessReviewSpec{
+			User: c.Spec.Username, UID: c.Spec.UID, Groups: c.Spec.Groups, Extra: extraOf(c), ResourceAttributes: &right,
+		})
+		if r.allowed = answer; err != nil || answer != No {
+			return err
+		}
+	}
+	return nil
+}
+
+func extraOf(c *csr) map[string]authorizationv1.ExtraValue {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range c.Spec.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return extra
+}
+
+// objection is for what the signer will refuse the request, in its order.
+func (r *referral) objection(username string) error {
+	if r.allowed == No {
+		return issuer.DeniedReference(username, r.who)
+	}
+	return r.terms
+}
+
+// checks are what the signer looks at, in its order.
+func (r *referral) checks(username string) []Check {
+	var checks []Check
+	switch r.allowed {
+	case Yes:
+		checks = append(checks, Check{"reference", Yes, fmt.Sprintf("user %q may refer to the Issuer %q in namespace %q", username, r.who.Name, r.who.Namespace)})
+	case No:
+		checks = append(checks, Check{"reference", No, issuer.DeniedReference(username, r.who).Error()})
+	case Unknown:
+		checks = append(checks, Check{"reference", Unknown, "you may not ask what others may do: it takes create on subjectaccessreviews"})
+	}
+	terms := Check{"terms", Yes, "an issuer has no objection to what is asked for"}
+	if r.terms != nil {
+		terms = Check{"terms", No, r.terms.Error()}
+	}
+	return append(checks, terms, r.issuer.check())
+}
+
+// steps are what lets a request to an issuer go on, or the next one succeed.
+func (f *facts) referralSteps(state inspect.State) []Step {
+	r := f.referral
+	if r == nil {
+		return nil
+	}
+	var steps []Step
+	if r.allowed == No {
+		s := step(fmt.Sprintf("To let the user refer to the Issuer; '*' in place of %q is all of its namespace:", r.who.Name), f.command("apply", "-f", "-"))
+		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username, r.binding(f.csr.Spec.Username))
+		steps = append(steps, s)
+	}
+	if state == inspect.Pending || state == inspect.Approved {
+		steps = append(steps, r.issuer.steps(f.kubectl, anotherRequest)...)
+	}
+	switch {
+	case state != inspect.Approved, len(steps) > 0, f.objection != nil:
+		return steps
+	case certificates.Condition(f.csr, delayed) != nil:
+		return []Step{{Text: "The request goes on by itself when what it waits for comes."}}
+	default:
+		return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificatesigningrequests."}}
+	}
+}
+
+// binding names what gives one user the right: with one name for all, the next
+// one's would take it from the last.
+func (r *referral) binding(username string) string {
+	return "reference-" + r.who.Name + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(username) // no name has these
+}
+
+const referenceRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: %[1]q
+  namespace: %[2]q
+rules:
+  - apiGroups: [cert-manager.io]
+    resources: [signers]
+    verbs: [reference]
+    resourceNames: [%[3]q]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: %[5]q
+  namespace: %[2]q
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: %[1]q
+subjects:
+  - apiGroup: rbac.authorization.k8s.io
+    kind: User
+    name: %[4]q
+`
