@@ -1,56 +1,34 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/output"
 )
 
 // NewVersion returns the version verb.
 func NewVersion(streams genericiooptions.IOStreams) *cobra.Command {
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:               "version",
 		Short:             "Print which certplane this is",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch output {
-			case "", "json", "yaml":
-				return writeVersion(streams.Out, output, buildinfo.Read())
-			default:
-				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("--output is %q, want json or yaml", output))
+			if err := output.Check(format); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
 			}
+			info := buildinfo.Read()
+			return output.Write(streams.Out, format, info, func() string { return versionText(info) })
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "One of json, yaml. Plain text if not given.")
+	addOutput(cmd, &format)
 	return cmd
-}
-
-func writeVersion(out io.Writer, output string, info buildinfo.Info) error {
-	var data []byte
-	var err error
-	switch output {
-	case "json":
-		data, err = json.MarshalIndent(info, "", "  ")
-		data = append(data, '\n')
-	case "yaml":
-		data, err = yaml.Marshal(info)
-	default:
-		data = []byte(versionText(info))
-	}
-	if err != nil {
-		return fmt.Errorf("encoding version: %w", err)
-	}
-	_, err = out.Write(data)
-	return err
 }
 
 func versionText(info buildinfo.Info) string {
