@@ -173,8 +173,8 @@ func addCSRIssuers(p Process, cfg Config) error {
 	}
 	return sign.Add(p.Manager, sign.Config{
 		SignerName: "cert-manager.io", Ours: requestsign.IsIssuer, Delegate: issuers.Sign, Changes: issuers, Several: true,
-		IssuedEvent: requestsign.EventIssued,
-		Client:      writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
+		IssuedEvent: requestsign.EventIssued, AwaitedEvent: requestsign.EventAwaitsCSR,
+		Client: writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
 	})
 }
 

@@ -61,6 +61,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	}
 	grantReference(t, w, "ann", "ca.v2", "unready")
 	grantReference(t, w, "bob", "*")
+	apitest.Create(t, admin, apitest.NewCSR(t, "undecided", "clusterissuers.cert-manager.io/ca", pki.Subject{CommonName: "undecided"}, apitest.NewKey(t)))
 
 	issued := func(c *certificatesv1.CertificateSigningRequest) *x509.Certificate {
 		t.Helper()
@@ -100,6 +101,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w.failed(t, "contradiction", failed, "SigningError")
 	w.told(t, "of-cluster", "cert-manager-certificatesigningrequests", corev1.EventTypeNormal, "CertificateIssued")
 	w.told(t, "without-right", "cert-manager-certificatesigningrequests", corev1.EventTypeWarning, "DeniedReference")
+	w.told(t, "undecided", "cert-manager-certificatesigningrequests", corev1.EventTypeNormal, "WaitingApproval")
 }
 
 // asksForCA is a request that asks for a CA in what is signed with its key.

@@ -34,6 +34,7 @@ func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
 const (
 	EventIssued    = "CertificateIssued"
 	EventAwaits    = "WaitingForApproval"
+	EventAwaitsCSR = "WaitingApproval" // of CertificateSigningRequests
 	EventElsewhere = "WaitingForIssuer"
 )
 

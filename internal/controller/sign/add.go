@@ -73,6 +73,9 @@ type Config struct {
 	Events events.EventRecorder
 	// IssuedEvent is the reason of Events about certificates; empty: Issued.
 	IssuedEvent string
+	// AwaitedEvent is the reason of Events about requests that wait for their
+	// approval; empty: there are none.
+	AwaitedEvent string
 	// Account is whom events regard that are about the signer and no request:
 	// its service account. Nil: there are no such events.
 	Account *corev1.ObjectReference
@@ -138,7 +141,10 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		cache:  cache,
 		client: cfg.Client,
 		clock:  cfg.Clock,
-		report: reporter{signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts, events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued")},
+		report: reporter{
+			signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts,
+			events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued"), awaitedEvent: cfg.AwaitedEvent,
+		},
 	}, nil
 }
 
@@ -181,8 +187,12 @@ func (r *reconciler) predicate() predicate.Predicate {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 		return ok && actionable(csr, r.ours)
 	}
+	awaited := func(o client.Object) bool {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		return ok && r.report.awaitedEvent != "" && undecided(csr, r.ours)
+	}
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) },
+		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) || awaited(e.Object) },
 		UpdateFunc:  func(e event.UpdateEvent) bool { return wanted(e.ObjectNew) },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(e event.GenericEvent) bool { return wanted(e.Object) },

@@ -29,6 +29,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if undecided(c, r.ours) {
+		return r.await(c), nil
+	}
 	if !actionable(c, r.ours) {
 		return reconcile.Result{}, nil
 	}
@@ -42,6 +45,19 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err = r.store(ctx, c, o)
 	r.report.outcome(ctx, c, o, err, times{start: start, signed: signed, end: r.clock.Now()})
 	return result(o, err)
+}
+
+// patience is how long a request may wait for its approval before an Event says
+// so: most are approved at once.
+const patience = 10 * time.Second
+
+// await tells that a request needs an approval.
+func (r *reconciler) await(c *csr) reconcile.Result {
+	if wait := c.CreationTimestamp.Add(patience).Sub(r.clock.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}
+	}
+	r.report.awaited(c)
+	return reconcile.Result{}
 }
 
 // result tells the queue what to do. A conflict is nobody's fault and no news.

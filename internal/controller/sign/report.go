@@ -27,8 +27,9 @@ type reporter struct {
 	answered   func(signer string, issued bool) // can be nil
 	metrics    *metrics.Metrics
 	events     events.EventRecorder // can be nil
-	// issuedEvent is the reason of Events about certificates.
-	issuedEvent string
+	// issuedEvent is the reason of Events about certificates, awaitedEvent that of
+	// those about approvals that are missing; with none, nobody is told.
+	issuedEvent, awaitedEvent string
 }
 
 // times are those of the work on one request.
@@ -101,6 +102,13 @@ func (r reporter) condition(ctx context.Context, c *csr, o outcome) {
 		log.FromContext(ctx).Info("Delayed request", "signer", r.signerName, "uid", c.UID, "retryAfter", o.after, "why", o.retry.Error())
 	}
 	r.event(c, corev1.EventTypeWarning, cond.Reason, "%s", o.note)
+}
+
+// awaited tells that somebody has to decide about a request.
+func (r reporter) awaited(c *csr) {
+	if r.awaitedEvent != "" {
+		r.event(c, corev1.EventTypeNormal, r.awaitedEvent, "Waiting for an approval: kubectl certificate approve %s", c.Name)
+	}
 }
 
 func (r reporter) event(c *csr, kind, reason, note string, args ...any) {
