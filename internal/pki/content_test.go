@@ -71,7 +71,7 @@ func TestContentNames(t *testing.T) {
 	if len(names[3].Bytes) != 4 || len(names[4].Bytes) != 16 {
 		t.Error("addresses are not in their shortest form")
 	}
-	others, err := pki.OtherNames(req)
+	others, err := pki.OtherNames(req.Extensions)
 	if err != nil || len(others) != 1 || !others[0].Type.Equal(upn) || others[0].Value != "wéb@example.com" {
 		t.Errorf("other names read back as %v: %v", others, err)
 	}

@@ -2,7 +2,7 @@ package pki
 
 import (
 	"bytes"
-	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -27,6 +27,9 @@ type OtherName struct {
 	Type  asn1.ObjectIdentifier
 	Value string
 }
+
+// String returns the type, an equals sign and the value.
+func (o OtherName) String() string { return o.Type.String() + "=" + o.Value }
 
 // The tags of a GeneralName (RFC 5280 section 4.2.1.6).
 const (
@@ -114,16 +117,17 @@ func (o OtherName) encode() (asn1.RawValue, error) {
 	return name, nil
 }
 
-// OtherNames returns the names of forms outside of X.509 that a request asks
-// for. Those whose values are no UTF-8 strings have an empty value.
-func OtherNames(req *x509.CertificateRequest) ([]OtherName, error) {
-	extension := requestedExtension(req, oidSubjectAltName)
+// OtherNames returns the names of forms outside of X.509 among the extensions of a
+// request or a certificate. Those whose values are no UTF-8 strings have an empty
+// value.
+func OtherNames(extensions []pkix.Extension) ([]OtherName, error) {
+	extension := findExtension(extensions, oidSubjectAltName)
 	if extension == nil {
 		return nil, nil
 	}
 	var names []asn1.RawValue
 	if rest, err := asn1.Unmarshal(extension.Value, &names); err != nil || len(rest) > 0 {
-		return nil, errors.New("the request's subjectAltName extension is malformed")
+		return nil, errors.New("the subjectAltName extension is malformed")
 	}
 	var others []OtherName
 	for _, name := range names {
@@ -143,7 +147,7 @@ func parseOtherName(der []byte) (OtherName, error) {
 	var name OtherName
 	rest, err := asn1.Unmarshal(der, &name.Type)
 	if err != nil {
-		return OtherName{}, errors.New("the type of an other name in the request is malformed")
+		return OtherName{}, errors.New("the type of an other name is malformed")
 	}
 	var value string
 	if rest, err := asn1.UnmarshalWithParams(rest, &value, "utf8,explicit,tag:0"); err == nil && len(rest) == 0 {

@@ -64,24 +64,24 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 // whom the certificate is for (RFC 5280 section 4.2.1.6).
 func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
 	var extensions []pkix.Extension
-	if names := requestedExtension(req, oidSubjectAltName); names != nil {
+	if names := findExtension(req.Extensions, oidSubjectAltName); names != nil {
 		nameless := bytes.Equal(req.RawSubject, emptyName[:])
 		extensions = append(extensions, pkix.Extension{Id: oidSubjectAltName, Critical: nameless, Value: names.Value})
 	}
-	if constraints := requestedExtension(req, oidNameConstraints); constraints != nil {
+	if constraints := findExtension(req.Extensions, oidNameConstraints); constraints != nil {
 		extensions = append(extensions, *constraints)
 	}
 	return extensions
 }
 
-// requestedExtension returns an extension that a request asks for, or nil. The
+// findExtension returns an extension of a request or a certificate, or nil. The
 // parser admits each kind once.
-func requestedExtension(req *x509.CertificateRequest, id asn1.ObjectIdentifier) *pkix.Extension {
-	i := slices.IndexFunc(req.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(id) })
+func findExtension(extensions []pkix.Extension, id asn1.ObjectIdentifier) *pkix.Extension {
+	i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Id.Equal(id) })
 	if i < 0 {
 		return nil
 	}
-	return &req.Extensions[i]
+	return &extensions[i]
 }
 
 func unknownExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
@@ -95,7 +95,7 @@ func unknownExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifie
 }
 
 func requestedExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
-	extension := requestedExtension(req, oidExtKeyUsage)
+	extension := findExtension(req.Extensions, oidExtKeyUsage)
 	if extension == nil {
 		return nil, nil
 	}

@@ -14,7 +14,7 @@ type Certificate struct {
 	Subject string `json:"subject"`
 	Issuer  string `json:"issuer"`
 	// Names are the subject alternative names, each with its kind in front:
-	// DNS:, IP:, URI: or email:.
+	// DNS:, IP:, URI:, email: or otherName:, which has its type before its value.
 	Names []string `json:"names,omitempty"`
 	// Usages are called as in the API: "digital signature", "server auth".
 	Usages    []string  `json:"usages,omitempty"`

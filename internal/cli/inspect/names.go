@@ -5,24 +5,27 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // RequestNames are the subject alternative names of a request, each with its
 // kind in front, so that none can be taken for another kind's; sorted.
 func RequestNames(req *x509.CertificateRequest) []string {
-	return names(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses)
+	return names(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses, req.Extensions)
 }
 
 // CertificateNames is RequestNames for a certificate.
 func CertificateNames(cert *x509.Certificate) []string {
-	return names(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses)
+	return names(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses, cert.Extensions)
 }
 
-func names(dns []string, ips []net.IP, uris []*url.URL, emails []string) []string {
+func names(dns []string, ips []net.IP, uris []*url.URL, emails []string, extensions []pkix.Extension) []string {
 	var names []string
 	for _, d := range dns {
 		names = append(names, "DNS:"+d)
@@ -35,6 +38,10 @@ func names(dns []string, ips []net.IP, uris []*url.URL, emails []string) []strin
 	}
 	for _, e := range emails {
 		names = append(names, "email:"+e)
+	}
+	others, _ := pki.OtherNames(extensions) // of what is malformed, the rest is told
+	for _, other := range others {
+		names = append(names, "otherName:"+other.String())
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -64,7 +64,7 @@ func (f *facts) certificateRows() [][]string {
 		{"renewal", f.at(status.RenewalTime)},
 	}
 	if attempts := ptr.Deref(status.FailedIssuanceAttempts, 0); attempts > 0 {
-		rows = append(rows, []string{"failed", fmt.Sprintf("%d times in a row, last %s", attempts, f.at(status.LastFailureTime))})
+		rows = append(rows, []string{"failed", fmt.Sprintf("%d in a row, last %s", attempts, f.at(status.LastFailureTime))})
 	}
 	return rows
 }

@@ -50,15 +50,11 @@ func namesOf(spec *cmv1.CertificateSpec) names {
 }
 
 func namesOfRequest(csr *x509.CertificateRequest) (names, error) {
-	others, err := pki.OtherNames(csr)
+	others, err := pki.OtherNames(csr.Extensions)
 	if err != nil {
 		return names{}, err
 	}
-	n := names{dns: csr.DNSNames, emails: csr.EmailAddresses, ips: texts(csr.IPAddresses), uris: texts(csr.URIs)}
-	for _, other := range others {
-		n.others = append(n.others, other.Type.String()+"="+other.Value)
-	}
-	return n, nil
+	return names{dns: csr.DNSNames, emails: csr.EmailAddresses, ips: texts(csr.IPAddresses), uris: texts(csr.URIs), others: texts(others)}, nil
 }
 
 func namesOfCertificate(cert *x509.Certificate) names {
