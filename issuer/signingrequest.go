@@ -88,15 +88,9 @@ func (csr signingRequest) mayRefer(ctx context.Context, c *controller, w who) (b
 	if !w.kind.namespaced || c.AnybodyMayRefer {
 		return true, nil
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: w.kind.Group, Version: w.kind.Version, Resource: w.kind.plural, Verb: "reference", Namespace: w.Namespace, Name: w.Name,
-		},
-	}}
-	for key, values := range csr.Spec.Extra {
-		review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
-	}
+	review := &authorizationv1.SubjectAccessReview{Spec: certificates.AccessOfRequester(csr.CertificateSigningRequest, &authorizationv1.ResourceAttributes{
+		Group: w.kind.Group, Version: w.kind.Version, Resource: w.kind.plural, Verb: "reference", Namespace: w.Namespace, Name: w.Name,
+	})}
 	if err := c.client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking whether %s may refer to %s: %w", csr.Spec.Username, w, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -77,22 +76,12 @@ func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
 		return nil
 	}
 	for _, right := range requests.References(r.who) {
-		answer, err := may(ctx, clients.Kubernetes, authorizationv1.SubjectAccessReviewSpec{
-			User: c.Spec.Username, UID: c.Spec.UID, Groups: c.Spec.Groups, Extra: extraOf(c), ResourceAttributes: &right,
-		})
+		answer, err := may(ctx, clients.Kubernetes, certificates.AccessOfRequester(c, &right))
 		if r.allowed = answer; err != nil || answer != No {
 			return err
 		}
 	}
 	return nil
-}
-
-func extraOf(c *csr) map[string]authorizationv1.ExtraValue {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range c.Spec.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	return extra
 }
 
 // objection is for what the signer will refuse the request, in its order.

@@ -17,6 +17,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/pki/kubelet"
 )
@@ -95,23 +96,13 @@ func recognise(c *csr, parsed *x509.CertificateRequest) ([]Recogniser, error) {
 
 // Permission is what the requester of c needs for r to approve it.
 func (r Recogniser) Permission(c *csr) authorizationv1.SubjectAccessReviewSpec {
-	extra := make(map[string]authorizationv1.ExtraValue, len(c.Spec.Extra))
-	for key, values := range c.Spec.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	return authorizationv1.SubjectAccessReviewSpec{
-		User:   c.Spec.Username,
-		UID:    c.Spec.UID,
-		Groups: c.Spec.Groups,
-		Extra:  extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb:        "create",
-			Group:       certificatesv1.GroupName,
-			Version:     "*",
-			Resource:    "certificatesigningrequests",
-			Subresource: r.Name,
-		},
-	}
+	return certificates.AccessOfRequester(c, &authorizationv1.ResourceAttributes{
+		Verb:        "create",
+		Group:       certificatesv1.GroupName,
+		Version:     "*",
+		Resource:    "certificatesigningrequests",
+		Subresource: r.Name,
+	})
 }
 
 // Approve returns a copy of c that r has approved. When that was, the API
