@@ -139,7 +139,7 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	cmd := what.cmd
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkExplain(what.kind, args, format); err != nil {
+		if err := checkOne(what.kind, args, format); err != nil {
 			return exit.UsageError(cmd.CommandPath(), err)
 		}
 		return what.run(cmd.Context(), explain.Config{
@@ -164,7 +164,8 @@ func addOutput(cmd *cobra.Command, format *string) {
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-func checkExplain(kind string, args []string, format string) error {
+// checkOne reports what is wrong with how a verb about one object was typed.
+func checkOne(kind string, args []string, format string) error {
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("name one %s", kind)
 	}

@@ -79,7 +79,7 @@ func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 	cmd := what.cmd
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkExplain(what.kind, args, format); err != nil {
+		if err := checkOne(what.kind, args, format); err != nil {
 			return exit.UsageError(cmd.CommandPath(), err)
 		}
 		if err := namesAlone(cmd, args); err != nil {

@@ -103,10 +103,7 @@ func (f *facts) report() Report {
 		Verdict: f.verdict(), IssuerRef: completed(f.certificate.Spec.IssuerRef), SecretName: f.certificate.Spec.SecretName,
 		Revision: status.Revision, NotBefore: instant(status.NotBefore), NotAfter: instant(status.NotAfter), RenewalTime: instant(status.RenewalTime),
 		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: instant(status.LastFailureTime),
-		Conditions: []Condition{}, Events: f.events.report(), Issuer: f.issuerPart(), Secret: f.secretPart(), Request: f.requestPart(),
-	}
-	for _, c := range status.Conditions {
-		r.Conditions = append(r.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, instant(c.LastTransitionTime)})
+		Conditions: f.conditions(), Events: f.events.report(), Issuer: f.issuerPart(), Secret: f.secretPart(), Request: f.requestPart(),
 	}
 	for _, problem := range []string{cmp.Or(f.events.problem, f.issuerEvents.problem, f.requestEvents.problem), f.requestProblem} {
 		if problem != "" {
@@ -140,14 +137,9 @@ func (e events) report() []Event {
 }
 
 func (f *facts) issuerPart() Part {
-	part := Part{Name: f.certificate.Spec.IssuerRef.Name, Problem: f.issuerProblem, Events: f.issuerEvents.report()}
-	if f.issuer == nil {
-		return part
+	return Part{
+		Name: f.certificate.Spec.IssuerRef.Name, Problem: f.issuerProblem, Conditions: f.issuerConditions(), Events: f.issuerEvents.report(),
 	}
-	for _, c := range f.issuer.GetStatus().Conditions {
-		part.Conditions = append(part.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, instant(c.LastTransitionTime)})
-	}
-	return part
 }
 
 func (f *facts) secretPart() Secret {
@@ -169,9 +161,5 @@ func (f *facts) requestPart() *Part {
 	if f.request == nil {
 		return nil
 	}
-	part := &Part{Name: f.request.Name, Events: f.requestEvents.report()}
-	for _, c := range f.request.Status.Conditions {
-		part.Conditions = append(part.Conditions, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, instant(c.LastTransitionTime)})
-	}
-	return part
+	return &Part{Name: f.request.Name, Conditions: f.requestConditions(), Events: f.requestEvents.report()}
 }

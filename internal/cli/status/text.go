@@ -28,7 +28,7 @@ func (f *facts) text() string {
 	p := &page.Page{}
 	p.Line(f.verdict())
 	p.Section("Certificate", f.certificateRows())
-	p.Section("Conditions", f.conditionRows())
+	p.Section("Conditions", f.conditionRows(f.conditions()))
 	f.writeEvents(p, "Events", f.events)
 	f.writeIssuer(p)
 	f.writeSecret(p)
@@ -94,22 +94,6 @@ func (f *facts) at(t *metav1.Time) string {
 	return inspect.When(t.Time, f.now)
 }
 
-func (f *facts) conditionRows() [][]string {
-	var rows [][]string
-	for _, c := range f.certificate.Status.Conditions {
-		rows = append(rows, f.condition(string(c.Type), c.Status, c.LastTransitionTime, c.Reason, c.Message))
-	}
-	return rows
-}
-
-func (f *facts) condition(kind string, status cmmeta.ConditionStatus, since *metav1.Time, reason, message string) []string {
-	age := ""
-	if since != nil {
-		age = f.ago(since.Time)
-	}
-	return []string{kind, string(status), age, reason, message}
-}
-
 func (f *facts) writeEvents(p *page.Page, title string, e events) {
 	if e.problem != "" {
 		p.Section(title, [][]string{{e.problem}})
@@ -128,10 +112,7 @@ func (f *facts) writeIssuer(p *page.Page) {
 		p.Section(title, [][]string{{f.issuerProblem}})
 		return
 	}
-	rows := [][]string{}
-	for _, c := range f.issuer.GetStatus().Conditions {
-		rows = append(rows, f.condition(string(c.Type), c.Status, c.LastTransitionTime, c.Reason, c.Message))
-	}
+	rows := f.conditionRows(f.issuerConditions())
 	if len(rows) == 0 {
 		rows = [][]string{{"nobody has looked at it yet"}}
 	}
@@ -183,10 +164,7 @@ func (f *facts) writeRequest(p *page.Page) {
 		return
 	}
 	title := "CertificateRequest " + f.request.Name
-	rows := [][]string{}
-	for _, c := range f.request.Status.Conditions {
-		rows = append(rows, f.condition(string(c.Type), c.Status, c.LastTransitionTime, c.Reason, c.Message))
-	}
+	rows := f.conditionRows(f.requestConditions())
 	if len(rows) == 0 {
 		rows = [][]string{{"nobody has approved or denied it yet"}}
 	}
