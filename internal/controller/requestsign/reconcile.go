@@ -19,10 +19,6 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// patience is how long a request may wait for its approval before an Event says
-// so: most are approved at once.
-const patience = 10 * time.Second
-
 // conflictPause is when to look again at what somebody else has changed: the
 // cache has it by then.
 const conflictPause = 500 * time.Millisecond
@@ -54,7 +50,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 
 // await tells that a request needs an approval.
 func (r *reconciler) await(cr *cmv1.CertificateRequest) reconcile.Result {
-	if wait := cr.CreationTimestamp.Add(patience).Sub(r.Clock.Now()); wait > 0 {
+	if wait := cr.CreationTimestamp.Add(requests.Patience).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.event(cr, certmanager.NoType, corev1.EventTypeNormal, EventAwaits,
@@ -73,7 +69,7 @@ func (r *reconciler) hint(cr *cmv1.CertificateRequest) reconcile.Result {
 		what = fmt.Sprintf("It is approved, and nothing has answered it: the program that signs for issuers of the group %s has to. Does it run?",
 			certmanager.IssuerGroup(cr.Spec.IssuerRef))
 	}
-	if wait := since.Add(patience).Sub(r.Clock.Now()); wait > 0 {
+	if wait := since.Add(requests.Patience).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.event(cr, certmanager.NoType, corev1.EventTypeNormal, EventElsewhere, what)

@@ -189,7 +189,7 @@ func (r *reconciler) predicate() predicate.Predicate {
 	}
 	awaited := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && r.report.awaitedEvent != "" && undecided(csr, r.ours)
+		return ok && r.awaits(csr)
 	}
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return wanted(e.Object) || awaited(e.Object) },

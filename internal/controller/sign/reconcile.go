@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -29,7 +30,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if undecided(c, r.ours) {
+	if r.awaits(c) {
 		return r.await(c), nil
 	}
 	if !actionable(c, r.ours) {
@@ -47,13 +48,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result(o, err)
 }
 
-// patience is how long a request may wait for its approval before an Event says
-// so: most are approved at once.
-const patience = 10 * time.Second
+// awaits tells whether somebody is to be told that a request has no approval.
+func (r *reconciler) awaits(c *csr) bool {
+	return r.report.awaitedEvent != "" && undecided(c, r.ours)
+}
 
 // await tells that a request needs an approval.
 func (r *reconciler) await(c *csr) reconcile.Result {
-	if wait := c.CreationTimestamp.Add(patience).Sub(r.clock.Now()); wait > 0 {
+	if wait := c.CreationTimestamp.Add(requests.Patience).Sub(r.clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.report.awaited(c)

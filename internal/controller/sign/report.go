@@ -28,7 +28,7 @@ type reporter struct {
 	metrics    *metrics.Metrics
 	events     events.EventRecorder // can be nil
 	// issuedEvent is the reason of Events about certificates, awaitedEvent that of
-	// those about approvals that are missing; with none, nobody is told.
+	// those about approvals that are missing.
 	issuedEvent, awaitedEvent string
 }
 
@@ -106,9 +106,7 @@ func (r reporter) condition(ctx context.Context, c *csr, o outcome) {
 
 // awaited tells that somebody has to decide about a request.
 func (r reporter) awaited(c *csr) {
-	if r.awaitedEvent != "" {
-		r.event(c, corev1.EventTypeNormal, r.awaitedEvent, "Waiting for an approval: kubectl certificate approve %s", c.Name)
-	}
+	r.event(c, corev1.EventTypeNormal, r.awaitedEvent, "Waiting for an approval: kubectl certificate approve %s", c.Name)
 }
 
 func (r reporter) event(c *csr, kind, reason, note string, args ...any) {

@@ -8,11 +8,8 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/requests"
 )
-
-// patience is how long a request may take to be approved and taken up before
-// anybody is told: mostly that takes less than a second.
-const patience = 10 * time.Second
 
 // await is what to do while a request has no answer: to say what it waits for,
 // at once if its issuer says so, else when it has waited for some time.
@@ -22,7 +19,7 @@ func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 		outcome.Tell = true
 		return outcome
 	}
-	if at := cr.CreationTimestamp.Add(patience); at.After(now) {
+	if at := cr.CreationTimestamp.Add(requests.Patience); at.After(now) {
 		outcome.Again = at
 	} else {
 		outcome.Tell = true

@@ -5,11 +5,17 @@
 package requests
 
 import (
+	"time"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
+
+// Patience is how long a request may wait for its approval, or for somebody to
+// take it up, before anybody is told: mostly that takes less than a second.
+const Patience = 10 * time.Second
 
 // Step is what a request is due for.
 type Step int

@@ -23,6 +23,10 @@ func RequestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.request: %w", err)
 	}
+	return requestDifferences(spec, request, csr)
+}
+
+func requestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec, csr *x509.CertificateRequest) ([]string, error) {
 	asked, err := namesOfRequest(csr)
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.request: %w", err)
@@ -41,13 +45,13 @@ func RequestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 // issuer answer otherwise: the kind of key, for one. It fails if one of the two
 // cannot be read.
 func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec) (bool, error) {
-	differences, err := RequestDifferences(spec, request)
-	if err != nil || len(differences) > 0 {
-		return false, err
-	}
 	csr, err := certmanager.ParseRequest(request.Request)
 	if err != nil {
 		return false, fmt.Errorf("reading spec.request: %w", err)
+	}
+	differences, err := requestDifferences(spec, request, csr)
+	if err != nil || len(differences) > 0 {
+		return false, err
 	}
 	content, err := content(spec)
 	if err != nil {
