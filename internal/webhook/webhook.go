@@ -109,8 +109,9 @@ func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.Admissi
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// request is a review as the checks of cert-manager.io want it. A kind that they know nothing of
-// is an error: whoever has it sent here counts on its being checked.
+// request is a review as the checks of cert-manager.io want it. A kind that they
+// know nothing of is an error: whoever has it sent here counts on its being
+// checked.
 func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 	r := certmanager.Request{
 		Operation:   asked.Operation,

@@ -3,7 +3,6 @@ package core
 import (
 	"maps"
 	"slices"
-
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
