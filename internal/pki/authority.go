@@ -26,13 +26,20 @@ type Authority struct {
 // then its issuers, up to the root or short of it. Expiry is no reason to
 // refuse: it is a matter of the moment in which a certificate is issued.
 func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, error) {
+	return newAuthority(chain, key, checkChain)
+}
+
+func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x509.Certificate) error) (*Authority, error) {
 	if len(chain) == 0 {
 		return nil, errors.New("no CA certificate")
+	}
+	if len(chain) > maxChain {
+		return nil, fmt.Errorf("%d certificates are too many for a chain: the limit is %d", len(chain), maxChain)
 	}
 	if !SameKey(key.Public(), chain[0].PublicKey) {
 		return nil, fmt.Errorf("private key does not belong to the CA certificate of %s", describe(chain[0]))
 	}
-	if err := checkChain(chain); err != nil {
+	if err := check(chain); err != nil {
 		return nil, err
 	}
 	proof, err := newProof(chain[0])
@@ -86,14 +93,26 @@ func withoutRoot(chain []*x509.Certificate) []*x509.Certificate {
 }
 
 func checkChain(chain []*x509.Certificate) error {
+	if err := checkCAs(chain); err != nil {
+		return err
+	}
+	for i, ca := range chain {
+		if err := hasName(ca); err != nil {
+			return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
+		}
+	}
+	for i, ca := range chain[:len(chain)-1] {
+		if err := checkLink(ca, chain[i+1]); err != nil {
+			return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
+		}
+	}
+	return nil
+}
+
+func checkCAs(chain []*x509.Certificate) error {
 	for i, ca := range chain {
 		if err := checkCA(ca, i); err != nil {
 			return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
-		}
-		if i+1 < len(chain) {
-			if err := checkLink(ca, chain[i+1]); err != nil {
-				return fmt.Errorf("certificate %d (%s): %w", i+1, describe(ca), err)
-			}
 		}
 	}
 	return nil
@@ -111,7 +130,14 @@ func checkCA(ca *x509.Certificate, depth int) error {
 		return errors.New("must not sign certificates: its key usage lacks keyCertSign")
 	case hasPathLength(ca) && depth > ca.MaxPathLen:
 		return fmt.Errorf("allows %d CAs below itself, but the chain has %d", ca.MaxPathLen, depth)
-	case len(ca.RawSubject) <= len(emptyName):
+	}
+	return nil
+}
+
+// hasName holds a CA to RFC 5280 section 4.1.2.6. Issuers of cert-manager.io take
+// CAs without a subject: it works with most verifiers.
+func hasName(ca *x509.Certificate) error {
+	if len(ca.RawSubject) <= len(emptyName) {
 		return errors.New("has no subject, which a CA needs (RFC 5280 section 4.1.2.6)")
 	}
 	return nil

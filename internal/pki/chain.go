@@ -2,9 +2,12 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Chain is a certificate with its issuers, sorted and split the way in which
@@ -20,11 +23,13 @@ type Chain struct {
 }
 
 const (
-	// maxChain bounds the certificates from which a chain is built.
-	maxChain = 1000
-	// maxLinkChecks bounds the signatures that are verified on the way. A chain
-	// needs one for each certificate; more are due to issuers of equal names.
-	maxLinkChecks = 4 * maxChain
+	// maxChain bounds the certificates from which a chain is built: no verifier
+	// follows as many.
+	maxChain = 20
+	// maxChecks bounds the signatures that are verified on the way, each of which
+	// takes up to some milliseconds. A chain needs one for each certificate; more
+	// are due to issuers of equal names.
+	maxChecks = 2 * maxChain
 )
 
 // BuildChain makes a chain of certificates in any order; some may be there
@@ -43,43 +48,51 @@ func BuildChain(certs []*x509.Certificate) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return split(sorted), nil
+	return b.split(sorted), nil
+}
+
+// Authority joins a key with the chain of its CA. It is NewAuthority without the
+// work of proving the links once more, and takes CAs without a subject.
+func (c *Chain) Authority(key crypto.Signer) (*Authority, error) {
+	whole := slices.Clone(c.Certificates)
+	if c.CA != nil && c.CA != whole[len(whole)-1] {
+		whole = append(whole, c.CA)
+	}
+	return newAuthority(whole, key, checkCAs)
 }
 
 // split says where the root is, if there is one.
-func split(sorted []*x509.Certificate) *Chain {
+func (b *chainBuilder) split(sorted []*x509.Certificate) *Chain {
 	last := sorted[len(sorted)-1]
 	switch alone := len(sorted) == 1; {
-	case alone && isSelfSignedCA(last):
+	case alone && b.roots[last]:
 		return &Chain{Certificates: sorted, CA: last}
 	case alone:
 		return &Chain{Certificates: sorted}
-	case isSelfSignedCA(last):
+	case b.roots[last]:
 		return &Chain{Certificates: sorted[:len(sorted)-1], CA: last}
 	}
 	return &Chain{Certificates: sorted, CA: last}
 }
 
-// isSelfSignedCA tells whether a certificate may have issued itself. A
-// self-signed one of an end entity may not.
-func isSelfSignedCA(cert *x509.Certificate) bool { return checkCA(cert, 0) == nil && isRoot(cert) }
-
 type chainBuilder struct {
 	certs     []*x509.Certificate            // each once, in the order given
 	bySubject map[string][]*x509.Certificate // by the encoding of the subject
-	checks    int                            // links that have been verified
+	// roots are the CAs that have issued themselves. A self-signed end entity has
+	// not.
+	roots  map[*x509.Certificate]bool
+	checks int // signatures that have been verified
 }
 
 func newChainBuilder(certs []*x509.Certificate) (*chainBuilder, error) {
-	b := &chainBuilder{bySubject: make(map[string][]*x509.Certificate)}
+	b := &chainBuilder{bySubject: make(map[string][]*x509.Certificate), roots: make(map[*x509.Certificate]bool)}
 	seen := make(map[string]bool)
 	for i, cert := range certs {
 		if seen[string(cert.Raw)] {
 			continue
 		}
 		seen[string(cert.Raw)] = true
-		// Signatures of outsized keys take minutes to verify.
-		if err := CheckPublicKey(cert.PublicKey, 0); err != nil {
+		if err := checkChainKey(cert.PublicKey); err != nil {
 			return nil, fmt.Errorf("certificate %d (%s): %w", i+1, describe(cert), err)
 		}
 		b.certs = append(b.certs, cert)
@@ -89,6 +102,18 @@ func newChainBuilder(certs []*x509.Certificate) (*chainBuilder, error) {
 		return nil, errors.New("no certificate")
 	}
 	return b, nil
+}
+
+// checkChainKey: signatures of outsized keys take long to verify, and far longer
+// to make.
+func checkChainKey(key crypto.PublicKey) error {
+	if err := CheckPublicKey(key, 0); err != nil {
+		return err
+	}
+	if rsaKey, ok := key.(*rsa.PublicKey); ok && rsaKey.N.BitLen() > MaxRSAKey {
+		return fmt.Errorf("RSA key of %d bits is larger than the %d bits that a chain may have", rsaKey.N.BitLen(), MaxRSAKey)
+	}
+	return nil
 }
 
 // sort returns the certificates as one chain.
@@ -127,8 +152,9 @@ func (b *chainBuilder) first(issues map[*x509.Certificate]bool) *x509.Certificat
 
 // issuer returns who has issued a certificate; nil if nobody who is here has.
 func (b *chainBuilder) issuer(cert *x509.Certificate) (*x509.Certificate, error) {
-	if isSelfSignedCA(cert) {
-		return nil, nil
+	root, err := b.isRoot(cert)
+	if root || err != nil {
+		return nil, err
 	}
 	var found *x509.Certificate
 	for _, candidate := range b.bySubject[string(cert.RawIssuer)] {
@@ -156,8 +182,29 @@ func (b *chainBuilder) issued(cert, candidate *x509.Certificate) (bool, error) {
 	if want, has := cert.AuthorityKeyId, candidate.SubjectKeyId; len(want) > 0 && len(has) > 0 && !bytes.Equal(want, has) {
 		return false, nil
 	}
-	if b.checks++; b.checks > maxLinkChecks {
-		return false, errors.New("certificates do not form a chain: too many of them have the same names")
+	if err := b.check(); err != nil {
+		return false, err
 	}
 	return cert.CheckSignatureFrom(candidate) == nil, nil
+}
+
+// isRoot reports whether a certificate is that of a CA which has issued itself.
+func (b *chainBuilder) isRoot(cert *x509.Certificate) (bool, error) {
+	if !bytes.Equal(cert.RawSubject, cert.RawIssuer) || checkCA(cert, 0) != nil {
+		return false, nil
+	}
+	if err := b.check(); err != nil {
+		return false, err
+	}
+	b.roots[cert] = isRoot(cert)
+	return b.roots[cert], nil
+}
+
+// check counts a signature that is about to be verified.
+func (b *chainBuilder) check() error {
+	if b.checks == maxChecks {
+		return errors.New("certificates do not form a chain: too many of them have the same names")
+	}
+	b.checks++
+	return nil
 }

@@ -58,11 +58,11 @@ func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now t
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	linted, err := LintSelfSigned(template, key, Policy{})
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
-	cert, err := x509.ParseCertificate(der)
+	cert, err := linted.Sign(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
@@ -80,6 +80,7 @@ func caTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration,
 	}
 	validity := Validity{NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime)}.wholeSeconds()
 	return &x509.Certificate{
+		PublicKey:             key,
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: commonName},
 		NotBefore:             validity.NotBefore,
@@ -114,11 +115,11 @@ func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifeti
 	template.NotBefore, template.NotAfter = validity.NotBefore, validity.NotAfter
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	template.MaxPathLenZero = true
-	der, err := x509.CreateCertificate(rand.Reader, template, a.ca, key.Public(), a.key)
+	linted, err := a.LintCA(template, Policy{})
 	if err != nil {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
+	cert, err := linted.Sign(rand.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -71,26 +71,31 @@ func parseAttribute(pair string) (pkix.AttributeTypeAndValue, error) {
 	if key = strings.TrimSpace(key); !ok || key == "" {
 		return pkix.AttributeTypeAndValue{}, fmt.Errorf("%q is not of the form KEY=value", pair)
 	}
-	id, err := attributeType(key)
-	if err != nil {
-		return pkix.AttributeTypeAndValue{}, err
-	}
 	plain, err := unescape(value)
 	if err != nil {
 		return pkix.AttributeTypeAndValue{}, fmt.Errorf("the value of %s: %w", key, err)
 	}
+	id, ok := attributeType(key)
+	if !ok {
+		return pkix.AttributeTypeAndValue{}, &UnknownAttributeError{Key: key, Value: plain}
+	}
 	return pkix.AttributeTypeAndValue{Type: id, Value: plain}, nil
 }
 
-func attributeType(key string) (asn1.ObjectIdentifier, error) {
+// UnknownAttributeError reports an attribute of a distinguished name that has no
+// meaning.
+type UnknownAttributeError struct{ Key, Value string }
+
+func (e *UnknownAttributeError) Error() string {
+	return fmt.Sprintf("unknown attribute %q: must be C, CN, DC, L, O, OU, SERIALNUMBER, ST, STREET, UID or an object identifier", e.Key)
+}
+
+func attributeType(key string) (id asn1.ObjectIdentifier, known bool) {
 	if id, known := attributeTypes[strings.ToUpper(key)]; known {
-		return id, nil
+		return id, true
 	}
 	id, err := ParseOID(key)
-	if err != nil {
-		return nil, fmt.Errorf("unknown attribute %q: must be C, CN, DC, L, O, OU, SERIALNUMBER, ST, STREET, UID or an object identifier", key)
-	}
-	return id, nil
+	return id, err == nil
 }
 
 // unescape reads a value of RFC 4514 section 2.4. Blanks around it do not

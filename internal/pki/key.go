@@ -115,6 +115,14 @@ func CheckPublicKey(key crypto.PublicKey, minRSABits int) error {
 	}
 }
 
+// Whoever asks for keys of at least strongRSABits gets none with an exponent
+// below strongExponent (NIST SP 800-56B, section 6.2): small ones make mistakes in
+// programs that sign or verify fatal.
+const (
+	strongRSABits  = 2048
+	strongExponent = 65537
+)
+
 func checkRSA(key *rsa.PublicKey, minBits int) error {
 	switch bits := key.N.BitLen(); {
 	case bits < minBits:
@@ -124,6 +132,8 @@ func checkRSA(key *rsa.PublicKey, minBits int) error {
 	case key.E < 3 || key.E%2 == 0 || key.N.Bit(0) == 0:
 		// No RSA key pair has such numbers: the key is broken or hostile.
 		return errors.New("RSA key has an even modulus or an unusable exponent")
+	case minBits >= strongRSABits && key.E < strongExponent:
+		return fmt.Errorf("RSA key has the public exponent %d: make one with %d, as OpenSSL, Go and Java do by default", key.E, strongExponent)
 	}
 	return nil
 }

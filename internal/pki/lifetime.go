@@ -60,7 +60,7 @@ func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time)
 		return Validity{}, err
 	}
 	wish := l.Wish(requested, now)
-	return Validity{NotBefore: later(wish.NotBefore, ca.NotBefore), NotAfter: earlier(wish.NotAfter, ca.NotAfter)}, nil
+	return Validity{NotBefore: Later(wish.NotBefore, ca.NotBefore), NotAfter: Earlier(wish.NotAfter, ca.NotAfter)}, nil
 }
 
 // Within returns the part of v that lies within the validity of a CA that
@@ -69,7 +69,7 @@ func (v Validity) Within(ca Validity, now time.Time) (Validity, error) {
 	if err := ca.permits(v.NotBefore, now); err != nil {
 		return Validity{}, err
 	}
-	return Validity{NotBefore: later(v.NotBefore, ca.NotBefore), NotAfter: earlier(v.NotAfter, ca.NotAfter)}, nil
+	return Validity{NotBefore: Later(v.NotBefore, ca.NotBefore), NotAfter: Earlier(v.NotAfter, ca.NotAfter)}, nil
 }
 
 // permits tells whether a CA that is valid for v can issue a certificate now
@@ -119,18 +119,4 @@ type NotYetValidError struct {
 
 func (e *NotYetValidError) Error() string {
 	return fmt.Sprintf("the signer is not yet valid: NotBefore=%v", e.NotBefore)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

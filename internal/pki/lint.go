@@ -14,6 +14,22 @@ import (
 type Policy struct {
 	// MinRSABits is the smallest RSA key that gets a certificate.
 	MinRSABits int
+	// OutlivesCA lets the certificate end after its CA. Verifiers refuse it from
+	// the CA's end on.
+	OutlivesCA bool
+	// Rule, if there is one, says what else is wrong with the finished
+	// certificate; it has no signature of worth.
+	Rule func(*x509.Certificate) error
+}
+
+func (p Policy) problems(leaf *x509.Certificate) []error {
+	if p.Rule == nil {
+		return nil
+	}
+	if err := p.Rule(leaf); err != nil {
+		return []error{err}
+	}
+	return nil
 }
 
 // Linted is a certificate that has passed the linter and is not yet signed.
@@ -69,8 +85,8 @@ func (a *Authority) lint(template *x509.Certificate, policy Policy, kind kind) (
 	if err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
 	}
-	d := draft{leaf: leaf, template: complete, kind: kind, ca: a.ca, room: a.room, proof: a.proof}
-	if problems := append(d.problems(rules), d.problems(issuerRules)...); len(problems) > 0 {
+	d := draft{leaf: leaf, template: complete, kind: kind, ca: a.ca, room: a.room, proof: a.proof, outlives: policy.OutlivesCA}
+	if problems := slices.Concat(d.problems(rules), d.problems(issuerRules), policy.problems(leaf)); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
 	return &Linted{key: a.key, issuer: a.ca, draft: leaf}, nil
@@ -96,7 +112,7 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 		return nil, &RefusedError{Problems: []error{err}}
 	}
 	d := draft{leaf: leaf, template: &complete, kind: kindOf(template)}
-	if problems := d.problems(rules); len(problems) > 0 {
+	if problems := append(d.problems(rules), policy.problems(leaf)...); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
 	return &Linted{key: key, draft: leaf}, nil
@@ -152,6 +168,8 @@ type draft struct {
 	ca    *x509.Certificate
 	room  int // how many CAs may be below ca; unlimited if negative
 	proof proof
+	// outlives lets it end after ca.
+	outlives bool
 }
 
 func (d draft) problems(rules []func(draft) error) []error {
@@ -205,7 +223,7 @@ func (d draft) checkValidity() error {
 // checkWithinValidity: a certificate's validity lies within the CA's own.
 func (d draft) checkWithinValidity() error {
 	switch {
-	case d.leaf.NotAfter.After(d.ca.NotAfter):
+	case d.leaf.NotAfter.After(d.ca.NotAfter) && !d.outlives:
 		return errors.New("certificate would outlive its CA")
 	case d.leaf.NotBefore.Before(d.ca.NotBefore):
 		return errors.New("certificate would be older than its CA")
@@ -236,15 +254,14 @@ func (d draft) checkNotCA() error {
 	return nil
 }
 
-// checkIsCA: RFC 5280 sections 4.1.2.6, 4.2.1.3 and 4.2.1.9.
+// checkIsCA: RFC 5280 sections 4.2.1.3 and 4.2.1.9. That a CA needs a subject
+// (section 4.1.2.6) is left to who asks for one.
 func (d draft) checkIsCA() error {
 	switch {
 	case !d.leaf.BasicConstraintsValid || !d.leaf.IsCA:
 		return errors.New("a CA certificate must say in its basic constraints that it is one")
 	case d.leaf.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("a CA certificate needs the usage cert sign (RFC 5280 section 4.2.1.3)")
-	case bytes.Equal(d.leaf.RawSubject, emptyName[:]):
-		return errors.New("a CA certificate needs a subject (RFC 5280 section 4.1.2.6)")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestLintCA(t *testing.T) {
 			change: func(c *x509.Certificate) { c.KeyUsage = 0 },
 			want:   "needs the usage cert sign",
 		},
-		{reason: "nameless", change: nameless, want: "a CA certificate needs a subject"},
+		{reason: "nameless", change: nameless, want: "would name nobody"},
 		{reason: "pod identity", change: withPod, want: "has no place in a CA certificate"},
 		{
 			reason: "the issuer issues to end entities alone",
@@ -115,7 +115,8 @@ func TestLintSelfSigned(t *testing.T) {
 		{reason: "an RSA key", kind: pki.RSA2048, change: func(c *x509.Certificate) { c.SignatureAlgorithm = x509.SHA512WithRSA }},
 		{reason: "an Ed25519 key", kind: pki.Ed25519},
 		{reason: "no name at all", change: nameless, want: "would name nobody"},
-		{reason: "a CA without a subject", change: func(c *x509.Certificate) { asRoot(c); nameless(c) }, want: "a CA certificate needs a subject"},
+		{reason: "a CA without a subject", change: func(c *x509.Certificate) { asRoot(c); nameless(c) }, want: "would name nobody"},
+		{reason: "a CA without a subject that has other names", change: func(c *x509.Certificate) { asRoot(c); nameless(c); c.DNSNames = []string{"example.com"} }},
 		{reason: "over before it begins", change: validity(0, 0), want: "would end before it begins"},
 		{reason: "signs, but is no CA", change: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCertSign }, want: "needs a CA certificate"},
 		{reason: "another key's algorithm", change: func(c *x509.Certificate) { c.SignatureAlgorithm = x509.SHA256WithRSA }, want: "encoding"},

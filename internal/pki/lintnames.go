@@ -27,9 +27,13 @@ func (d draft) checkSubject() error {
 	return nil
 }
 
-// checkOwnName: RFC 5280 section 4.1.2.6 again.
+// checkOwnName: RFC 5280 section 4.1.2.6 again. Verifiers compare names by section
+// 7.1, so that another way to write the CA's is the CA's.
 func (d draft) checkOwnName() error {
-	if bytes.Equal(d.leaf.RawSubject, d.ca.RawSubject) {
+	if bytes.Equal(d.ca.RawSubject, emptyName[:]) {
+		return nil // it bears none
+	}
+	if bytes.Equal(d.leaf.RawSubject, d.ca.RawSubject) || sameDN(d.leaf.RawSubject, d.ca.RawSubject) {
 		return errors.New("subject is the CA's own name, which only the CA may bear (RFC 5280 section 4.1.2.6)")
 	}
 	return nil

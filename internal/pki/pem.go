@@ -72,6 +72,47 @@ func ParseBundle(data []byte) ([]*x509.Certificate, error) {
 	return ParseCertificates(certificates.Bytes())
 }
 
+// ParseChain is ParseBundle for a file of a CA and its issuers. It stops at more
+// certificates than a chain can have.
+func ParseChain(data []byte) ([]*x509.Certificate, error) {
+	return parseFirst(data, maxChain, true)
+}
+
+// ParseFirst returns the first certificate of a file, and looks at no other.
+func ParseFirst(data []byte) (*x509.Certificate, error) {
+	certs, err := parseFirst(data, 1, false)
+	if err != nil {
+		return nil, err
+	}
+	return certs[0], nil
+}
+
+// parseFirst returns up to limit certificates of a file. Whole says that more
+// are an error.
+func parseFirst(data []byte, limit int, whole bool) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != CertificateBlockType {
+			continue
+		}
+		switch {
+		case len(certs) == limit && whole:
+			return nil, fmt.Errorf("more than %d certificates are too many for a chain", limit)
+		case len(certs) == limit:
+			return certs, nil
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return certs, nil
+}
+
 // ParseWholeBundle is ParseBundle for a file that somebody may be writing. It
 // refuses one that ends within a certificate, which a PEM decoder passes over
 // as text: what was read of it could be fine in itself.

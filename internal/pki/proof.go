@@ -61,7 +61,7 @@ func throwawayKey(like crypto.PublicKey) (crypto.Signer, error) {
 // issue returns the certificate that template describes as everybody will
 // read it, with a worthless signature or none.
 func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
-	der, err := p.encode(template)
+	der, err := encode(template, p.ca, p.key)
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
@@ -70,13 +70,6 @@ func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
 		return nil, fmt.Errorf("reading back: %w", err)
 	}
 	return cert, nil
-}
-
-func (p proof) encode(template *x509.Certificate) ([]byte, error) {
-	if p.key == nil {
-		return unsigned(template, p.ca)
-	}
-	return x509.CreateCertificate(rand.Reader, template, p.ca, template.PublicKey, p.key)
 }
 
 // verify holds an issued certificate to RFC 5280's path validation, in the

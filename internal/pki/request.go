@@ -7,6 +7,11 @@ import (
 	"errors"
 )
 
+// MaxRequestBytes is how many bytes of PEM a request may have, with what is
+// around its block: the largest keys and a hundred names fit, and reading it
+// costs little. It is cert-manager's limit.
+const MaxRequestBytes = 36_500
+
 // ErrRequestBlockType reports data whose first PEM block is absent or is not
 // a certificate request.
 var ErrRequestBlockType = errors.New("PEM block type must be CERTIFICATE REQUEST")

@@ -10,15 +10,18 @@ import (
 	"math/big"
 )
 
-// unsigned returns the certificate that template describes, issued by ca, with
-// an empty signature.
-func unsigned(template, ca *x509.Certificate) ([]byte, error) {
-	key := &recorder{public: ca.PublicKey}
-	_, err := x509.CreateCertificate(rand.Reader, template, ca, template.PublicKey, key)
-	if !errors.Is(err, errRecorded) {
-		return nil, err
+// encode returns the certificate that template describes, issued by ca: signed
+// with key, or with an empty signature if key is nil.
+func encode(template, ca *x509.Certificate, key crypto.Signer) ([]byte, error) {
+	recorder := &recorder{public: ca.PublicKey}
+	if key == nil {
+		key = recorder
 	}
-	return withoutSignature(key.message)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, template.PublicKey, key)
+	if errors.Is(err, errRecorded) {
+		return withoutSignature(recorder.message)
+	}
+	return der, err
 }
 
 // recorder is a key that does not sign but keeps what it was to sign. The
