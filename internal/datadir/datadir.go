@@ -1,4 +1,5 @@
-// Package datadir names the places inside a server's data directory.
+// Package datadir names the places inside a server's data directory, and
+// keeps servers from using a folder that is somebody else's.
 package datadir
 
 import (
@@ -10,6 +11,21 @@ import (
 // Env is the environment variable that names the data directory for commands
 // that get no --data-dir.
 const Env = "CERTPLANE_DATA_DIR"
+
+// The files in the folder pki on which what is stored and issued depends. Of
+// CAs, which have a certificate and a key, the name without its end.
+const (
+	ClientRootCA      = "client-ca-root"
+	ClientCA          = "client-ca"
+	ServingCA         = "serving-ca"
+	ServiceAccountKey = "service-account.key"
+	EncryptionFile    = "encryption.yaml"
+	// IssuingCAs has the CAs with which the signers of the API's clients have
+	// signed, those of the configuration too; they have no key there.
+	IssuingCAs = "client-issuing-cas.crt"
+	// NewEncryptionFile becomes EncryptionFile once the store knows of it.
+	NewEncryptionFile = EncryptionFile + ".new"
+)
 
 // Dir is the path of a data directory. Only the user who runs the server may
 // read it: it holds private keys.
@@ -54,18 +70,21 @@ func userDir(host Host) (Dir, error) {
 
 // AdminKubeconfig is the kubeconfig file with all rights, written when the
 // server is ready.
-func (d Dir) AdminKubeconfig() string { return d.join("admin.kubeconfig") }
+func (d Dir) AdminKubeconfig() string { return d.join(adminKubeconfigName) }
 
 // Lock is the file that the running server holds locked.
-func (d Dir) Lock() string { return d.join("lock") }
+func (d Dir) Lock() string { return d.join(lockName) }
 
 // Etcd is the folder of the embedded etcd.
-func (d Dir) Etcd() string { return d.join("etcd") }
+func (d Dir) Etcd() string { return d.join(etcdName) }
 
 // PKI is the folder of the certificates and private keys made on first start.
-func (d Dir) PKI() string { return d.join("pki") }
+func (d Dir) PKI() string { return d.join(pkiName) }
 
 // EncryptionKeys is the file with the keys that encrypt what is stored.
-func (d Dir) EncryptionKeys() string { return filepath.Join(d.PKI(), "encryption.yaml") }
+func (d Dir) EncryptionKeys() string { return filepath.Join(d.PKI(), EncryptionFile) }
+
+// NewEncryptionKeys is that file while a first start makes it.
+func (d Dir) NewEncryptionKeys() string { return filepath.Join(d.PKI(), NewEncryptionFile) }
 
 func (d Dir) join(name string) string { return filepath.Join(string(d), name) }

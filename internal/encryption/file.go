@@ -1,4 +1,4 @@
-// Package encryption holds the keys that encrypt the store's Secrets.
+// Package encryption holds the keys that encrypt what is secret in the store.
 package encryption
 
 import (
@@ -53,16 +53,17 @@ type key struct {
 // keyBytes is the size of a key of secretbox and of AES-256.
 const keyBytes = 32
 
-// New returns the configuration of a new store: Secrets are encrypted with
-// secretbox (XSalsa20 and Poly1305, whose 192-bit nonces may be random however
-// many Secrets there are) by a new key. What somebody stored before, in the
+// New returns the configuration of a new store: Secrets, and Certificates of
+// cert-manager.io, which may have passwords of keystores in them, are encrypted
+// with secretbox (XSalsa20 and Poly1305, whose 192-bit nonces may be random
+// however many objects there are) by a new key. What was stored before, in the
 // clear, can still be read.
 func New() *Keys {
 	return &Keys{
 		APIVersion: "apiserver.config.k8s.io/v1",
 		Kind:       "EncryptionConfiguration",
 		Resources: []resources{{
-			Resources: []string{"secrets"},
+			Resources: []string{"secrets", "certificates.cert-manager.io"},
 			Providers: []provider{{Secretbox: &keyList{[]key{newKey("key1")}}}, {Identity: &struct{}{}}},
 		}},
 	}
@@ -136,8 +137,7 @@ func (k *Keys) Covered() []string {
 	for _, r := range k.Resources {
 		covered = append(covered, r.Resources...)
 	}
-	slices.Sort(covered)
-	return slices.Compact(covered)
+	return sorted(covered)
 }
 
 // Fingerprint tells sets of keys apart without giving a key away.
@@ -150,6 +150,27 @@ func (k *Keys) Fingerprint() string {
 		}
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:16])
+}
+
+// KeyFingerprints tells single keys apart without giving one away: those that
+// encrypt, and all that decrypt.
+func (k *Keys) KeyFingerprints() (encrypting, all []string) {
+	for list := range k.lists() {
+		for i, key := range list.Keys {
+			digest := sha256.Sum256([]byte("certplane encryption key\n" + key.Secret + "\n"))
+			fingerprint := "sha256:" + hex.EncodeToString(digest[:])
+			if i == 0 {
+				encrypting = append(encrypting, fingerprint)
+			}
+			all = append(all, fingerprint)
+		}
+	}
+	return sorted(encrypting), sorted(all)
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // lists yields the key lists that encrypt.

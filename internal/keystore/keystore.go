@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -40,10 +41,10 @@ type Store struct {
 
 	current atomic.Pointer[authority]
 
-	mu          sync.Mutex // guards all below
-	failure     error      // why what is on disk is not in use
-	subscribers map[int]func(*pki.Authority)
-	subscribed  int // so many ever
+	changes notify.List[*pki.Authority]
+
+	mu      sync.Mutex // guards failure
+	failure error      // why what is on disk is not in use
 
 	watched watched // only Start uses it
 }
@@ -85,11 +86,10 @@ func newStore(ctx context.Context, settings Settings, options Options) (*Store, 
 		return nil, fmt.Errorf("registering the metrics of CA %s: %w", options.Name, err)
 	}
 	s := &Store{
-		name:        options.Name,
-		files:       files{cert: settings.CertFile, key: settings.KeyFile},
-		clock:       options.Clock,
-		metrics:     metrics,
-		subscribers: map[int]func(*pki.Authority){},
+		name:    options.Name,
+		files:   files{cert: settings.CertFile, key: settings.KeyFile},
+		clock:   options.Clock,
+		metrics: metrics,
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -143,16 +143,7 @@ func (s *Store) Current() (*pki.Authority, error) { return s.current.Load().Auth
 // meanwhile. The CA of now is not reported. cancel ends it, but for a call
 // that is on its way.
 func (s *Store) Subscribe(changed func(*pki.Authority)) (cancel func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.subscribed++
-	id := s.subscribed
-	s.subscribers[id] = changed
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscribers, id)
-	}
+	return s.changes.Subscribe(changed)
 }
 
 // Status is how a CA stands.

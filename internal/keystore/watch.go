@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
-	"maps"
 	"slices"
 	"time"
 
@@ -99,19 +98,7 @@ func (s *Store) use(ctx context.Context, next *authority) {
 	s.report(nil)
 	klog.FromContext(ctx).Info("Signing with another CA from now on", "ca", s.name,
 		"subject", next.Certificate().Subject.String(), "sha256", pki.Fingerprint(next.Certificate()), "notAfter", next.Certificate().NotAfter)
-	for _, changed := range s.listeners() {
-		changed(next.Authority)
-	}
-}
-
-func (s *Store) listeners() []func(*pki.Authority) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var listeners []func(*pki.Authority)
-	for _, id := range slices.Sorted(maps.Keys(s.subscribers)) {
-		listeners = append(listeners, s.subscribers[id])
-	}
-	return listeners
+	s.changes.Tell(next.Authority)
 }
 
 // fail keeps why the files' CA is not in use, and logs it when that is news.

@@ -32,6 +32,8 @@ type Profile struct {
 	Lifetime pki.Lifetime
 	// CheckStrictly, if there is one, is what an operator can demand besides.
 	CheckStrictly func(*x509.CertificateRequest) error
+	// Alone leaves out the CAs above: relying parties have the CA itself.
+	Alone bool
 
 	strict bool
 }
@@ -150,6 +152,9 @@ func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.Key
 		if err := p.CheckStrictly(req); err != nil {
 			return err
 		}
+	}
+	if err := CheckPrivilege(req.Subject); err != nil {
+		return err
 	}
 	return CheckSubject(req.Subject)
 }

@@ -100,7 +100,9 @@ func TestProfilesRefuse(t *testing.T) {
 	const (
 		refused  = "CertificateRefused"
 		mismatch = "SignerValidationFailure"
+		aboveAll = "a certificate of group system:masters cannot be requested: name another organization and grant it what it needs"
 	)
+	master := pki.Subject{CommonName: "mallory", Organizations: []string{"others", "system:masters"}}
 	tests := []struct {
 		reason  string
 		signer  string
@@ -114,6 +116,9 @@ func TestProfilesRefuse(t *testing.T) {
 		{"node client: another's name", nodeClient, everything, usages(signature, clientAuth), mismatch, "subject organization is not system:nodes"},
 		{"node server: a client's usage", nodeServing, addressed, usages(signature, clientAuth), mismatch, "usages did not match [digital signature key encipherment server auth]"},
 		{"node server: no names", nodeServing, node, usages(signature, serverAuth), mismatch, "DNS or IP subjectAltName is required"},
+		{"client: above authorization", apiServerClient, master, usages(clientAuth), mismatch, aboveAll},
+		{"legacy: above authorization", signer.LegacyUnknown, master, usages(signature, clientAuth), mismatch, aboveAll},
+		{"legacy: above authorization, as a server", signer.LegacyUnknown, master, usages(serverAuth), mismatch, aboveAll},
 		{"an unknown usage", signer.LegacyUnknown, everything, usages("world domination"), mismatch, `unrecognized usage values: ["world domination"]`},
 		{"legacy: not even this signer makes a CA", signer.LegacyUnknown, everything, usages("cert sign"), refused,
 			"refusing to sign: usage cert sign needs a CA certificate (RFC 5280 section 4.2.1.9)"},

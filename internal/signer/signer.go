@@ -45,17 +45,27 @@ type Requester struct {
 	Extra         map[string][]string
 }
 
-// Issued is a certificate with what a client needs to present it.
+// Issued is a certificate with what goes with it.
 type Issued struct {
 	// Certificate is the new one.
 	Certificate *x509.Certificate
-	// PEM is the chain as it goes into status.certificate: the certificate
-	// first, then the intermediate CAs, without the root.
+	// PEM is the chain that the holder presents: the certificate first, then the
+	// intermediate CAs, if they are to come along, without the root.
 	PEM []byte
-	// Cut is by how much the certificate ends earlier than it was to, because
-	// its CA ends then.
-	Cut time.Duration
+	// CA is the root, or the highest CA that is known, in PEM. Only Issuers tell.
+	CA []byte
+	// RefreshAt is when the holder should request the next one, in whole seconds.
+	// Only signers for pods tell.
+	RefreshAt time.Time
+	// ShortenedBy is by how much the certificate ends earlier than requested,
+	// because its CA ends then.
+	ShortenedBy time.Duration
+	// Warnings say where the certificate is not what its requester may expect.
+	Warnings []Warning
 }
+
+// Warning is the reason and the message of an Event.
+type Warning struct{ Reason, Message string }
 
 // Sign is one signer, wherever its key is. It answers at the moment now. Its
 // errors are *PermanentError or *PendingError. Safe for concurrent use.
@@ -100,10 +110,14 @@ func (e examined) issue(ca *pki.Authority, now time.Time, rand io.Reader) (*Issu
 	if err != nil {
 		return nil, Unavailable(err)
 	}
+	chain := ca.Chain(cert)
+	if e.profile.Alone {
+		chain = chain[:1]
+	}
 	return &Issued{
 		Certificate: cert,
-		PEM:         pki.EncodeCertificates(ca.Chain(cert)...),
-		Cut:         e.profile.Lifetime.Wish(e.duration, now).NotAfter.Sub(validity.NotAfter),
+		PEM:         pki.EncodeCertificates(chain...),
+		ShortenedBy: e.profile.Lifetime.Wish(e.duration, now).NotAfter.Sub(validity.NotAfter),
 	}, nil
 }
 

@@ -148,8 +148,8 @@ func TestCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if issued.Cut != tc.want {
-			t.Errorf("cut by %v, want %v", issued.Cut, tc.want)
+		if issued.ShortenedBy != tc.want {
+			t.Errorf("cut by %v, want %v", issued.ShortenedBy, tc.want)
 		}
 	}
 }

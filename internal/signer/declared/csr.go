@@ -30,7 +30,7 @@ func (s *Set) SignCSR(ctx context.Context, req signer.Request, now time.Time) (*
 	case err != nil:
 		return nil, err
 	}
-	return &issued.Issued, nil
+	return issued, nil
 }
 
 func factsOf(req signer.Request) (profile.Facts, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -37,6 +38,8 @@ type Signer struct {
 	// and must be fast. Nil: Endpoint signs.
 	CA       func() (*pki.Authority, error)
 	Endpoint *webhook.Endpoint
+	// Honoured are the CAs of the API's own clients, if they are known.
+	Honoured signer.Honoured
 	// Publish says that Roots are to be published. They are what verifies
 	// certificates, those that are going to be issued soon too. A signer that is
 	// not open can have none.

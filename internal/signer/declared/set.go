@@ -7,17 +7,21 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/notify"
 )
 
 // Set has the declared signers of a process by their names. The zero value is
 // empty. Safe for concurrent use.
 type Set struct {
-	mu          sync.RWMutex // guards all below
-	signers     map[string]*Signer
-	counts      map[types.UID]*Counts
-	complete    bool
-	subscribers map[int]func()
-	subscribed  int // so many ever
+	// Changes are those of the set that can mean something to requests that wait
+	// for a signer.
+	Changes notify.List[struct{}]
+
+	mu       sync.RWMutex // guards all below
+	signers  map[string]*Signer
+	counts   map[types.UID]*Counts
+	complete bool
 }
 
 // Find returns the signer of a name, or nil if nobody declares it.
@@ -49,7 +53,7 @@ func (s *Set) Put(signer *Signer) {
 	s.signers[signer.Name] = signer
 	s.mu.Unlock()
 	if !signer.same(before) {
-		s.tell()
+		s.Changes.Tell(struct{}{})
 	}
 }
 
@@ -59,7 +63,7 @@ func (s *Set) Remove(object string) {
 	removed := s.forget(object, "")
 	s.mu.Unlock()
 	if removed {
-		s.tell()
+		s.Changes.Tell(struct{}{})
 	}
 }
 
@@ -101,41 +105,13 @@ func (s *Set) MarkComplete() {
 	s.complete = true
 }
 
-// Count counts an answer of the signer of a name.
-func (s *Set) Count(name string, issued bool) {
+// Count counts an answer of the signer of a name, given at that time.
+func (s *Set) Count(name string, issued bool, at time.Time) {
 	switch signer := s.Find(name); {
 	case signer == nil: // it is gone meanwhile
 	case issued:
-		signer.Counts.Issued(time.Now())
+		signer.Counts.Issued(at)
 	default:
 		signer.Counts.Refused()
-	}
-}
-
-// Subscribe has changed called after each change of the set that can mean
-// something to those who wait for a signer. It must be quick. cancel ends it,
-// but for a call that is on its way.
-func (s *Set) Subscribe(changed func()) (cancel func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.subscribers == nil {
-		s.subscribers = map[int]func(){}
-	}
-	s.subscribed++
-	id := s.subscribed
-	s.subscribers[id] = changed
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscribers, id)
-	}
-}
-
-func (s *Set) tell() {
-	s.mu.RLock()
-	subscribers := slices.Collect(maps.Values(s.subscribers))
-	s.mu.RUnlock()
-	for _, changed := range subscribers {
-		changed()
 	}
 }

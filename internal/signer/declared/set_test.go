@@ -13,7 +13,7 @@ var pods = []v1alpha1.RequestKind{v1alpha1.PodCertificateRequests}
 func TestSet(t *testing.T) {
 	var set Set
 	told := 0
-	cancel := set.Subscribe(func() { told++ })
+	cancel := set.Changes.Subscribe(func(struct{}) { told++ })
 	for _, step := range []struct {
 		reason string
 		do     func()
@@ -49,9 +49,9 @@ func TestSet(t *testing.T) {
 func TestCounts(t *testing.T) {
 	var set Set
 	set.Put(&Signer{Object: "one", UID: "u", Name: "a/1", Counts: set.Counts("u")})
-	set.Count("a/1", true)
-	set.Count("a/1", false)
-	set.Count("a/2", true) // nobody's
+	set.Count("a/1", true, time.Now())
+	set.Count("a/1", false, time.Now())
+	set.Count("a/2", true, time.Now()) // nobody's
 	counts := set.Counts("u")
 	written := counts.Get()
 	if written.Issued != 1 || written.Refused != 1 || written.Last.IsZero() {

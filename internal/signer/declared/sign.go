@@ -21,18 +21,11 @@ const ClientOfPods = "kubernetes.io/kube-apiserver-client-pod"
 // minPodLifetime is the shortest life of a pod's certificate (KEP-4317).
 const minPodLifetime = time.Hour
 
-// Issued is a certificate with what its holder needs to know.
-type Issued struct {
-	signer.Issued
-	// RefreshAt is when to get the next one, in whole seconds.
-	RefreshAt time.Time
-}
-
 // Sign answers a request at the moment now. Its errors are *profile.Refusal,
 // *signer.PermanentError and *signer.PendingError. Refusals come before all
 // that is about the CA: a bad request is told so even while the CA of an open
 // signer cannot be used.
-func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (*Issued, error) {
+func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (*signer.Issued, error) {
 	if s.Unready != nil {
 		return nil, signer.Unavailable(s.Unready)
 	}
@@ -53,7 +46,8 @@ func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (
 		return nil, err
 	}
 	leaf := issued.Certificate
-	return &Issued{Issued: *issued, RefreshAt: cert.RefreshAt(leaf.NotBefore, leaf.NotAfter, facts.UID)}, nil
+	issued.RefreshAt = cert.RefreshAt(leaf.NotBefore, leaf.NotAfter, facts.UID)
+	return issued, nil
 }
 
 func (s *Signer) signLocally(cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
@@ -76,7 +70,7 @@ func (s *Signer) signLocally(cert *profile.Certificate, facts profile.Facts, now
 	return &signer.Issued{
 		Certificate: leaf,
 		PEM:         pki.EncodeCertificates(s.chain(ca, leaf)...),
-		Cut:         wish.NotAfter.Sub(validity.NotAfter),
+		ShortenedBy: wish.NotAfter.Sub(validity.NotAfter),
 	}, nil
 }
 
@@ -102,7 +96,7 @@ func (s *Signer) sign(ca *pki.Authority, cert *profile.Certificate, facts profil
 		}
 		template.ExtraExtensions = append(template.ExtraExtensions, extension)
 	}
-	linted, err := ca.Lint(template, pki.Policy{})
+	linted, err := ca.Lint(template, pki.Policy{Rule: s.Honoured.Rule(ca)})
 	if err != nil {
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}

@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +31,9 @@ const (
 // errors are verdicts on a request, which waits for a better Secret; to an
 // issuer they say why it is not ready.
 //
-// It takes up to a tenth of a second for CAs with constraints: callers that
-// sign often keep what they get for as long as the Secret is the same.
+// It verifies some tens of signatures at most, whatever is in the Secret. It
+// takes up to a tenth of a second for CAs with constraints: callers that sign
+// often keep what they get, errors too, for as long as the Secret is the same.
 func OpenCA(name string, s *corev1.Secret) (*pki.Authority, error) {
 	if s == nil {
 		return nil, pending(ReasonSecretMissing, fmt.Sprintf("Referenced secret %s not found", name), nil)
@@ -53,45 +53,42 @@ func openCA(s *corev1.Secret) (*pki.Authority, error) {
 	if _, err := pki.SignatureAlgorithm(key.Public()); err != nil {
 		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
 	}
-	certs, err := pki.ParseBundle(s.Data[corev1.TLSCertKey])
+	certs, err := pki.ParseChain(s.Data[corev1.TLSCertKey])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", corev1.TLSCertKey, err)
 	}
 	signing := certs[0]
 	if data := s.Data[cmmeta.TLSCAKey]; len(data) > 0 {
-		roots, err := pki.ParseBundle(data)
+		root, err := pki.ParseFirst(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", cmmeta.TLSCAKey, err)
 		}
-		certs = append(certs, roots[0])
+		certs = append(certs, root)
 	}
-	chain, err := sorted(signing, certs)
+	chain, err := pki.BuildChain(certs)
+	if err == nil && !chain.Certificates[0].Equal(signing) {
+		err = errors.New("the first certificate is not the lowest one of the chain")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", corev1.TLSCertKey, cmmeta.TLSCAKey, err)
 	}
-	return pki.NewAuthority(chain, key)
+	return chain.Authority(key)
 }
 
-// sorted returns a chain with its root, if that is there.
-func sorted(signing *x509.Certificate, certs []*x509.Certificate) ([]*x509.Certificate, error) {
-	chain, err := pki.BuildChain(certs)
-	if err != nil {
-		return nil, err
-	}
-	if !chain.Certificates[0].Equal(signing) {
-		return nil, errors.New("the first certificate is not the lowest one of the chain")
-	}
-	last := chain.Certificates[len(chain.Certificates)-1]
-	if chain.CA == nil || chain.CA == last {
-		return chain.Certificates, nil
-	}
-	return append(chain.Certificates, chain.CA), nil
+// Rules are what an operator decides about all CA issuers.
+type Rules struct {
+	// Honoured are the CAs of the API's own clients, if they are known.
+	Honoured signer.Honoured
+	// OutliveCA gives certificates all of the life that they ask for, also beyond
+	// the end of their CA.
+	OutliveCA bool
 }
 
 // SignCA makes a certificate of a CA issuer with config, whose CA OpenCA has
-// returned. It begins now and ends with the CA at the latest. A request that is
-// beyond the CA's powers (its path length, its name constraints) never gets one.
-func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, rand io.Reader) (*Issued, error) {
+// returned. It begins now and ends with the CA at the latest, unless the rules let
+// it outlive the CA. A request that is beyond the CA's powers (its path length, its
+// name constraints) never gets one.
+func (r Rules) SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, rand io.Reader) (*signer.Issued, error) {
 	csr, err := req.parse()
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
@@ -102,6 +99,10 @@ func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time
 	validity, err := req.lifetime().Validity(nil, ca.Validity(), now)
 	if err != nil {
 		return nil, signer.Expired(err)
+	}
+	wish := req.lifetime().Wish(nil, now)
+	if r.OutliveCA {
+		validity.NotAfter = wish.NotAfter
 	}
 	where := pki.Locations{
 		CRLs: config.CRLDistributionPoints, OCSPServers: config.OCSPServers, IssuerCertificates: config.IssuingCertificateURLs,
@@ -114,28 +115,28 @@ func SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time
 	if req.IsCA {
 		lint = ca.LintCA
 	}
-	linted, err := lint(template, pki.Policy{MinRSABits: minRSABits})
+	linted, err := lint(template, pki.Policy{MinRSABits: minRSABits, OutlivesCA: r.OutliveCA, Rule: r.Honoured.Rule(ca)})
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
 	}
-	cut := req.lifetime().Wish(nil, now).NotAfter.Sub(validity.NotAfter)
+	cut := wish.NotAfter.Sub(validity.NotAfter)
 	cert, err := linted.Sign(rand)
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	return &Issued{
+	return &signer.Issued{
 		Certificate: cert,
-		Chain:       pki.EncodeCertificates(ca.Chain(cert)...),
+		PEM:         pki.EncodeCertificates(ca.Chain(cert)...),
 		CA:          pki.EncodeCertificates(ca.Anchor()),
-		Cut:         cut,
-		Notes:       shortened(validity, cut),
+		ShortenedBy: cut,
+		Warnings:    append(shortened(validity, cut), namelessIssuer(cert)...),
 	}, nil
 }
 
-func shortened(got pki.Validity, cut time.Duration) []Note {
+func shortened(got pki.Validity, cut time.Duration) []signer.Warning {
 	if cut <= 0 {
 		return nil
 	}
-	return []Note{{NoteShortened, fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
+	return []signer.Warning{{Reason: WarningShortened, Message: fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
 		got.NotAfter.Format(time.RFC3339), cut)}}
 }

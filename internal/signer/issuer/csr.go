@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -37,6 +38,9 @@ func RequestOfCSR(req signer.Request) (Request, error) {
 		return Request{}, signer.Permanent(signer.ReasonInvalidRequest, err)
 	}
 	asked := Request{PEM: req.PEM, Usages: usages, IsCA: req.Annotations[AnnotationIsCA] == "true", Duration: req.Duration}
+	if asked.IsCA { // as cert-manager, whether or not the usage is among those of the request
+		asked.Usages.Key |= x509.KeyUsageCertSign
+	}
 	if text, ok := req.Annotations[AnnotationDuration]; ok {
 		duration, err := time.ParseDuration(text)
 		if err != nil {

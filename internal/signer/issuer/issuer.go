@@ -51,33 +51,12 @@ func RequestOf(cr *cmv1.CertificateRequest) (Request, error) {
 	return req, nil
 }
 
-// Issued is a certificate and what belongs to it.
-type Issued struct {
-	// Certificate is the new one.
-	Certificate *x509.Certificate
-	// Chain is the PEM of status.certificate: the certificate first, then the
-	// CAs that lead to the root, without it.
-	Chain []byte
-	// CA is the PEM of status.ca, one certificate: the root, or the highest CA
-	// that is known.
-	CA []byte
-	// Cut is by how much the certificate ends earlier than it was to, because its
-	// CA ends then.
-	Cut time.Duration
-	// Notes are for Events of type Warning: the certificate is there, but is
-	// not quite what somebody may expect.
-	Notes []Note
-}
-
-// Note is an Event's reason and message.
-type Note struct{ Reason, Message string }
-
-// The reasons of notes.
+// The reasons of warnings.
 const (
-	// NoteShortened: the certificate ends with its CA, before its time.
-	NoteShortened = "CertificateShortened"
-	// NoteBadConfig: the certificate breaks a rule that some verifiers enforce.
-	NoteBadConfig = "BadConfig"
+	// WarningShortened: the certificate ends with its CA, before its time.
+	WarningShortened = "CertificateShortened"
+	// WarningBadConfig: the certificate breaks a rule that some verifiers enforce.
+	WarningBadConfig = "BadConfig"
 )
 
 // parse reads the request, and proves that the requester has its key and that

@@ -71,6 +71,14 @@ func tlsSecret(t testing.TB, key crypto.Signer, ca *x509.Certificate, certs ...*
 	return s
 }
 
+// tlsSecretWith is tlsSecret with a whole bundle in ca.crt.
+func tlsSecretWith(t testing.TB, key crypto.Signer, bundle []*x509.Certificate, certs ...*x509.Certificate) *corev1.Secret {
+	t.Helper()
+	s := tlsSecret(t, key, nil, certs...)
+	s.Data[cmmeta.TLSCAKey] = pki.EncodeCertificates(bundle...)
+	return s
+}
+
 func request(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRequest)) issuer.Request {
 	t.Helper()
 	data, err := pki.NewRequest(pki.Subject{CommonName: "web", DNSNames: []string{"example.com"}}, key)
@@ -124,6 +132,9 @@ func TestOpenCA(t *testing.T) {
 		{reason: "a broken root", secret: withCA(tlsSecret(t, c.lowKey, root, low), "broken"), want: "ca.crt: must contain at least one"},
 		{reason: "the root first", secret: tlsSecret(t, c.rootKey, nil, root, low), want: "the first certificate is not the lowest one"},
 		{reason: "a key that is too weak", secret: weak(t), want: "elliptic curve P-224 is not supported for signing"},
+		{reason: "more certificates than a chain has", secret: tlsSecret(t, c.rootKey, nil, slices.Repeat([]*x509.Certificate{root}, 900)...),
+			want: "Pending SecretInvalidData Failed to parse signing CA keypair from secret ns/ca: tls.crt: more than 20 certificates are too many for a chain"},
+		{reason: "a bundle of roots beside it, of which the first belongs to it", secret: tlsSecretWith(t, c.lowKey, append([]*x509.Certificate{root}, slices.Repeat([]*x509.Certificate{other.root.Certificate()}, 900)...), low)},
 		{reason: "no CA", secret: endEntity(t, c), want: "is not a CA certificate"},
 	}
 	for _, tc := range tests {
@@ -184,11 +195,11 @@ func TestSignCAChain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			issued, err := issuer.SignCA(request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, rand.Reader)
+			issued, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, rand.Reader)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := commonNames(t, issued.Chain); !slices.Equal(got, tc.chain) {
+			if got := commonNames(t, issued.PEM); !slices.Equal(got, tc.chain) {
 				t.Errorf("chain %q, want %q", got, tc.chain)
 			}
 			if got := commonNames(t, issued.CA); !slices.Equal(got, []string{tc.ca}) {
@@ -248,7 +259,7 @@ func TestSignCA(t *testing.T) {
 				tc.ca = c.root
 			}
 			config := &cmv1.CAIssuer{CRLDistributionPoints: []string{"http://crl"}, OCSPServers: []string{"http://ocsp"}, IssuingCertificateURLs: []string{"http://ca"}}
-			issued, err := issuer.SignCA(request(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, rand.Reader)
+			issued, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, rand.Reader)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -262,8 +273,8 @@ func TestSignCA(t *testing.T) {
 			if cert.KeyUsage != tc.usage || cert.IsCA != tc.isCA {
 				t.Errorf("usages %b, CA %v", cert.KeyUsage, cert.IsCA)
 			}
-			if len(issued.Notes) != tc.notes {
-				t.Errorf("notes %v", issued.Notes)
+			if len(issued.Warnings) != tc.notes {
+				t.Errorf("notes %v", issued.Warnings)
 			}
 			where := [][]string{cert.CRLDistributionPoints, cert.OCSPServer, cert.IssuingCertificateURL}
 			if diff := cmp.Diff([][]string{{"http://crl"}, {"http://ocsp"}, {"http://ca"}}, where); diff != "" {
@@ -325,11 +336,11 @@ func TestSignSelf(t *testing.T) {
 			if err := issued.Certificate.CheckSignature(issued.Certificate.SignatureAlgorithm, issued.Certificate.RawTBSCertificate, issued.Certificate.Signature); err != nil {
 				t.Error(err)
 			}
-			if string(issued.Chain) != string(issued.CA) || len(commonNames(t, issued.CA)) != 1 {
+			if string(issued.PEM) != string(issued.CA) || len(commonNames(t, issued.CA)) != 1 {
 				t.Error("the certificate is not its own CA")
 			}
-			if len(issued.Notes) != tc.notes || !slices.Equal(issued.Certificate.CRLDistributionPoints, config.CRLDistributionPoints) {
-				t.Errorf("notes %v", issued.Notes)
+			if len(issued.Warnings) != tc.notes || !slices.Equal(issued.Certificate.CRLDistributionPoints, config.CRLDistributionPoints) {
+				t.Errorf("notes %v", issued.Warnings)
 			}
 		})
 	}

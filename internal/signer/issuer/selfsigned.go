@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // The reasons of verdicts of SelfSigned issuers.
@@ -42,7 +43,7 @@ type KeySecret struct {
 // the key of the request itself. It begins now. A request whose subject is
 // empty gets one without an issuer's name, which breaks RFC 5280 section
 // 4.1.2.4; a note says so.
-func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, rand io.Reader) (*Issued, error) {
+func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, rand io.Reader) (*signer.Issued, error) {
 	switch {
 	case from.Name == "":
 		return nil, NoKey(from.Annotation)
@@ -81,12 +82,12 @@ func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now ti
 		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}
 	data := pki.EncodeCertificates(cert)
-	return &Issued{Certificate: cert, Chain: data, CA: data, Notes: nameless(cert)}, nil
+	return &signer.Issued{Certificate: cert, PEM: data, CA: data, Warnings: namelessIssuer(cert)}, nil
 }
 
-func nameless(cert *x509.Certificate) []Note {
-	if !bytes.Equal(cert.RawSubject, []byte{0x30, 0x00}) {
+func namelessIssuer(cert *x509.Certificate) []signer.Warning {
+	if !bytes.Equal(cert.RawIssuer, []byte{0x30, 0x00}) {
 		return nil
 	}
-	return []Note{{NoteBadConfig, "Certificate will be issued with an empty Issuer DN, which contravenes RFC 5280 and could break some strict clients"}}
+	return []signer.Warning{{Reason: WarningBadConfig, Message: "Certificate will be issued with an empty Issuer DN, which contravenes RFC 5280 and could break some strict clients"}}
 }

@@ -53,6 +53,8 @@ type wanted struct {
 	limit time.Duration
 	// sameNames: the subject and the names must be those of the request.
 	sameNames bool
+	// honoured are the CAs of the API's own clients.
+	honoured signer.Honoured
 }
 
 // verdict makes a signer's verdict of an endpoint's answer. Any other error
@@ -151,6 +153,9 @@ func (w wanted) issued(chain []byte, now time.Time) (*signer.Issued, error) {
 		if err := rule(w, path, now); err != nil {
 			return nil, fmt.Errorf("checking the certificate: %w", err)
 		}
+	}
+	if err := w.honoured.Check(path); err != nil { // another answer would be no better
+		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}
 	return &signer.Issued{Certificate: path[0], PEM: pki.EncodeCertificates(path...)}, nil
 }

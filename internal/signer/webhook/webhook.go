@@ -44,6 +44,8 @@ type Config struct {
 	Limits func(signerName string) signer.Limits
 	// Credentials, if there are any, are used instead of the files in Settings.
 	Credentials *Credentials
+	// Honoured are the CAs of the API's own clients, if they are known.
+	Honoured signer.Honoured
 	// Clock tells the time; nil is the real one.
 	Clock clock.Clock
 	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
@@ -74,13 +76,14 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of signer %s: %w", cfg.Settings.SignerName, err)
 	}
-	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, clock: cfg.Clock, client: client, metrics: metrics}, nil
+	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, honoured: cfg.Honoured, clock: cfg.Clock, client: client, metrics: metrics}, nil
 }
 
 // endpoint is an HTTPS endpoint that signs. Safe for concurrent use.
 type endpoint struct {
 	settings Settings
 	limits   func(signerName string) signer.Limits
+	honoured signer.Honoured
 	clock    clock.Clock
 	client   *client
 	metrics  *metrics
@@ -131,7 +134,7 @@ func (e *endpoint) examine(req signer.Request) (wanted, error) {
 	}
 	return wanted{
 		uid: req.UID, request: parsed, usages: usages,
-		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours,
+		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours, honoured: e.honoured,
 	}, nil
 }
 

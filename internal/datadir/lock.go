@@ -1,0 +1,52 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrInUse reports that another process holds the lock of a data directory.
+var ErrInUse = errors.New("is in use by another certplane server")
+
+// TakeLock takes the data directory for this process. The returned file holds
+// the lock until it is closed or the process ends, however it ends. The error
+// wraps ErrInUse if another process has it.
+func (d Dir) TakeLock() (*os.File, error) {
+	file, err := os.OpenFile(d.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data directory: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("data directory %s %w%s; stop that one or choose another with --data-dir", d, ErrInUse, lockOwner(file))
+		}
+		return nil, fmt.Errorf("locking the data directory: %w", err)
+	}
+	return file, noteOwner(file)
+}
+
+// noteOwner writes the process number into the lock file, for lockOwner.
+func noteOwner(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return fmt.Errorf("writing the lock file: %w", err)
+	}
+	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("writing the lock file: %w", err)
+	}
+	return nil
+}
+
+func lockOwner(file *os.File) string {
+	data, err := io.ReadAll(io.LimitReader(file, 32))
+	pid := strings.TrimSpace(string(data))
+	if err != nil || pid == "" {
+		return ""
+	}
+	return " (process " + pid + ")"
+}

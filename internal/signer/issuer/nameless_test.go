@@ -1,0 +1,90 @@
+package issuer_test
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/issuer"
+)
+
+// A CA that has DNS names and no subject is issued, signs, and is warned of:
+// cert-manager makes such CAs.
+func TestNamelessCA(t *testing.T) {
+	c := newChain(t)
+	key := newKey(t, pki.ECDSAP256)
+	var err error
+	nameless := request(t, key, asCA)
+	if nameless.PEM, err = pki.NewRequest(pki.Subject{DNSNames: []string{"ca.example.com"}}, key); err != nil {
+		t.Fatal(err)
+	}
+	below, err := issuer.Rules{}.SignCA(nameless, &cmv1.CAIssuer{}, c.root, now, rand.Reader)
+	if err != nil || len(below.Warnings) > 0 {
+		t.Fatalf("below a root: %v, %+v", err, below)
+	}
+	alone, err := issuer.SignSelf(nameless, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, now, rand.Reader)
+	if err != nil || len(alone.Warnings) != 1 {
+		t.Fatalf("self-signed: %v, %+v", err, alone)
+	}
+	for reason, s := range map[string]*corev1.Secret{
+		"below a root": tlsSecret(t, key, c.root.Certificate(), below.Certificate), "self-signed": tlsSecret(t, key, alone.Certificate, alone.Certificate),
+	} {
+		ca, err := issuer.OpenCA("ns/ca", s)
+		if err != nil {
+			t.Errorf("%s: %v", reason, err)
+			continue
+		}
+		leaf, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, rand.Reader)
+		if err != nil || len(leaf.Warnings) != 1 || leaf.Warnings[0].Reason != issuer.WarningBadConfig {
+			t.Errorf("%s signs: %v, %+v", reason, err, leaf)
+			continue
+		}
+		roots, between := x509.NewCertPool(), x509.NewCertPool()
+		roots.AppendCertsFromPEM(leaf.CA)
+		between.AppendCertsFromPEM(leaf.PEM)
+		if _, err := leaf.Certificate.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+}
+
+// With cert-manager's rule a certificate lives for as long as it asks, whatever
+// becomes of its CA; a CA that has ended signs nothing all the same.
+func TestOutliveCA(t *testing.T) {
+	c := newChain(t)
+	rules := issuer.Rules{OutliveCA: true}
+	req := request(t, newKey(t, pki.ECDSAP256), lasting(500*day))
+	issued, err := rules.SignCA(req, &cmv1.CAIssuer{}, c.root, now, rand.Reader)
+	if err != nil || issued.ShortenedBy != 0 || len(issued.Warnings) != 0 || issued.Certificate.NotAfter.Sub(issued.Certificate.NotBefore) != 500*day {
+		t.Errorf("%+v, %v", issued, err)
+	}
+	if _, err := rules.SignCA(req, &cmv1.CAIssuer{}, c.root, now.Add(401*day), rand.Reader); err == nil {
+		t.Error("a CA that has ended signs")
+	}
+}
+
+// The annotation alone asks for a CA, with or without the usage.
+func TestCSRForCA(t *testing.T) {
+	for reason, req := range map[string]signer.Request{
+		"without the usage": {Usages: usages("digital signature")},
+		"with the usage":    {Usages: usages("cert sign")},
+	} {
+		req.Annotations = map[string]string{issuer.AnnotationIsCA: "true"}
+		asked, err := issuer.RequestOfCSR(req)
+		if err != nil || !asked.IsCA || asked.Usages.Key&x509.KeyUsageCertSign == 0 {
+			t.Errorf("%s: %+v, %v", reason, asked, err)
+		}
+	}
+	asked, err := issuer.RequestOfCSR(signer.Request{Usages: usages("digital signature")})
+	if err != nil || asked.IsCA || asked.Usages.Key&x509.KeyUsageCertSign != 0 {
+		t.Errorf("without the annotation: %+v, %v", asked, err)
+	}
+}
+
+func usages(names ...certificatesv1.KeyUsage) []certificatesv1.KeyUsage { return names }
