@@ -1,0 +1,108 @@
+package answer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// State is what has become of a request.
+type State int
+
+const (
+	// Waiting requests can get a certificate later.
+	Waiting State = iota
+	// Issued requests have their certificate.
+	Issued
+	// Failed requests never get a certificate: whatever is wrong with them is
+	// wrong for every signer.
+	Failed
+	// Denied requests never get a certificate, because an approver or the policy
+	// of the signer is against it.
+	Denied
+)
+
+// String returns the reason of the condition Ready of CertificateRequests.
+func (s State) String() string {
+	return [...]string{
+		cmv1.CertificateRequestReasonPending, cmv1.CertificateRequestReasonIssued, cmv1.CertificateRequestReasonFailed, cmv1.CertificateRequestReasonDenied,
+	}[s]
+}
+
+// Outcome is what becomes of a request.
+type Outcome struct {
+	State State
+	// Reason is a word for programs, in conditions, Events and metrics. If it is
+	// empty, there is no Event and no metric.
+	Reason string
+	// Message is for the requester. It fits conditions and Events.
+	Message string
+	// Note is what the Event says; empty: Message.
+	Note string
+	// Routine says that waiting is part of the normal course: the Event about it is
+	// of type Normal.
+	Routine bool
+	// Invalid says of a Failed CertificateRequest that nobody can sign it.
+	Invalid bool
+	// Issued is the certificate of an Issued request, else nil.
+	Issued *signer.Issued
+	// Retry is why the request has to be tried again, or nil: a watch reports when
+	// what it waits for has changed.
+	Retry error
+	// After is when to try again; 0 leaves it to the back-off of the queue.
+	After time.Duration
+}
+
+// Final reports whether the request has nothing more to wait for.
+func (o Outcome) Final() bool { return o.State != Waiting }
+
+// Refused reports whether the request never gets a certificate.
+func (o Outcome) Refused() bool { return o.State == Failed || o.State == Denied }
+
+// Decide makes an outcome of what a signer answers. reason is that of the Event
+// about a certificate. An error that is no verdict means that the signer is in
+// trouble, which ends.
+func Decide(issued *signer.Issued, err error, reason string) Outcome {
+	var permanent *signer.PermanentError
+	var pending *signer.PendingError
+	switch {
+	case err == nil:
+		return Outcome{State: Issued, Reason: reason, Note: noteOf(issued), Issued: issued}
+	case errors.As(err, &permanent):
+		return Outcome{State: Failed, Reason: permanent.Reason, Message: note.Fit(err.Error())}
+	case errors.As(err, &pending):
+		return Outcome{
+			State: Waiting, Reason: pending.Reason, Message: note.Fit(pending.Message),
+			Note: note.Fit(cmp.Or(pending.Note, pending.Message)), Retry: err, After: pending.RetryAfter,
+		}
+	default:
+		return Decide(nil, signer.Unavailable(err), reason)
+	}
+}
+
+// noteOf is what an Event says of a certificate.
+func noteOf(issued *signer.Issued) string {
+	cert := issued.Certificate
+	text := fmt.Sprintf("Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
+	if issued.ShortenedBy > 0 {
+		text += fmt.Sprintf(", which ends on %s with its CA, %v earlier than it was to", cert.NotAfter.Format(time.RFC3339), issued.ShortenedBy)
+	}
+	return text
+}
+
+// Wait is the outcome of a request that can get a certificate later.
+func Wait(reason, format string, args ...any) Outcome {
+	return Outcome{State: Waiting, Reason: reason, Message: note.Fit(fmt.Sprintf(format, args...)), Routine: true}
+}
+
+// Fail is the outcome of a request that never gets a certificate.
+func Fail(reason, format string, args ...any) Outcome {
+	return Outcome{State: Failed, Reason: reason, Message: note.Fit(fmt.Sprintf(format, args...))}
+}

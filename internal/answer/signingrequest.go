@@ -1,0 +1,75 @@
+package answer
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+)
+
+// SigningRequests answers CertificateSigningRequests by api, which must read past
+// caches, as owner. waits reports whether a request still waits for a certificate.
+//
+// The whole status is updated: the API keeps decisions as they are whatever is
+// written, and knows no owners of conditions, so none could be taken back by
+// applying.
+func SigningRequests(api client.Client, owner string, clk clock.PassiveClock, waits func(*certificatesv1.CertificateSigningRequest) bool) Kind[*certificatesv1.CertificateSigningRequest] {
+	return Kind[*certificatesv1.CertificateSigningRequest]{
+		Read: func(ctx context.Context, key client.ObjectKey) (*certificatesv1.CertificateSigningRequest, error) {
+			csr := &certificatesv1.CertificateSigningRequest{}
+			return csr, api.Get(ctx, key, csr)
+		},
+		Write: func(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, o Outcome) error {
+			return api.Status().Update(ctx, applyToCSR(csr, o, metav1.NewTime(clk.Now())), fieldOwner(owner)...)
+		},
+		Shows: csrShows,
+		Waits: func(csr *certificatesv1.CertificateSigningRequest, _ Outcome) bool { return waits(csr) },
+	}
+}
+
+// fieldOwner leaves it to the API to name a writer without a name.
+func fieldOwner(name string) []client.SubResourceUpdateOption {
+	if name == "" {
+		return nil
+	}
+	return []client.SubResourceUpdateOption{client.FieldOwner(name)}
+}
+
+// csrCondition is the condition that shows an outcome without a certificate.
+func csrCondition(o Outcome) certificatesv1.RequestConditionType {
+	if o.Final() {
+		return certificatesv1.CertificateFailed
+	}
+	return certificates.ConditionDelayed
+}
+
+func csrShows(csr *certificatesv1.CertificateSigningRequest, o Outcome) bool {
+	if o.Issued != nil {
+		return bytes.Equal(csr.Status.Certificate, o.Issued.PEM)
+	}
+	shown := certificates.Condition(csr, csrCondition(o))
+	return shown != nil && shown.Reason == o.Reason && shown.Message == o.Message
+}
+
+// applyToCSR returns a copy of csr that shows an outcome.
+func applyToCSR(csr *certificatesv1.CertificateSigningRequest, o Outcome, now metav1.Time) *certificatesv1.CertificateSigningRequest {
+	csr = csr.DeepCopy()
+	csr.Status.Conditions = slices.DeleteFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificates.ConditionDelayed
+	})
+	if o.Issued != nil {
+		csr.Status.Certificate = o.Issued.PEM
+		return csr
+	}
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: csrCondition(o), Status: corev1.ConditionTrue, Reason: o.Reason, Message: o.Message, LastUpdateTime: now,
+	})
+	return csr
+}

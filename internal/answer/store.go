@@ -1,0 +1,118 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// ErrSuperseded says that a request has no use for an outcome any more: it was
+// deleted or answered otherwise.
+var ErrSuperseded = errors.New("the request does not wait any more")
+
+const (
+	// MaxConflicts bounds the attempts to store one outcome. Each conflict means
+	// that another client has changed the request meanwhile.
+	MaxConflicts = 10
+	// ConflictPause is when to look again at what others keep changing: the cache
+	// has it by then.
+	ConflictPause = time.Second
+	// storeTimeout is how long a certificate that comes while the controller stops
+	// may take to be stored.
+	storeTimeout = 10 * time.Second
+)
+
+// Kind is a kind of requests. T is what its controller sees of a request.
+type Kind[T client.Object] struct {
+	// Read reads a request, past all caches.
+	Read func(ctx context.Context, key client.ObjectKey) (T, error)
+	// Write stores an outcome in the status of a request, in one write that fails
+	// with a conflict if the request has changed since it was read.
+	Write func(ctx context.Context, request T, o Outcome) error
+	// Shows reports whether the status has an outcome already.
+	Shows func(request T, o Outcome) bool
+	// Waits reports whether a request still waits for such an outcome.
+	Waits func(request T, o Outcome) bool
+}
+
+// Put stores an outcome on a request, unless the request shows it, and reports
+// it. It returns when to look at the request again.
+func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (reconcile.Result, error) {
+	if !k.Shows(request, o) {
+		err := k.store(ctx, request, o)
+		r.send(ctx, o, err)
+		switch {
+		case errors.Is(err, ErrSuperseded):
+			return reconcile.Result{}, nil
+		case apierrors.IsConflict(err):
+			return reconcile.Result{RequeueAfter: ConflictPause}, nil
+		case err != nil:
+			return reconcile.Result{}, errors.Join(err, o.Retry)
+		}
+	}
+	return Again(o)
+}
+
+// Again returns when to look again at a request with an outcome.
+func Again(o Outcome) (reconcile.Result, error) {
+	if o.After > 0 {
+		return reconcile.Result{RequeueAfter: o.After}, nil
+	}
+	return reconcile.Result{}, o.Retry
+}
+
+// store puts an outcome on a request. The write holds only if nothing has changed
+// since, so no request gets two certificates, however many signers there are, and
+// no decision of an approver is lost. A certificate costs a signature of the CA
+// and must not be lost because another client wrote to the request: on a conflict
+// the same outcome is tried again on the request as it is now.
+func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
+	if o.Issued != nil {
+		// A certificate is stored also while the controller stops: the CA has signed
+		// it, and the next one would be another.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+	}
+	var err error
+	for range MaxConflicts {
+		if err = k.Write(ctx, request, o); err == nil {
+			return nil
+		}
+		latest, reason := k.Latest(ctx, request)
+		switch {
+		case errors.Is(reason, ErrSuperseded):
+			return reason
+		case reason != nil:
+			return fmt.Errorf("looking at the request again after %v: %w", err, reason)
+		case k.Shows(latest, o):
+			return nil // stored, but the answer got lost or came late
+		case !k.Waits(latest, o):
+			return ErrSuperseded
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("writing the status: %w", err)
+		}
+		request = latest
+	}
+	return err
+}
+
+// Latest returns what has become of a request. It fails with ErrSuperseded if the
+// request was deleted, also if there is another by the same name.
+func (k Kind[T]) Latest(ctx context.Context, request T) (T, error) {
+	latest, err := k.Read(ctx, client.ObjectKeyFromObject(request))
+	switch {
+	case apierrors.IsNotFound(err):
+		return latest, ErrSuperseded
+	case err != nil:
+		return latest, err
+	case latest.GetUID() != request.GetUID():
+		return latest, ErrSuperseded
+	}
+	return latest, nil
+}

@@ -1,0 +1,47 @@
+// Package notify calls those who wait for a change.
+package notify
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// List calls its subscribers with each change of something, in the order in which
+// they have subscribed. The zero value has none. It is safe for concurrent use.
+type List[T any] struct {
+	mu          sync.Mutex // guards all below
+	subscribers map[int]func(T)
+	last        int // the number of the latest subscriber
+}
+
+// Subscribe has changed called with each change from now on. It must be quick.
+// cancel ends that, but for a call that is on its way.
+func (l *List[T]) Subscribe(changed func(T)) (cancel func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subscribers == nil {
+		l.subscribers = map[int]func(T){}
+	}
+	l.last++
+	number := l.last
+	l.subscribers[number] = changed
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.subscribers, number)
+	}
+}
+
+// Tell calls all subscribers, which may subscribe and cancel meanwhile.
+func (l *List[T]) Tell(change T) {
+	l.mu.Lock()
+	var subscribers []func(T)
+	for _, number := range slices.Sorted(maps.Keys(l.subscribers)) {
+		subscribers = append(subscribers, l.subscribers[number])
+	}
+	l.mu.Unlock()
+	for _, changed := range subscribers {
+		changed(change)
+	}
+}
