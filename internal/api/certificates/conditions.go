@@ -8,6 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// ConditionDelayed says that a CertificateSigningRequest is approved and waits
+// for its signer, not for its requester. It goes away with the certificate or
+// with Failed.
+const ConditionDelayed certificatesv1.RequestConditionType = "SigningDelayed"
+
 // permanentConditions can only be added, and only with status True.
 var permanentConditions = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved,

@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,19 @@ func TestValidateCSR(t *testing.T) {
 			[]string{`spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST`}},
 		{"garbage is no PEM", func(c *csr) { c.Spec.Request = []byte("garbage") },
 			[]string{`spec.request: Invalid value: "Z2FyYmFnZQ==": PEM block type must be CERTIFICATE REQUEST`}},
+
+		{"a request may have as many bytes as with cert-manager", func(c *csr) {
+			c.Spec.Request = append(c.Spec.Request, bytes.Repeat([]byte("x"), 36_500-len(c.Spec.Request))...)
+		}, nil},
+		{"text around its block counts", func(c *csr) {
+			c.Spec.Request = append(c.Spec.Request, bytes.Repeat([]byte("x"), 36_501-len(c.Spec.Request))...)
+		}, []string{`spec.request: Too long: may not be more than 36500 bytes`}},
+		{"metadata has a bound", func(c *csr) { c.Annotations = map[string]string{"example.com/a": strings.Repeat("x", 64<<10)} },
+			[]string{`metadata: Too long: labels, annotations, finalizers and ownerReferences may not be more than 65536 bytes together`}},
+		{"so has what is said of the requester", func(c *csr) {
+			c.Spec.Groups = []string{strings.Repeat("g", 32<<10)}
+			c.Spec.Extra = map[string]certificatesv1.ExtraValue{"k": {strings.Repeat("x", 32<<10)}}
+		}, []string{`spec: Too long: username, uid, groups and extra may not be more than 65536 bytes together`}},
 
 		{"usages are required", usages(), []string{`spec.usages: Required value`}},
 		{"an empty list of usages is none", func(c *csr) { c.Spec.Usages = []certificatesv1.KeyUsage{} },
@@ -217,7 +231,7 @@ func TestValidateCSRLeniencyOfV1beta1(t *testing.T) {
 		edit   edit
 		valid  bool
 	}{
-		{"the legacy signer", signer(certificatesv1beta1.LegacyUnknownSignerName), true},
+		{"but not the legacy signer", signer(certificatesv1beta1.LegacyUnknownSignerName), false},
 		{"unknown usages", usages("unknown"), true},
 		{"duplicate usages", usages("any", "any"), true},
 		{"an empty condition type", conditions(""), true},

@@ -26,6 +26,7 @@ const maxUIDLength = 128
 // ValidatePodRequest reports what is wrong with a new request.
 func ValidatePodRequest(request *podRequest) field.ErrorList {
 	errs := metadata.Validate(&request.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, metadata.ValidateSize(&request.ObjectMeta, nil, maxMetadataBytes, field.NewPath("metadata"))...)
 	return append(errs, validatePodRequestSpec(&request.Spec, field.NewPath("spec"))...)
 }
 
@@ -37,7 +38,8 @@ func ValidatePodRequestUpdate(request, old *podRequest) field.ErrorList {
 }
 
 func validatePodRequestMetadata(request, old *podRequest) field.ErrorList {
-	return apivalidation.ValidateObjectMetaUpdate(&request.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs := metadata.ValidateSize(&request.ObjectMeta, &old.ObjectMeta, maxMetadataBytes, field.NewPath("metadata"))
+	return append(errs, apivalidation.ValidateObjectMetaUpdate(&request.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 }
 
 func validatePodRequestSpec(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath *field.Path) field.ErrorList {

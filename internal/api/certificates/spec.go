@@ -48,8 +48,12 @@ var knownUsages = []certificatesv1.KeyUsage{
 // the key inside it. What the request asks for is the approver's and the
 // signer's business.
 func validateRequest(request, proven []byte, fldPath *field.Path) field.ErrorList {
+	stored := bytes.Equal(request, proven)
+	if len(request) > pki.MaxRequestBytes && !stored {
+		return field.ErrorList{field.TooLong(fldPath, "", pki.MaxRequestBytes)}
+	}
 	parsed, err := pki.ParseRequest(request)
-	if err == nil && !bytes.Equal(request, proven) {
+	if err == nil && !stored {
 		err = pki.VerifyRequest(parsed)
 	}
 	if err != nil {
@@ -98,12 +102,18 @@ func hasUnknownUsages(usages []certificatesv1.KeyUsage) bool {
 }
 
 // validateRequestedSigner is ValidateSignerName without the one well-formed
-// name that v1 does not take.
+// name that nobody may ask for any more: its signer promises nothing of its
+// certificates, whatever they say. Kubernetes' v1beta1 took it.
 func validateRequestedSigner(name string, tolerated tolerances, fldPath *field.Path) field.ErrorList {
-	if name == certificatesv1beta1.LegacyUnknownSignerName && !tolerated.legacySigner {
+	switch {
+	case name != certificatesv1beta1.LegacyUnknownSignerName || tolerated.legacySigner:
+		return ValidateSignerName(fldPath, name)
+	case tolerated.inferredSigner:
+		return field.ErrorList{field.Invalid(fldPath, name, "the legacy signerName, which is the default of v1beta1, is not allowed: name a signer, such as "+
+			certificatesv1.KubeAPIServerClientSignerName)}
+	default:
 		return field.ErrorList{field.Invalid(fldPath, name, "the legacy signerName is not allowed via this API version")}
 	}
-	return ValidateSignerName(fldPath, name)
 }
 
 func validateExpirationSeconds(seconds *int32, fldPath *field.Path) field.ErrorList {

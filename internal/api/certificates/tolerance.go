@@ -12,7 +12,7 @@ import (
 // stored object already breaks, so that it stays updatable, and those that
 // v1beta1 never had.
 type tolerances struct {
-	legacySigner            bool // kubernetes.io/legacy-unknown
+	legacySigner            bool // kubernetes.io/legacy-unknown, in a stored request
 	unknownUsages           bool
 	duplicateUsages         bool
 	emptyConditionTypes     bool
@@ -20,6 +20,10 @@ type tolerances struct {
 	approvedAndDenied       bool
 	arbitraryCertificate    bool
 	replacedCertificate     bool // one issued certificate for another
+
+	// inferredSigner is not a rule less: a signer that the client does not name
+	// is chosen for it, so that an error about it has to say more.
+	inferredSigner bool
 }
 
 // toleratedFor returns the tolerances of a request in version that makes csr
@@ -30,13 +34,13 @@ func toleratedFor(version schema.GroupVersion, csr, old *certificatesv1.Certific
 		t = toleratedForStored(csr, old)
 	}
 	if version == certificatesv1beta1.SchemeGroupVersion {
-		t.legacySigner = true
 		t.unknownUsages = true
 		t.duplicateUsages = true
 		t.emptyConditionTypes = true
 		t.duplicateConditionTypes = true
 		t.arbitraryCertificate = true
 		t.replacedCertificate = true
+		t.inferredSigner = true
 	}
 	return t
 }

@@ -15,9 +15,10 @@ var settingCertificate = certificate([]byte("new"))
 
 func TestToleratedFor(t *testing.T) {
 	v1beta1 := tolerances{
-		legacySigner: true, unknownUsages: true, duplicateUsages: true,
+		unknownUsages: true, duplicateUsages: true,
 		emptyConditionTypes: true, duplicateConditionTypes: true,
 		arbitraryCertificate: true, replacedCertificate: true,
+		inferredSigner: true,
 	}
 	for _, tc := range []struct {
 		reason  string

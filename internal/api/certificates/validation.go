@@ -29,7 +29,9 @@ var (
 // ValidateCSR reports what is wrong with a new csr that a client sent as
 // version.
 func ValidateCSR(csr *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
-	return validateCSR(csr, toleratedFor(version, csr, nil), nil)
+	errs := validateCSR(csr, toleratedFor(version, csr, nil), nil)
+	errs = append(errs, metadata.ValidateSize(&csr.ObjectMeta, nil, maxMetadataBytes, field.NewPath("metadata"))...)
+	return append(errs, validateSpecSize(&csr.Spec, field.NewPath("spec"))...)
 }
 
 // ValidateCSRUpdate reports what is wrong with replacing old by csr through
@@ -75,6 +77,7 @@ func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, toler
 	errs := validateCSR(csr, tolerated, old.Spec.Request)
 	errs = append(errs, validateConditionChanges(csr.Status.Conditions, old.Status.Conditions, via)...)
 	errs = append(errs, validateCertificateChange(csr.Status.Certificate, old.Status.Certificate, tolerated, via)...)
+	errs = append(errs, metadata.ValidateSize(&csr.ObjectMeta, &old.ObjectMeta, maxMetadataBytes, field.NewPath("metadata"))...)
 	return append(errs, validation.ValidateObjectMetaUpdate(&csr.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 }
 

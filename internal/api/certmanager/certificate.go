@@ -3,6 +3,8 @@ package certmanager
 import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"errors"
+	"fmt"
 	"net/mail"
 	"net/netip"
 	"net/url"
@@ -93,7 +95,7 @@ func validateSubject(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorLi
 		}
 		name, err := pki.ParseDN(spec.LiteralSubject)
 		if err != nil {
-			return append(errs, field.Invalid(literal, spec.LiteralSubject, err.Error()))
+			return append(errs, field.Invalid(literal, spec.LiteralSubject, literalProblem(err)))
 		}
 		var parsed pkix.Name
 		parsed.FillFromRDNSequence(&name)
@@ -106,6 +108,16 @@ func validateSubject(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorLi
 		errs = append(errs, field.Invalid(path, "", "names nobody: set at least one of commonName (or a CN in literalSubject), dnsNames, ipAddresses, uris, emailAddresses, otherNames"))
 	}
 	return errs
+}
+
+// literalProblem says of an unknown attribute what cert-manager's webhook says,
+// and then what would be right.
+func literalProblem(err error) string {
+	var unknown *pki.UnknownAttributeError
+	if errors.As(err, &unknown) {
+		return fmt.Sprintf("Literal subject contains unrecognized key with value [%s]: %v", unknown.Value, err)
+	}
+	return err.Error()
 }
 
 func validateNames(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList {

@@ -44,6 +44,7 @@ func TestCertificates(t *testing.T) {
 		{"a literal subject without CN", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "O=corp" }, "names nobody"},
 		{"a long CN in a literal subject", func(s *spec) { s.LiteralSubject = "CN=" + strings.Repeat("a", 65) }, "spec.commonName: Too long"},
 		{"a literal subject that is none", func(s *spec) { s.LiteralSubject = "MAIL=x" }, "spec.literalSubject: Invalid"},
+		{"an unknown key in a literal subject, in cert-manager's words", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "C=O,B=TX,CN=foo" }, "Literal subject contains unrecognized key with value [TX]"},
 		{"two subjects", func(s *spec) {
 			s.LiteralSubject, s.Subject = "CN=a", &cmv1.X509Subject{Countries: []string{"DE"}}
 		}, "spec.subject: Invalid"},

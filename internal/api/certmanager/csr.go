@@ -13,10 +13,6 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// maxRequestSize is how many bytes of PEM a request may have: the largest keys
-// and a hundred names fit, and reading costs little.
-const maxRequestSize = 36_500
-
 // Extensions of RFC 5280 sections 4.2.1.3, 4.2.1.9 and 4.2.1.12.
 var (
 	oidKeyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
@@ -27,8 +23,8 @@ var (
 // ParseRequest reads the certificate request in the first PEM block of data,
 // whatever the block calls itself. What follows it is ignored.
 func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
-	if len(data) > maxRequestSize {
-		return nil, fmt.Errorf("is %d bytes long, more than %d", len(data), maxRequestSize)
+	if len(data) > pki.MaxRequestBytes {
+		return nil, fmt.Errorf("is %d bytes long, more than %d", len(data), pki.MaxRequestBytes)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {

@@ -46,8 +46,11 @@ func MergeStringData(secret *corev1.Secret) {
 
 // setNamespaceDefaults labels a namespace with its name, by which selectors
 // choose namespaces. A name that is yet to be generated has its label from
-// LabelNamespace.
+// LabelNamespace. A namespace is active unless it says otherwise.
 func setNamespaceDefaults(namespace *corev1.Namespace) {
+	if namespace.Status.Phase == "" {
+		namespace.Status.Phase = corev1.NamespaceActive
+	}
 	if namespace.Name != "" {
 		LabelNamespace(namespace)
 	}

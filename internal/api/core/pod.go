@@ -95,19 +95,6 @@ func validateImageTexts(containers []corev1.Container, fldPath *field.Path) fiel
 	return errs
 }
 
-func validateVolumes(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	names := map[string]bool{}
-	for i, volume := range spec.Volumes {
-		path := fldPath.Index(i)
-		errs = append(errs, validateName(volume.Name, names, path.Child("name"))...)
-		if volume.Projected != nil {
-			errs = append(errs, validateProjected(volume.Projected, spec.ServiceAccountName, path.Child("projected"))...)
-		}
-	}
-	return errs
-}
-
 func validateQuantities(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(resources)) {

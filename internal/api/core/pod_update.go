@@ -1,11 +1,14 @@
 package core
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -14,7 +17,7 @@ import (
 // ValidatePodUpdate reports what is wrong with replacing old by pod: what runs
 // is what was admitted, but for a few fields.
 func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
-	errs := validation.ValidateObjectMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validatePodMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
 	specPath := field.NewPath("spec")
 	errs = append(errs, validateImages(pod.Spec.Containers, specPath.Child("containers"))...)
 	errs = append(errs, validateImages(pod.Spec.InitContainers, specPath.Child("initContainers"))...)
@@ -30,13 +33,52 @@ func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 // ValidatePodStatusUpdate reports what is wrong with replacing old by pod
 // through /status.
 func ValidatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
-	errs := validation.ValidateObjectMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validatePodMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
 	if node := pod.Status.NominatedNodeName; node != "" {
 		for _, problem := range isSubdomain(node) {
 			errs = append(errs, field.Invalid(field.NewPath("status", "nominatedNodeName"), node, problem))
 		}
 	}
 	return errs
+}
+
+func validatePodMetaUpdate(meta, old *metav1.ObjectMeta) field.ErrorList {
+	errs := validation.ValidateObjectMetaUpdate(meta, old, metadataPath)
+	return append(errs, validateFixedAnnotations(meta.Annotations, old.Annotations, metadataPath.Child("annotations"))...)
+}
+
+// validateFixedAnnotations: whether a pod is the mirror of one that runs
+// without the API server decides who may create it and what it may refer to,
+// so it stays what it was created as. What confines its containers stays, too.
+func validateFixedAnnotations(annotations, old map[string]string, fldPath *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(annotations)), maps.Keys(old))
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		kind := fixedAnnotation(key)
+		is, set := annotations[key]
+		was, wasSet := old[key]
+		switch {
+		case kind == "" || set == wasSet && is == was:
+		case wasSet:
+			errs = append(errs, field.Forbidden(fldPath.Key(key), "may not remove or update "+kind))
+		default:
+			errs = append(errs, field.Forbidden(fldPath.Key(key), "may not add "+kind))
+		}
+	}
+	return errs
+}
+
+// fixedAnnotation returns what an annotation that never changes stands for,
+// or nothing for all others.
+func fixedAnnotation(key string) string {
+	switch {
+	case key == corev1.MirrorPodAnnotationKey:
+		return "mirror pod annotation"
+	case strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
+		return "AppArmor annotations"
+	}
+	return ""
 }
 
 // validateFixedSpec compares the rest, after the changeable fields of spec

@@ -3,6 +3,7 @@ package core
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/internal/api/metadata"
@@ -18,4 +19,18 @@ func ValidateServiceAccount(account *corev1.ServiceAccount) field.ErrorList {
 func ValidateServiceAccountUpdate(account, old *corev1.ServiceAccount) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&account.ObjectMeta, &old.ObjectMeta, metadataPath)
 	return append(errs, ValidateServiceAccount(account)...)
+}
+
+// mountableSecretsAnnotation kept pods to the Secrets that their service
+// account lists.
+const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// ServiceAccountWarnings returns what the author of a valid write should know:
+// that an annotation which he adds is deprecated. old is nil for a new account.
+func ServiceAccountWarnings(account, old *corev1.ServiceAccount) []string {
+	if old != nil && metav1.HasAnnotation(old.ObjectMeta, mountableSecretsAnnotation) ||
+		!metav1.HasAnnotation(account.ObjectMeta, mountableSecretsAnnotation) {
+		return nil
+	}
+	return []string{"metadata.annotations[" + mountableSecretsAnnotation + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }

@@ -79,42 +79,59 @@ func eachEnvironment(pod *corev1.Pod, visit func([]corev1.EnvVar, []corev1.EnvFr
 	}
 }
 
-// volumeSecrets knows every kind of volume that names a Secret of the pod's
-// own namespace.
+// volumeSecrets knows every type of volume that names a Secret of the pod's
+// own namespace. It looks at all of them: that a volume has one type only is
+// for validation to say.
 func volumeSecrets(v *corev1.VolumeSource, add func(string)) {
-	local := func(ref *corev1.LocalObjectReference) {
-		if ref != nil {
-			add(ref.Name)
-		}
-	}
-	switch {
-	case v.Secret != nil:
+	if v.Secret != nil {
 		add(v.Secret.SecretName)
-	case v.Projected != nil:
+	}
+	if v.AzureFile != nil {
+		add(v.AzureFile.SecretName)
+	}
+	if v.Projected != nil {
 		for _, source := range v.Projected.Sources {
 			if source.Secret != nil {
 				add(source.Secret.Name)
 			}
 		}
-	case v.CSI != nil:
-		local(v.CSI.NodePublishSecretRef)
-	case v.AzureFile != nil:
-		add(v.AzureFile.SecretName)
-	case v.CephFS != nil:
-		local(v.CephFS.SecretRef)
-	case v.Cinder != nil:
-		local(v.Cinder.SecretRef)
-	case v.FlexVolume != nil:
-		local(v.FlexVolume.SecretRef)
-	case v.ISCSI != nil:
-		local(v.ISCSI.SecretRef)
-	case v.RBD != nil:
-		local(v.RBD.SecretRef)
-	case v.ScaleIO != nil:
-		local(v.ScaleIO.SecretRef)
-	case v.StorageOS != nil:
-		local(v.StorageOS.SecretRef)
 	}
+	for _, ref := range secretRefs(v) {
+		if ref != nil {
+			add(ref.Name)
+		}
+	}
+}
+
+// secretRefs are the references of the types that have one besides their own
+// settings.
+func secretRefs(v *corev1.VolumeSource) []*corev1.LocalObjectReference {
+	var refs []*corev1.LocalObjectReference
+	if v.CSI != nil {
+		refs = append(refs, v.CSI.NodePublishSecretRef)
+	}
+	if v.CephFS != nil {
+		refs = append(refs, v.CephFS.SecretRef)
+	}
+	if v.Cinder != nil {
+		refs = append(refs, v.Cinder.SecretRef)
+	}
+	if v.FlexVolume != nil {
+		refs = append(refs, v.FlexVolume.SecretRef)
+	}
+	if v.ISCSI != nil {
+		refs = append(refs, v.ISCSI.SecretRef)
+	}
+	if v.RBD != nil {
+		refs = append(refs, v.RBD.SecretRef)
+	}
+	if v.ScaleIO != nil {
+		refs = append(refs, v.ScaleIO.SecretRef)
+	}
+	if v.StorageOS != nil {
+		refs = append(refs, v.StorageOS.SecretRef)
+	}
+	return refs
 }
 
 func volumeConfigMaps(v *corev1.VolumeSource, add func(string)) {

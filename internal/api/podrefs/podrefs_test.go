@@ -68,3 +68,48 @@ func TestReferences(t *testing.T) {
 		break // must not go on after that
 	}
 }
+
+// A volume with two types, which validation refuses, has the references of
+// both.
+func TestPairsOfTypes(t *testing.T) {
+	local := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
+	types := []struct {
+		name string
+		set  func(*corev1.VolumeSource)
+	}{
+		{"secret", func(v *corev1.VolumeSource) { v.Secret = &corev1.SecretVolumeSource{SecretName: "secret"} }},
+		{"projected", func(v *corev1.VolumeSource) {
+			v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				Secret:    &corev1.SecretProjection{LocalObjectReference: *local("projected")},
+				ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: *local("projected")},
+			}}}
+		}},
+		{"csi", func(v *corev1.VolumeSource) { v.CSI = &corev1.CSIVolumeSource{NodePublishSecretRef: local("csi")} }},
+		{"azureFile", func(v *corev1.VolumeSource) { v.AzureFile = &corev1.AzureFileVolumeSource{SecretName: "azureFile"} }},
+		{"cephfs", func(v *corev1.VolumeSource) { v.CephFS = &corev1.CephFSVolumeSource{SecretRef: local("cephfs")} }},
+		{"cinder", func(v *corev1.VolumeSource) { v.Cinder = &corev1.CinderVolumeSource{SecretRef: local("cinder")} }},
+		{"flexVolume", func(v *corev1.VolumeSource) { v.FlexVolume = &corev1.FlexVolumeSource{SecretRef: local("flexVolume")} }},
+		{"iscsi", func(v *corev1.VolumeSource) { v.ISCSI = &corev1.ISCSIVolumeSource{SecretRef: local("iscsi")} }},
+		{"rbd", func(v *corev1.VolumeSource) { v.RBD = &corev1.RBDVolumeSource{SecretRef: local("rbd")} }},
+		{"scaleIO", func(v *corev1.VolumeSource) { v.ScaleIO = &corev1.ScaleIOVolumeSource{SecretRef: local("scaleIO")} }},
+		{"storageos", func(v *corev1.VolumeSource) {
+			v.StorageOS = &corev1.StorageOSVolumeSource{SecretRef: local("storageos")}
+		}},
+	}
+	for i, a := range types {
+		for _, b := range types[i+1:] {
+			source := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: *local("plain")}}
+			a.set(&source)
+			b.set(&source)
+			pod := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: source}}}}
+			want := []string{a.name, b.name}
+			slices.Sort(want)
+			if got := slices.Sorted(Secrets(pod)); !slices.Equal(got, want) {
+				t.Errorf("%s and %s: Secrets %v", a.name, b.name, got)
+			}
+			if got := slices.Collect(ConfigMaps(pod)); !slices.Contains(got, "plain") {
+				t.Errorf("%s and %s: ConfigMaps %v", a.name, b.name, got)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package crds_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,6 +48,27 @@ func TestCertManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The definitions say which cert-manager they are of: that of go.mod.
+func TestCertManagerVersion(t *testing.T) {
+	text, err := os.ReadFile("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := regexp.MustCompile(`\n\tgithub.com/cert-manager/cert-manager (\S+)\n`).FindSubmatch(text)
+	if required == nil {
+		t.Fatal("go.mod does not require cert-manager")
+	}
+	for _, name := range crds.Names() {
+		want := string(required[1])
+		if name == "signers.certplane.dev" {
+			want = ""
+		}
+		if got := read(t, name).Labels["app.kubernetes.io/version"]; got != want {
+			t.Errorf("%s: version %q, want %q; run make generate", name, got, want)
+		}
 	}
 }
 
