@@ -92,6 +92,9 @@ func (w world) testMetrics(t *testing.T) {
 		if got.code != want || want == http.StatusOK && !strings.Contains(string(got.body), "apiserver_request_total{") {
 			t.Errorf("%d, want %d", got.code, want)
 		}
+		if got := w.send(t, user, call{path: "/statusz", header: map[string]string{"Accept": "text/plain"}}); got.code != want {
+			t.Errorf("/statusz: %d, want %d: %s", got.code, want, got.body)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernete
 	plugins, err := admission.New(cfg.Admission, authorizer,
 		initializer.NewAPIServerIDInitializer(generic.APIServerID),
 		initializer.New(client, loose, shared, authorizer, generic.FeatureGate, generic.EffectiveVersion, generic.DrainedNotify(), mapper),
-		webhookinitializer.NewPluginInitializer(webhookCredentials(generic.TracerProvider), noServices{}),
+		webhookinitializer.NewPluginInitializer(webhookCredentials(generic.TracerProvider), services{client.CoreV1()}),
 		questionsExcluded{},
 	)
 	if err != nil {

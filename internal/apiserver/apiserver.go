@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -42,8 +43,10 @@ type Config struct {
 	Listener net.Listener
 	// ServingCert is the server's own certificate and key.
 	ServingCert dynamiccertificates.CertKeyContentProvider
-	// ClientCA signs the client certificates that are honoured.
-	ClientCA dynamiccertificates.CAContentProvider
+	// Namespaces are there from the start, besides those of every API server.
+	Namespaces []string
+	// ClientCAs sign the client certificates that are honoured.
+	ClientCAs []dynamiccertificates.CAContentProvider
 	// Tokens are the bearer tokens of the parts inside this process.
 	Tokens map[string]*user.DefaultInfo
 	// Authentication says which other credentials are honoured.
@@ -80,7 +83,12 @@ type Server struct {
 	config     *genericapiserver.Config
 	extensions *extension.Server
 	inside     func(http.Handler)
+	clientCAs  dynamiccertificates.CAContentProvider
+	authorizer *authz.Authorizer
 }
+
+// ClientCAs are all CAs whose client certificates are honoured.
+func (s *Server) ClientCAs() dynamiccertificates.CAContentProvider { return s.clientCAs }
 
 // New builds the server. It does not touch the store yet.
 func New(cfg Config) (*Server, error) {
@@ -107,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 	who, err := authn.New(authn.Config{
 		Settings:          cfg.Authentication,
 		ServerID:          generic.APIServerID,
-		ClientCA:          cfg.ClientCA,
+		ClientCAs:         cfg.ClientCAs,
 		Tokens:            cfg.Tokens,
 		ServiceAccountKey: cfg.ServiceAccountKey,
 		Loopback:          cfg.Loopback,
@@ -134,7 +142,7 @@ func New(cfg Config) (*Server, error) {
 		Backend:     newBackend(cfg.Storage),
 		Wrap:        open,
 		Shared:      cfg.Storage.Shared,
-		Services:    noServices{},
+		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
 	})
 	if err != nil {
@@ -155,10 +163,18 @@ func New(cfg Config) (*Server, error) {
 	if err := installAuthentication(server, cfg, who); err != nil {
 		return nil, err
 	}
+	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {
+		return nil, err
+	}
 	if err := addBootstrap(server, client, cfg); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, authorizer: allowed}, nil
+}
+
+// Decide says whether a request of a user would be allowed, and who decides.
+func (s *Server) Decide(ctx context.Context, request authorizer.Attributes) authz.Verdict {
+	return s.authorizer.Decide(ctx, request)
 }
 
 // Run serves until ctx ends, then lets requests that are under way finish.
@@ -166,7 +182,7 @@ func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	s.extensions.PublishOpenAPI(s.generic, s.config)
 	if s.inside != nil {
-		s.inside(s.generic.Handler)
+		s.inside(fromInside(s.generic.Handler))
 	}
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
@@ -227,8 +243,7 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = cfg.API.Profiling
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	cfg.API.Limits.applyTo(generic)
-	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.API.Limits.applyTo, cfg.Tracing.applyTo} {
 		if err := apply(generic); err != nil {
 			return nil, err
 		}

@@ -25,11 +25,15 @@ func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.I
 	bindDelegated := func(ctx context.Context, client kubernetes.Interface) error {
 		return bootstrap.ReconcileDelegated(ctx, client, cfg.DelegatedSigners)
 	}
+	namespaces := func(ctx context.Context, client kubernetes.Interface) error {
+		return makeNamespaces(ctx, client, cfg.Namespaces...)
+	}
 	for name, step := range map[string]func(context.Context, kubernetes.Interface) error{
 		"rbac/bootstrap-roles":             bootstrap.Reconcile,
 		"rbac/bootstrap-nodes":             bindNodes,
 		"rbac/bootstrap-delegated-signers": bindDelegated,
-		"bootstrap-namespaces":             makeNamespaces,
+		"bootstrap-namespaces":             namespaces,
+		"legacy-token-tracking":            afterNamespaces(trackTokens),
 	} {
 		err := server.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
 			untilDone(hook, name, func(ctx context.Context) error { return step(ctx, client) })
@@ -40,6 +44,17 @@ func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.I
 		}
 	}
 	return nil
+}
+
+// afterNamespaces has a step wait for nobody to make the namespaces that its
+// objects are in.
+func afterNamespaces(step func(context.Context, kubernetes.Interface) error) func(context.Context, kubernetes.Interface) error {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		if err := makeNamespaces(ctx, client); err != nil {
+			return err
+		}
+		return step(ctx, client)
+	}
 }
 
 // untilDone tries a step until it succeeds or ctx ends.

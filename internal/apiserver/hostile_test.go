@@ -101,20 +101,24 @@ func submit(t *testing.T, request string) call {
 }
 
 func (w world) testHostileRequests(t *testing.T) {
-	const invalid, megabyte = http.StatusUnprocessableEntity, 1 << 20
+	const invalid, size = http.StatusUnprocessableEntity, 36_000 // 36,500 is the bound
+	const tooLong = "spec.request: Too long: may not be more than 36500 bytes"
 	good := string(newCSR(t, "").Spec.Request)
 	w.testAll(t, []fault{
-		{"megabyte of text", submit(t, strings.Repeat("x", megabyte)), invalid, "PEM block type must be CERTIFICATE REQUEST"},
-		{"megabyte in a block", submit(t, requestBlock(bytes.Repeat([]byte("x"), 3*megabyte/4))), invalid, "spec.request: Invalid value"},
-		{"blocks that do not end", submit(t, strings.Repeat("-----BEGIN CERTIFICATE REQUEST-----\n", megabyte/36)), invalid, "PEM block type"},
-		{"blocks that do not begin", submit(t, strings.Repeat("-----END CERTIFICATE REQUEST-----\n", megabyte/34)), invalid, "PEM block type"},
-		{"blocks of other types", submit(t, strings.Repeat("-----BEGIN A-----\n-----END B-----\n", megabyte/34)), invalid, "PEM block type"},
-		{"a megabyte of dashes", submit(t, strings.Repeat("-", megabyte)), invalid, "PEM block type"},
-		{"a megabyte of PEM headers", submit(t, "-----BEGIN CERTIFICATE REQUEST-----\n"+strings.Repeat("a: b\n", megabyte/5)), invalid, "PEM block type"},
+		{"megabyte of text", submit(t, strings.Repeat("x", 1<<20)), invalid, tooLong},
+		{"megabyte in a block", submit(t, requestBlock(bytes.Repeat([]byte("x"), 3<<18))), invalid, tooLong},
+		{"a megabyte behind the block", submit(t, good+strings.Repeat("x", 1<<20)), invalid, tooLong},
+		{"RSA, 4,000,000 bits", submit(t, rsaRequest(t, 4_000_000)), invalid, tooLong},
+		{"text", submit(t, strings.Repeat("x", size)), invalid, "PEM block type must be CERTIFICATE REQUEST"},
+		{"text in a block", submit(t, requestBlock(bytes.Repeat([]byte("x"), size/2))), invalid, "spec.request: Invalid value"},
+		{"blocks that do not end", submit(t, strings.Repeat("-----BEGIN CERTIFICATE REQUEST-----\n", size/36)), invalid, "PEM block type"},
+		{"blocks that do not begin", submit(t, strings.Repeat("-----END CERTIFICATE REQUEST-----\n", size/34)), invalid, "PEM block type"},
+		{"blocks of other types", submit(t, strings.Repeat("-----BEGIN A-----\n-----END B-----\n", size/34)), invalid, "PEM block type"},
+		{"dashes", submit(t, strings.Repeat("-", size)), invalid, "PEM block type"},
+		{"PEM headers", submit(t, "-----BEGIN CERTIFICATE REQUEST-----\n"+strings.Repeat("a: b\n", (size-36)/5)), invalid, "PEM block type"},
 
 		{"RSA, 16,385 bits", submit(t, rsaRequest(t, 16385)), invalid, "RSA key of 16385 bits is larger than the supported 16384 bits"},
-		{"RSA, 400,000 bits", submit(t, rsaRequest(t, 400_000)), invalid, "RSA key of 400000 bits is larger than the supported 16384 bits"},
-		{"RSA, 4,000,000 bits", submit(t, rsaRequest(t, 4_000_000)), invalid, "RSA key of 4000000 bits is larger than the supported 16384 bits"},
+		{"RSA, 100,000 bits", submit(t, rsaRequest(t, 100_000)), invalid, "RSA key of 100000 bits is larger than the supported 16384 bits"},
 		{"RSA, 16,384 bits, wrong signature", submit(t, rsaRequest(t, 16384)), invalid, "crypto/rsa: verification error"},
 		{"RSA, 16,384 bits", submit(t, string(largeRequest(t))), http.StatusCreated, ""},
 
@@ -170,16 +174,20 @@ func (w world) testTruncatedRequests(t *testing.T) {
 // testLargeRequests: what fits through the front door does not always fit into
 // the store, whose limits are lower.
 func (w world) testLargeRequests(t *testing.T) {
-	names := make([]string, 10_000)
+	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprintf("n%d.example.com", i)
 	}
 	many := apitest.NewCSR(t, "", signerName, pki.Subject{DNSNames: names}, apitest.NewKey(t))
-	good := string(newCSR(t, "").Spec.Request)
+	lease := func(size int) call {
+		return call{
+			path: "/apis/coordination.k8s.io/v1/namespaces/default/leases", header: map[string]string{"Content-Type": jsonType},
+			body: fmt.Appendf(nil, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"large"},"spec":{"holderIdentity":%q}}`, strings.Repeat("x", size)),
+		}
+	}
 	w.testAll(t, []fault{
-		{"ten thousand names", submit(t, string(many.Spec.Request)), http.StatusCreated, ""},
-		{"a megabyte behind the block", submit(t, good+strings.Repeat("x", 1<<20)), http.StatusCreated, ""},
-		{"more than etcd takes", submit(t, good+strings.Repeat("x", 3<<19)), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
-		{"more than etcd's client sends", submit(t, good+strings.Repeat("x", 2<<20)), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
+		{"a thousand names", submit(t, string(many.Spec.Request)), http.StatusCreated, ""},
+		{"more than etcd takes", lease(3 << 19), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
+		{"more than etcd's client sends", lease(5 << 19), http.StatusRequestEntityTooLarge, "it must fit into 1.5 MiB"},
 	})
 }

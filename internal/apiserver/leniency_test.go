@@ -23,14 +23,24 @@ type lenient struct {
 	refusal  string // in v1
 }
 
+// testLegacySigner: what this signer gives is worth nothing to relying parties, and
+// the API would honour it; so there is no leniency about it.
+func (w world) testLegacySigner(t *testing.T) {
+	request := newCSR(t, "legacy-create")
+	request.Spec.SignerName = legacy
+	for version, refusal := range map[string]string{
+		v1:      `spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this API version`,
+		v1beta1: `spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName, which is the default of v1beta1, is not allowed`,
+	} {
+		_, err := w.write(t, "POST", version, request)
+		wantInvalid(t, err, request.Name, refusal)
+	}
+}
+
 // testLenientCreate and testLenientUpdate go through what became strict with
 // v1, when both versions were served (Kubernetes 1.19 to 1.21).
 func (w world) testLenientCreate(t *testing.T) {
 	tests := []lenient{
-		{
-			reason: "signer of before there were signers", change: func(c *csr) { c.Spec.SignerName = legacy },
-			refusal: `spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this API version`,
-		},
 		{
 			reason: "unknown usage", change: func(c *csr) { c.Spec.Usages = []certificatesv1.KeyUsage{"client auth", "fun"} },
 			refusal: `spec.usages[1]: Unsupported value: "fun": supported values: "any", `,

@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// makeNamespaces makes the namespaces that clients expect to be there. Several
-// servers may do this at the same time.
-func makeNamespaces(ctx context.Context, client kubernetes.Interface) error {
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+// makeNamespaces makes the namespaces that clients expect to be there, and more.
+// Several servers may do this at the same time.
+func makeNamespaces(ctx context.Context, client kubernetes.Interface, more ...string) error {
+	for _, name := range append([]string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}, more...) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {

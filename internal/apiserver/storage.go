@@ -14,9 +14,11 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	encryptionreload "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/storespace"
 )
 
 // Storage says where objects are kept: in the layout of kube-apiserver, so
@@ -36,6 +38,8 @@ type Storage struct {
 	EncryptionFile string
 	// Shared says that other servers may use the same store.
 	Shared bool
+	// Space, if there is one, says what there is room for.
+	Space *storespace.Space
 }
 
 // encryptionPoll is how soon a change of the EncryptionFile is seen.
@@ -49,6 +53,13 @@ var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFil
 // often than they are read. Of Secrets there can be any number that have nothing
 // to do with certificates, and a cache would hold all of them, contents and all.
 var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true, {Resource: "secrets"}: true}
+
+// storedUnder are the resources whose keys do not begin with their names, as
+// in kube-apiserver. internal/server moves what older versions stored elsewhere.
+var storedUnder = map[schema.GroupResource]string{
+	{Resource: "nodes"}:    "minions",
+	{Resource: "services"}: "services/specs",
+}
 
 func newBackend(storage Storage) *storagebackend.Config {
 	backend := storagebackend.NewDefaultConfig(storage.Prefix, nil)
@@ -81,7 +92,7 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 		api.NewCodecs(false),
 		storedVersions(),
 		serverstorage.NewResourceConfig(),
-		nil,
+		storedUnder,
 	)
 	for resource := range uncached {
 		etcd.WatchCacheSizes = append(etcd.WatchCacheSizes, resource.String()+"#0")
@@ -94,13 +105,12 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 }
 
 // storedVersions says in which versions objects are stored that are not stored
-// in the preferred one of their group. The library would store what is new in
-// Kubernetes in an older version, for servers of the release before. Ours have
-// none of it.
+// in the preferred one of their group: in one that a kube-apiserver of the
+// release before can read, too.
 func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	versions := serverstorage.NewDefaultResourceEncodingConfig(api.Scheme)
 	for resource, version := range map[string]string{
-		"clustertrustbundles":    "v1",
+		"clustertrustbundles":    "v1beta1", // v1 is unknown to Kubernetes 1.36
 		"podcertificaterequests": "v1beta1", // v1 cannot hold those of kubelet 1.35
 	} {
 		resource := certificatesv1.Resource(resource)
@@ -111,15 +121,21 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	return versions
 }
 
-// open returns what has stores explain themselves, and reach an etcd inside
-// this process directly.
+// open returns what has stores know their space and explain themselves, and
+// reach an etcd inside this process directly.
 func (s Storage) open() openStores {
+	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
+		if s.Space != nil {
+			store = newSpacedStore(resource, store, s.Space)
+		}
+		return sizedStore{store}
+	}
 	if s.Connect == nil {
-		return explainSizes
+		return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return wrappedStores{next, wrap} }
 	}
 	etcd := &directEtcd{connect: s.Connect}
 	etcd.checkFeatures(s.Servers[0])
 	return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-		return explainSizes(directStores{next: next, etcd: etcd})
+		return wrappedStores{directStores{next: next, etcd: etcd}, wrap}
 	}
 }

@@ -9,36 +9,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 )
 
-// sizeErrors makes the stores of next tell clients about objects that are too
-// large for etcd: the library calls that an internal error.
-type sizeErrors struct{ next generic.RESTOptionsGetter }
-
-func explainSizes(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return sizeErrors{next} }
-
-func (s sizeErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := s.next.GetRESTOptions(resource, example)
-	if err != nil {
-		return options, err
-	}
-	open := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
-		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		store, destroy, err := open(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		return sizedStore{store}, destroy, err
-	}
-	return options, nil
-}
-
+// sizedStore tells clients about objects that are too large for etcd: the
+// library calls that an internal error.
 type sizedStore struct{ storage.Interface }
 
 func (s sizedStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {

@@ -27,6 +27,7 @@ func TestV1beta1(t *testing.T) {
 	t.Run("warning", w.testWarning)
 	t.Run("discovery", w.testDiscovery)
 	t.Run("leniency on create", w.testLenientCreate)
+	t.Run("legacy signer", w.testLegacySigner)
 	t.Run("leniency on update", w.testLenientUpdate)
 	t.Run("status ignores decisions", w.testIgnoredDecisions)
 	t.Run("same in all versions", w.testNoLeniency)
@@ -104,6 +105,10 @@ func (w world) wantDefaults(t *testing.T, name string, subject pki.Subject, sent
 		},
 	}
 	created, err := w.admin.CertificatesV1beta1().CertificateSigningRequests().Create(t.Context(), request, metav1.CreateOptions{})
+	if signer == legacy {
+		wantInvalid(t, err, name, `spec.signerName: Invalid value: "`+legacy+`"`)
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +142,7 @@ func (w world) testNotDefaulted(t *testing.T) {
 	const invalid = `CertificateSigningRequest.certificates.k8s.io "empty" is invalid: `
 	for want, spec := range map[string]map[string]any{
 		invalid + "spec.signerName: Required value": {"request": request, "signerName": ""},
-		invalid + "spec.usages: Required value":     {"request": request, "usages": []string{}},
+		invalid + "spec.usages: Required value":     {"request": request, "usages": []string{}, "signerName": "example.com/x"},
 	} {
 		if err := w.create(t, "empty", spec); !apierrors.IsInvalid(err) || err.Error() != want {
 			t.Errorf("%v:\n got %v\nwant %s", spec, err, want)
@@ -145,15 +150,15 @@ func (w world) testNotDefaulted(t *testing.T) {
 	}
 }
 
-// testNonsense: a signer is found for a request that cannot be read, so that
-// the request is all there is to complain about.
+// testNonsense: the request comes first, the signer that would have been found
+// for a better one after it.
 func (w world) testNonsense(t *testing.T) {
 	err := w.create(t, "nonsense", map[string]any{"request": []byte("nonsense")})
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
 		t.Fatalf("got %v, want 422", err)
 	}
-	if causes := status.Status().Details.Causes; len(causes) != 1 || causes[0].Field != "spec.request" {
+	if causes := status.Status().Details.Causes; len(causes) != 2 || causes[0].Field != "spec.request" || causes[1].Field != "spec.signerName" {
 		t.Errorf("causes are %v", causes)
 	}
 }

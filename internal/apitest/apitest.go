@@ -73,6 +73,14 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Stop stops the server before the test ends.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.stop(); err != nil {
+		t.Errorf("stopping the server: %v", err)
+	}
+}
+
 // RestartFails stops the server and starts it again, which must fail. It
 // returns why.
 func (s *Server) RestartFails(t testing.TB) error {

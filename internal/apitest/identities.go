@@ -12,6 +12,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -83,6 +84,20 @@ func (s *Server) ClientCA(t testing.TB) *pki.Authority {
 		t.Fatalf("reading the client CA: %v", err)
 	}
 	return ca
+}
+
+// ClientCASecret returns a Secret, not sent yet, with the CA of client
+// certificates and its key: something that nobody should make.
+func (s *Server) ClientCASecret(t testing.TB, namespace, name string) *corev1.Secret {
+	t.Helper()
+	dir := datadir.Dir(s.Config.DataDir).PKI()
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			corev1.TLSCertKey:       readFile(t, filepath.Join(dir, "client-ca.crt")),
+			corev1.TLSPrivateKeyKey: readFile(t, filepath.Join(dir, "client-ca.key")),
+		},
+	}
 }
 
 func readFile(t testing.TB, path string) []byte {

@@ -2,9 +2,11 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,7 +33,14 @@ type Config struct {
 	// Dir holds the write-ahead log, the database and, when its path is short
 	// enough, the client socket. It is made if it does not exist.
 	Dir string
+	// Quota is how many bytes are to be in use in the store at most; 0 is
+	// DefaultQuota. Callers keep it: etcd itself refuses to write when its file
+	// has more than twice as much.
+	Quota int64
 }
+
+// DefaultQuota is the most that etcd recommends.
+const DefaultQuota = 8 << 30
 
 // Server is a running single-member etcd. It is safe for concurrent use.
 type Server struct {
@@ -39,6 +48,7 @@ type Server struct {
 	endpoint string
 	// tempDir holds the socket when Config.Dir is too long for it.
 	tempDir  string
+	limit    int64 // of the database file
 	logLevel zap.AtomicLevel
 	fatal    *fatalHook
 	stop     sync.Once
@@ -62,6 +72,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	first := firstStart{dir: cfg.Dir}
 	err = first.begin()
 	if err == nil {
+		err = checkLog(first.member())
+	}
+	if err == nil {
+		s.limit, err = limitFor(cfg.Dir, cmp.Or(cfg.Quota, DefaultQuota))
+	}
+	if err == nil {
 		err = s.start(ctx, s.embedConfig(cfg.Dir, endpoint))
 	}
 	if err == nil {
@@ -84,6 +100,10 @@ func (s *Server) Connect() *clientv3.Client { return v3client.New(s.member.Serve
 // Failed delivers the error after which the store cannot go on, for instance
 // a full disk. What was acknowledged before it is safe on disk.
 func (s *Server) Failed() <-chan error { return s.fatal.errs }
+
+// HasFailed reports whether the store cannot go on. Calls may not return then:
+// etcd's own locks stay with whoever met the error.
+func (s *Server) HasFailed() bool { return s.fatal.fired() }
 
 // Stop ends the store cleanly. It may be called more than once.
 func (s *Server) Stop() {
@@ -167,10 +187,13 @@ func (s *Server) isReady() bool {
 	}
 }
 
+// socketName is the socket in the folder of the store, or a link to it.
+const socketName = "client.sock"
+
 // socketPath is a path inside dir if it is short enough for a socket, else
-// one in a private temporary directory, which is returned to be removed.
+// one in a private temporary directory, which is returned to be removed. In
+// dir is a link to it then, for Local.
 func socketPath(dir string) (socket, tempDir string, err error) {
-	const name = "client.sock"
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", "", fmt.Errorf("resolving the etcd directory: %w", err)
@@ -178,14 +201,22 @@ func socketPath(dir string) (socket, tempDir string, err error) {
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", "", fmt.Errorf("making the etcd directory: %w", err)
 	}
-	if path := filepath.Join(abs, name); len(path) <= maxSocketPath {
+	path := filepath.Join(abs, socketName)
+	if len(path) <= maxSocketPath {
 		return path, "", nil
 	}
 	temp, err := os.MkdirTemp("", "certplane-etcd-")
 	if err != nil {
 		return "", "", fmt.Errorf("making a directory for the etcd socket: %w", err)
 	}
-	return filepath.Join(temp, name), temp, nil
+	socket = filepath.Join(temp, socketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("removing the former link to the etcd socket: %w", err)
+	}
+	if err := os.Symlink(socket, path); err != nil {
+		return "", "", fmt.Errorf("making a link to the etcd socket: %w", err)
+	}
+	return socket, temp, nil
 }
 
 // embedConfig configures a cluster of one that listens on endpoint alone. A
@@ -197,6 +228,7 @@ func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
 	cfg.AdvertiseClientUrls = []url.URL{endpoint}
 	cfg.ListenPeerUrls = nil
 	cfg.EnableGRPCGateway = false
+	cfg.QuotaBackendBytes = s.limit
 	cfg.SnapshotCatchUpEntries = 100 // kept in memory for followers, of which there are none
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.newLogger())
 	return cfg

@@ -42,6 +42,13 @@ func TestLongPathsGetASocketElsewhere(t *testing.T) {
 	if s.tempDir == "" {
 		t.Fatalf("the socket %s is too long for the system", s.Endpoint())
 	}
+	local, err := Local(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := local.Check(t.Context()); err != nil {
+		t.Errorf("another process does not find the socket: %v", err)
+	}
 	s.Stop()
 	if _, err := os.Stat(s.tempDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Stop left %s behind: %v", s.tempDir, err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -19,10 +22,24 @@ type Remote struct {
 	CAFile, CertFile, KeyFile string
 }
 
+// Local is the etcd that another process of this host runs on dir, as that
+// process' Start has it. It need not run.
+func Local(dir string) (Remote, error) {
+	socket, err := filepath.Abs(filepath.Join(dir, socketName))
+	if err != nil {
+		return Remote{}, fmt.Errorf("resolving the etcd directory: %w", err)
+	}
+	if elsewhere, err := os.Readlink(socket); err == nil { // the path is too long for a socket
+		socket = elsewhere
+	}
+	endpoint := url.URL{Scheme: "unix", Path: socket}
+	return Remote{Servers: []string{endpoint.String()}}, nil
+}
+
 // Check returns nil as soon as one member answers, and the reasons of all
 // members if none does before ctx ends.
 func (r Remote) Check(ctx context.Context) error {
-	client, err := r.connect()
+	client, err := r.Connect()
 	if err != nil {
 		return err
 	}
@@ -49,7 +66,7 @@ func (r Remote) Check(ctx context.Context) error {
 // CreateOnce stores value under key if there is none yet, and returns what is
 // stored there afterwards.
 func (r Remote) CreateOnce(ctx context.Context, key, value string) (stored string, err error) {
-	client, err := r.connect()
+	client, err := r.Connect()
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +85,9 @@ func (r Remote) CreateOnce(ctx context.Context, key, value string) (stored strin
 	return string(answer.Responses[0].GetResponseRange().Kvs[0].Value), nil
 }
 
-func (r Remote) connect() (*clientv3.Client, error) {
+// Connect returns a new client, which the caller closes. It does not wait for
+// etcd to answer.
+func (r Remote) Connect() (*clientv3.Client, error) {
 	cfg := clientv3.Config{Endpoints: r.Servers, Logger: zap.NewNop()}
 	// On a Unix socket, as the etcd inside a server has it, there is no TLS.
 	if !strings.HasPrefix(r.Servers[0], "unix:") {

@@ -27,7 +27,9 @@ type Config struct {
 	// Flag: --logging-format.
 	Format string `json:"format,omitempty"`
 	// verbosity is how much to log, from 0 (what somebody should know) to 10
-	// (everything), as in Kubernetes' components. Default: 0. Flag: -v.
+	// (everything). At 0, the log has warnings, errors and what certplane itself
+	// does; from 1 on also what the libraries within it do, as in Kubernetes'
+	// components. Default: 0. Flag: -v.
 	Verbosity int `json:"verbosity"`
 }
 
@@ -45,7 +47,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Apply sets up the log of the whole process; JSON goes to out. It must be
+// Apply sets up the log of the whole process, which goes to out. It must be
 // called before anything logs, and once.
 func (c Config) Apply(out io.Writer) error {
 	if err := c.Validate(); err != nil {
@@ -55,10 +57,17 @@ func (c Config) Apply(out io.Writer) error {
 		return fmt.Errorf("setting the log's verbosity: %w", err)
 	}
 	if c.Format != JSON {
+		if c.Verbosity == 0 {
+			quietText(out)
+		}
 		return nil
 	}
 	lines := zapcore.Lock(logsjson.AddNopSync(out))
 	logger, control := logsjson.NewJSONLogger(logsapi.VerbosityLevel(c.Verbosity), lines, nil, nil)
+	logger = withTimes(logger)
+	if c.Verbosity == 0 {
+		logger = quieted(logger, nil)
+	}
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true), klog.FlushLogger(control.Flush))
 	// What the standard library and its users say is part of the same log.
 	log.SetFlags(0)

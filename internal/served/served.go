@@ -69,11 +69,15 @@ var errOtherVersion = errors.New("the API has the resource in another version no
 func (r Resource) Follow(ctx context.Context, what string, work func(ctx context.Context, version string) error) {
 	first, every := cmp.Or(r.first, firstLook), cmp.Or(r.every, lookEvery)
 	said, pause := "", first
+	asPlanned := 1 // the verbosity: that a resource is there is worth a line once it was not
 	for ; ctx.Err() == nil; pause = min(2*pause, every) {
 		version, err := r.Version(ctx)
+		if version == "" {
+			asPlanned = 0
+		}
 		if state := r.describe(what, version, err); state != said && ctx.Err() == nil {
 			said = state
-			log.FromContext(ctx).Info(state)
+			log.FromContext(ctx).V(asPlanned).Info(state)
 		}
 		if version != "" {
 			started := time.Now()

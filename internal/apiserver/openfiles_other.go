@@ -1,0 +1,6 @@
+//go:build !unix
+
+package apiserver
+
+// maxOpenFiles is how many files this process may have open.
+func maxOpenFiles() (limit uint64, known bool) { return 0, false }

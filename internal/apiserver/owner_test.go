@@ -1,0 +1,80 @@
+package apiserver
+
+import (
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+// What is counted in the store is counted for whom it is when it is written.
+func TestOwners(t *testing.T) {
+	request := func(user string, groups ...string) runtime.Object {
+		return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Username: user, Groups: groups}}
+	}
+	podRequest := &certificatesv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}, Spec: certificatesv1beta1.PodCertificateRequestSpec{NodeName: "edge-1"},
+	}
+	custom := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "team-a"}}}
+	namespace := share.Tenant{Class: tenants.ClassNamespace, Name: "team-a"}
+	versions := storedVersions()
+	tests := []struct {
+		key    string
+		object runtime.Object // nil where the key says all
+		want   share.Tenant
+	}{
+		{"/registry/certificatesigningrequests/a", request("alice"), share.Tenant{Class: tenants.ClassUser, Name: "alice"}},
+		{"/registry/certificatesigningrequests/b", request("system:serviceaccount:team-a:x"), namespace},
+		{"/registry/certificatesigningrequests/c", request("system:node:edge-1", "system:nodes"), share.Tenant{Class: tenants.ClassNode, Name: "system:node:edge-1"}},
+		{"/registry/certificatesigningrequests/d", request("admin", "system:masters"), tenants.Exempt},
+		{"/registry/certificatesigningrequests/encrypted", nil, share.Tenant{}},
+		{"/registry/podcertificaterequests/team-a/a", podRequest, share.Tenant{Class: tenants.ClassNode, Name: "system:node:edge-1"}},
+		{"/registry/podcertificaterequests/team-a/encrypted", nil, namespace},
+		{"/registry/configmaps/team-a/a", nil, namespace},
+		{"/registry/services/specs/team-a/a", nil, namespace},
+		{"/registry/cert-manager.io/certificates/team-a/a", custom, namespace},
+		{"/registry/cert-manager.io/clusterissuers/a", nil, share.Tenant{}},
+		{"/registry/clusterroles/a", nil, share.Tenant{}},
+		{"/registry/minions/a", nil, share.Tenant{}},
+	}
+	owner := Owners("/registry")
+	for _, tt := range tests {
+		value := []byte("k8s:enc:secretbox:v1:key1:nonsense")
+		if tt.object != nil {
+			if got := tenants.OfObject(tt.object); got != tt.want {
+				t.Errorf("%s is written by %v, want %v", tt.key, got, tt.want)
+			}
+		}
+		if _, isCustom := tt.object.(*unstructured.Unstructured); tt.object != nil && !isCustom {
+			resource, _, _ := strings.Cut(strings.TrimPrefix(tt.key, "/registry/"), "/")
+			version, err := versions.StorageEncodingFor(certificatesv1.Resource(resource))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if value, err = runtime.Encode(api.NewCodecs(false).LegacyCodec(version), tt.object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := owner(tt.key, value); got != tt.want {
+			t.Errorf("%s belongs to %v, want %v", tt.key, got, tt.want)
+		}
+	}
+}
+
+func TestSizeOf(t *testing.T) {
+	custom := &unstructured.Unstructured{Object: map[string]any{"a": "0123456789", "b": []any{map[string]any{"c": "0123456789"}, int64(1), true, nil}}}
+	if got := sizeOf(custom); got < 20 || got > 100 {
+		t.Errorf("size %d of an object of about 60 bytes", got)
+	}
+	if got := sizeOf(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: make([]byte, 1000)}}); got < 1000 || got > 1100 {
+		t.Errorf("size %d of an object of about 1000 bytes", got)
+	}
+}

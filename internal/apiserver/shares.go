@@ -1,0 +1,214 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+const (
+	// maxWait is how long a request waits for a place.
+	maxWait = 10 * time.Second
+	// retrySeconds is when a client that was refused may come again.
+	retrySeconds = 1
+	// maxAnonymousQuery bounds what a stranger can have health endpoints repeat.
+	maxAnonymousQuery = 256
+)
+
+// withShares lets a request through when its tenant may have one more. It comes
+// after authentication and authorization: what is refused there takes no place.
+func (l *limiter) withShares(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Err() != nil {
+			return // answered already, by the filter that watches the time
+		}
+		tenant := tenantOf(r.Context())
+		l.assignConnection(r, tenant)
+		info, _ := apirequest.RequestInfoFrom(r.Context())
+		switch {
+		case l.generic.LongRunningFunc(r, info):
+			l.serveWatch(handler, w, r, tenant)
+		case isProbe(r.URL.Path):
+			l.serveProbe(handler, w, r, tenant)
+		case tenant == tenants.Exempt:
+			if deadline, limited := r.Context().Deadline(); limited {
+				answerTo(r).setReadDeadline(deadline.Add(timeoutGrace))
+			}
+			handler.ServeHTTP(w, r)
+		default:
+			l.serveShare(handler, w, r, tenant, kindOf(info))
+		}
+	})
+}
+
+// assignConnection says who is behind the connection of a request.
+func (l *limiter) assignConnection(r *http.Request, tenant share.Tenant) {
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !known || tenant.Class == tenants.ClassAnonymous {
+		return
+	}
+	holder := connections.Holder(tenant)
+	if tenant == tenants.Exempt {
+		holder = connections.Exempt
+	}
+	l.connections.Assign(local.String(), r.RemoteAddr, holder)
+}
+
+// isProbe reports whether a path answers at once and must always do.
+func isProbe(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return slices.Contains([]string{"livez", "readyz", "healthz", "version"}, first)
+}
+
+func (l *limiter) serveProbe(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant) {
+	if tenant.Class == tenants.ClassAnonymous && len(r.URL.RawQuery) > maxAnonymousQuery {
+		l.metrics.refused.WithLabelValues("query", tenant.Class).Inc()
+		http.Error(w, fmt.Sprintf("the query has more than %d bytes, which takes credentials", maxAnonymousQuery), http.StatusRequestURITooLong)
+		return
+	}
+	handler.ServeHTTP(w, r)
+}
+
+func (l *limiter) serveWatch(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant) {
+	if tenant != tenants.Exempt {
+		if !l.watches.Take(tenant, 1) {
+			l.refuse(w, r, tenant, "maxWatchesPerTenant", fmt.Sprintf("%s may have %d watches at the same time", tenants.Describe(tenant), l.cfg.MaxWatchesPerTenant))
+			return
+		}
+		defer l.watches.Give(tenant, 1)
+	}
+	watching := l.metrics.watches.WithLabelValues(tenant.Class)
+	watching.Inc()
+	defer watching.Dec()
+	answerTo(r).setDeadlines(time.Time{}) // it may last
+	handler.ServeHTTP(w, r)
+}
+
+// kind is one of the two sorts of places.
+type kind string
+
+const (
+	readingKind kind = "reading"
+	writingKind kind = "writing"
+)
+
+// kindOf is as in the library: what is not known to read only may write.
+func kindOf(info *apirequest.RequestInfo) kind {
+	if slices.Contains([]string{"get", "list", "watch"}, info.Verb) {
+		return readingKind
+	}
+	return writingKind
+}
+
+func (l *limiter) places(k kind) (places *share.Places, setting string) {
+	if k == readingKind {
+		return l.reading, "maxReading"
+	}
+	return l.writing, "maxWriting"
+}
+
+// serveShare takes the request's share of what there is: one open request, room
+// for the body while it arrives, then a place until the answer begins.
+func (l *limiter) serveShare(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant, k kind) {
+	if !l.open.Take(tenant, 1) {
+		l.refuse(w, r, tenant, "maxOpenPerTenant", fmt.Sprintf("%s may have %d requests under way at the same time", tenants.Describe(tenant), l.cfg.MaxOpenPerTenant))
+		return
+	}
+	defer l.open.Give(tenant, 1)
+	if k == writingKind {
+		arrived, err := l.receive(r, tenant)
+		defer arrived.release()
+		if err != nil {
+			l.refuseBody(w, r, tenant, err)
+			return
+		}
+	}
+	leave, err := l.takePlace(r.Context(), tenant, k)
+	if err != nil {
+		_, setting := l.places(k)
+		l.refuse(w, r, tenant, setting, fmt.Sprintf("%s has waited %s for a place for %s (see also api.limits.maxPerTenant)", tenants.Describe(tenant), maxWait, k))
+		return
+	}
+	defer leave()
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&leavingWriter{w, leave}), r)
+}
+
+func (l *limiter) takePlace(ctx context.Context, tenant share.Tenant, k kind) (leave func(), err error) {
+	places, _ := l.places(k)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	waiting := l.metrics.waiting.WithLabelValues(string(k), tenant.Class)
+	waiting.Inc()
+	give, err := places.Take(ctx, tenant)
+	waiting.Dec()
+	if err != nil {
+		return nil, err
+	}
+	inUse := l.metrics.places.WithLabelValues(string(k), tenant.Class)
+	inUse.Inc()
+	return sync.OnceFunc(func() { inUse.Dec(); give() }), nil
+}
+
+// leavingWriter gives the place back when the answer begins: the work is done,
+// and how fast the client takes it is its own affair.
+type leavingWriter struct {
+	http.ResponseWriter
+	leave func()
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *leavingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write implements io.Writer.
+func (w *leavingWriter) Write(data []byte) (int, error) {
+	w.leave()
+	return w.ResponseWriter.Write(data)
+}
+
+// refuse answers that a setting does not allow for one more.
+func (l *limiter) refuse(w http.ResponseWriter, r *http.Request, tenant share.Tenant, setting, problem string) {
+	info, _ := apirequest.RequestInfoFrom(r.Context())
+	metrics.RecordDroppedRequest(r, info, metrics.APIServerComponent, kindOf(info) == writingKind)
+	err := apierrors.NewTooManyRequests(fmt.Sprintf("too many requests: %s (api.limits.%s); try again later", problem, setting), retrySeconds)
+	l.fail(w, r, tenant, setting, err)
+}
+
+// refuseBody answers a request whose body has not arrived.
+func (l *limiter) refuseBody(w http.ResponseWriter, r *http.Request, tenant share.Tenant, err error) {
+	switch {
+	case r.Context().Err() != nil: // answered already
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		l.fail(w, r, tenant, "bodyTimeout", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonTimeout,
+			Message: fmt.Sprintf("the body of the request was not there within %s (api.limits.bodyTimeout)", l.cfg.BodyTimeout.Duration),
+		}})
+	default:
+		l.refuse(w, r, tenant, "maxBodyMiB", fmt.Sprintf("the bodies of requests under way of %s, or of all together, are too large (see also api.limits.maxBodyMiBPerTenant)", tenants.Describe(tenant)))
+	}
+}
+
+func (l *limiter) fail(w http.ResponseWriter, r *http.Request, tenant share.Tenant, setting string, err *apierrors.StatusError) {
+	info, _ := apirequest.RequestInfoFrom(r.Context())
+	metrics.RecordRequestTermination(r, info, metrics.APIServerComponent, int(err.ErrStatus.Code))
+	l.metrics.refused.WithLabelValues(setting, tenant.Class).Inc()
+	responsewriters.ErrorNegotiated(err, l.generic.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
+}

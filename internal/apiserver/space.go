@@ -1,0 +1,180 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+// addSpaceCheck has the server not be ready while its store, if its space is
+// watched, cannot be written.
+func addSpaceCheck(server *genericapiserver.GenericAPIServer, space *storespace.Space) error {
+	if space == nil {
+		return nil
+	}
+	check := healthz.NamedCheck("store-space", func(*http.Request) error { return space.Check() })
+	if err := server.AddReadyzChecks(check); err != nil {
+		return fmt.Errorf("adding the check of the store's space: %w", err)
+	}
+	return nil
+}
+
+// spacedStore refuses to write what the store has no room for.
+type spacedStore struct {
+	storage.Interface
+	space *storespace.Space
+	// dispensable are objects that nobody will miss.
+	dispensable bool
+}
+
+func newSpacedStore(resource schema.GroupResource, store storage.Interface, space *storespace.Space) storage.Interface {
+	return spacedStore{store, space, resource.Resource == "events"}
+}
+
+func (s spacedStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	write := s.write(ctx, obj, 0)
+	if err := s.space.Allow(ctx, write); err != nil {
+		return explainSpace(err)
+	}
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		return explainSpace(err)
+	}
+	s.space.Wrote(write)
+	return nil
+}
+
+func (s spacedStore) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	var write storespace.Write
+	limited := func(stored runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		old := int64(0)
+		if info.ResourceVersion > 0 {
+			old = sizeOf(stored) // now: tryUpdate may change it
+		}
+		updated, ttl, err := tryUpdate(stored, info)
+		if err != nil {
+			return updated, ttl, err
+		}
+		write = s.write(ctx, updated, old)
+		return updated, ttl, s.space.Allow(ctx, write)
+	}
+	if err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, limited, cached); err != nil {
+		return explainSpace(err)
+	}
+	if write.New > 0 { // else nothing had to be written
+		s.space.Wrote(write)
+	}
+	return nil
+}
+
+func (s spacedStore) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
+	if err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, options); err != nil {
+		return err
+	}
+	write := s.write(ctx, out, sizeOf(out))
+	write.New = 0
+	s.space.Wrote(write)
+	return nil
+}
+
+func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64) storespace.Write {
+	w := storespace.Write{
+		Owner: tenants.OfObject(object), Privileged: tenantOf(ctx) == tenants.Exempt, Dispensable: s.dispensable, Old: old, New: sizeOf(object),
+	}
+	if o, err := meta.Accessor(object); err == nil {
+		w.Deleting = o.GetDeletionTimestamp() != nil
+	}
+	return w
+}
+
+// sizeOf is about how many bytes an object has in the store.
+func sizeOf(object runtime.Object) int64 {
+	switch o := object.(type) {
+	case interface{ Size() int }:
+		return int64(o.Size())
+	case *unstructured.Unstructured:
+		return sizeOfJSON(o.Object)
+	}
+	return 0
+}
+
+func sizeOfJSON(value any) int64 {
+	size := int64(2) // brackets or quotes
+	switch value := value.(type) {
+	case string:
+		size += int64(len(value))
+	case map[string]any:
+		for name, item := range value {
+			size += int64(len(name)) + 4 + sizeOfJSON(item)
+		}
+	case []any:
+		for _, item := range value {
+			size += 1 + sizeOfJSON(item)
+		}
+	}
+	return size
+}
+
+// explainSpace makes answers for clients of what stands in the way of writing.
+func explainSpace(err error) error {
+	var refusal *storespace.Refusal
+	if errors.As(err, &refusal) && refusal.Again {
+		return apierrors.NewTooManyRequests("the store is almost full, and large objects are written again and again: what they were has to be removed first; try again later", retrySeconds)
+	}
+	if refusal != nil {
+		return noSpace{refusal, refusalText(refusal)}
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrGRPCNoSpace) {
+		return noSpace{err, "the store is full, and etcd refuses to write; delete what is not needed, or ask an administrator to"}
+	}
+	return err
+}
+
+func refusalText(r *storespace.Refusal) string {
+	const mib = 1 << 20
+	switch {
+	case r.Tenant != nil:
+		return fmt.Sprintf("the store is more than half full, and %s has %d MiB of it, more than its share of %d MiB (etcd.maxPercentPerTenant): delete what is not needed",
+			tenants.DescribeOwner(*r.Tenant), r.InUse/mib, r.Most/mib)
+	case r.FileIsFull:
+		return fmt.Sprintf("the store is full: the database file of etcd has %d MiB of %d MiB, although only %d MiB are in use; an administrator has to defragment it",
+			r.File/mib, r.FileMost/mib, r.InUse/mib)
+	}
+	return fmt.Sprintf("the store is full: %d MiB are in use of %d MiB (etcd.quotaMiB); objects can be deleted, which makes room after some seconds",
+		r.InUse/mib, r.Most/mib)
+}
+
+// noSpace is an error with an answer for clients.
+type noSpace struct {
+	error
+	text string
+}
+
+// Unwrap is for errors.As.
+func (n noSpace) Unwrap() error { return n.error }
+
+// Status implements errors.APIStatus.
+func (n noSpace) Status() metav1.Status {
+	return metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusInsufficientStorage,
+		Reason:  "InsufficientStorage",
+		Message: n.text,
+	}
+}

@@ -1,0 +1,34 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+// tenantOf says who is asked for a request.
+func tenantOf(ctx context.Context) share.Tenant {
+	if isInside(ctx) {
+		return tenants.Exempt
+	}
+	who, known := apirequest.UserFrom(ctx)
+	if !known {
+		return tenants.Anonymous
+	}
+	return tenants.OfUser(who.GetName(), who.GetGroups())
+}
+
+type insideKey struct{}
+
+// fromInside marks requests that come from this process and no network.
+func fromInside(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), insideKey{}, true)))
+	})
+}
+
+func isInside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }

@@ -1,0 +1,45 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/authn/serviceaccount"
+)
+
+// The ConfigMap that says since when Secrets are labelled with the last use of
+// their tokens: who cleans them up does not take older silence for disuse.
+const (
+	trackingName = "kube-apiserver-legacy-service-account-token-tracking"
+	trackingKey  = "since"
+)
+
+// trackTokens makes that ConfigMap, or writes today into one without a day.
+// Several servers may do this at the same time.
+func trackTokens(ctx context.Context, client kubernetes.Interface) error {
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	since := map[string]string{trackingKey: time.Now().UTC().Format(serviceaccount.DateFormat)}
+	stored, err := configMaps.Get(ctx, trackingName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: trackingName}, Data: since}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+	case err == nil:
+		if _, malformed := time.Parse(serviceaccount.DateFormat, stored.Data[trackingKey]); malformed != nil {
+			stored.Data = since
+			_, err = configMaps.Update(ctx, stored, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keeping ConfigMap %s: %w", trackingName, err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	etcddir "go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+// Content is what a store is made of.
+type Content struct {
+	// Revision is that of the new store. It is not less than that of any key.
+	// Everything before it counts as compacted: clients that have seen another
+	// life of the store have to list again.
+	Revision int64
+	// Leases are those of the keys, by ID, with their lifetime in seconds.
+	Leases map[int64]int64
+	// Keys calls put for each key that there is, with the revisions that it is
+	// to have.
+	Keys func(put func(*mvccpb.KeyValue) error) error
+}
+
+// Make makes a store in dir, which must not have one, as if the keys had been
+// written there. Nothing runs afterwards.
+func Make(ctx context.Context, dir string, content Content) error {
+	if _, err := os.Stat(filepath.Join(dir, "member")); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("making a store in %s: there is one", dir)
+	}
+	// A member has a log and knows itself: its own first start makes both.
+	first, err := Start(ctx, Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	first.Stop()
+	if err := fill(etcddir.ToBackendFileName(dir), content); err != nil {
+		return fmt.Errorf("making a store in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// fill writes keys into the database of a store that has none.
+func fill(file string, content Content) (err error) {
+	config := backend.DefaultBackendConfig(zap.NewNop())
+	config.Path = file
+	db := backend.New(config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx := db.BatchTx()
+	put := func(write func()) {
+		tx.LockOutsideApply() // which commits what has come together before
+		defer tx.Unlock()
+		write()
+	}
+	for id, seconds := range content.Leases {
+		put(func() { schema.MustUnsafePutLease(tx, &leasepb.Lease{ID: id, TTL: seconds}) })
+	}
+	subs := map[int64]int64{}
+	err = content.Keys(func(kv *mvccpb.KeyValue) error {
+		if kv.ModRevision > content.Revision || kv.CreateRevision > kv.ModRevision || kv.CreateRevision < 1 {
+			return fmt.Errorf("key %q has the revisions %d and %d, which cannot be", kv.Key, kv.CreateRevision, kv.ModRevision)
+		}
+		data, err := proto.Marshal(kv)
+		if err != nil {
+			return fmt.Errorf("encoding key %q: %w", kv.Key, err)
+		}
+		// Keys that were written together share a revision, in some order.
+		revision := mvcc.Revision{Main: kv.ModRevision, Sub: subs[kv.ModRevision]}
+		subs[kv.ModRevision]++
+		put(func() { tx.UnsafePut(schema.Key, mvcc.RevToBytes(revision, mvcc.NewRevBytes()), data) })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	put(func() {
+		mvcc.UnsafeSetScheduledCompact(tx, content.Revision)
+		mvcc.UnsafeSetFinishedCompact(tx, content.Revision)
+	})
+	db.ForceCommit()
+	return nil
+}

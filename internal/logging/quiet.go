@@ -1,0 +1,189 @@
+package logging
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+)
+
+// quiet is a sink without what libraries tell of their own working: each of
+// their controllers that starts, each cache that is filled. Their warnings and
+// errors, and all that certplane says itself, pass.
+type quiet struct {
+	sink deepSink
+	// keep chooses from the values that every line of a logger has. Nil keeps
+	// all.
+	keep func(key, value any) bool
+}
+
+// deepSink is a sink that can be told who called.
+type deepSink interface {
+	logr.LogSink
+	logr.CallDepthLogSink
+}
+
+var _ deepSink = quiet{}
+
+// stopping tells that the process has begun to stop.
+var stopping atomic.Bool
+
+// Stopping has libraries keep quiet about what they cannot finish, from now to
+// the end of the process.
+func Stopping() { stopping.Store(true) }
+
+// quieted returns the same logger without the chatter of libraries. A logger
+// whose sink cannot tell where it was called stays as it is.
+func quieted(logger logr.Logger, keep func(key, value any) bool) logr.Logger {
+	depth, ok := logger.GetSink().(logr.CallDepthLogSink)
+	if !ok {
+		return logger
+	}
+	sink, ok := depth.WithCallDepth(1).(deepSink) // 1: that of the methods below
+	if !ok {
+		return logger
+	}
+	return logr.New(quiet{sink: sink, keep: keep})
+}
+
+// Init has nothing to do: the sink knows where it stands already.
+func (quiet) Init(logr.RuntimeInfo) {}
+
+func (q quiet) Enabled(level int) bool { return q.sink.Enabled(level) }
+
+func (q quiet) Info(level int, message string, values ...any) {
+	// Contextual logging has no severity for warnings; this is how client-go
+	// marks them.
+	isWarning := strings.HasPrefix(message, "Warning: ")
+	if !isWarning && fromLibrary() || isVoid(message) {
+		return
+	}
+	q.sink.Info(level, message, values...)
+}
+
+func (q quiet) Error(err error, message string, values ...any) {
+	if stopping.Load() && fromLibrary() {
+		return
+	}
+	q.sink.Error(err, message, values...)
+}
+
+func (q quiet) WithValues(values ...any) logr.LogSink {
+	return q.with(q.sink.WithValues(q.kept(values)...))
+}
+
+func (q quiet) WithName(name string) logr.LogSink { return q.with(q.sink.WithName(name)) }
+
+func (q quiet) WithCallDepth(depth int) logr.LogSink { return q.with(q.sink.WithCallDepth(depth)) }
+
+func (q quiet) with(sink logr.LogSink) logr.LogSink {
+	deep, ok := sink.(deepSink)
+	if !ok {
+		return sink
+	}
+	return quiet{sink: deep, keep: q.keep}
+}
+
+func (q quiet) kept(values []any) []any {
+	if q.keep == nil || len(values)%2 != 0 {
+		return values
+	}
+	var kept []any
+	for i := 0; i < len(values); i += 2 {
+		if q.keep(values[i], values[i+1]) {
+			kept = append(kept, values[i], values[i+1])
+		}
+	}
+	return kept
+}
+
+// forPeople keeps from a line what controller-runtime adds for programs: the
+// rest says the same in fewer words.
+func forPeople(key, value any) bool {
+	switch key {
+	case "controllerGroup", "controllerKind", "reconcileID":
+		return false
+	case "namespace":
+		return value != ""
+	default:
+		return true
+	}
+}
+
+// quietText has klog write to out as it always does, without the chatter of
+// libraries.
+func quietText(out io.Writer) {
+	text := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(out)))
+	klog.SetLoggerWithOptions(quieted(text, forPeople), klog.ContextualLogger(true), klog.WriteKlogBuffer(func(line []byte) {
+		// Lines that are formatted already begin with the letter of their severity.
+		if (bytes.HasPrefix(line, []byte("I")) || stopping.Load()) && fromLibrary() || isVoid(string(line)) {
+			return
+		}
+		_, _ = out.Write(line) // where would one complain?
+	}))
+}
+
+// void are warnings that each start of a sound server brings, and that nobody
+// can do anything about.
+var void = []string{
+	// The API's machinery about versions of its own that it does not serve.
+	"Skipping API apiextensions.k8s.io/v1beta1 because it has no resources.",
+}
+
+func isVoid(message string) bool {
+	for _, known := range void {
+		if strings.HasSuffix(strings.TrimSuffix(message, "\n"), known) {
+			return true
+		}
+	}
+	return false
+}
+
+// fromLibrary reports whether a library says by its own choice what is to be
+// logged. klog's warnings count as anybody's, as they come as information where
+// the log has no severities; so do the lines of Go's package log, which are
+// mostly problems.
+func fromLibrary() bool {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for {
+		frame, more := frames.Next()
+		switch {
+		case strings.HasPrefix(frame.Function, "k8s.io/klog/v2.Warning"), strings.HasPrefix(frame.Function, "log."):
+			return false
+		case !isPlumbing(frame.Function):
+			return !isOurs(frame.Function)
+		case !more:
+			return false
+		}
+	}
+}
+
+// isPlumbing reports whether a function hands on what others log.
+func isPlumbing(function string) bool {
+	for _, prefix := range []string{
+		"github.com/certplane/certplane/internal/logging.(", // the methods above
+		"github.com/certplane/certplane/internal/logging.quiet",
+		"github.com/certplane/certplane/internal/logging.fromLibrary",
+		"github.com/go-logr/",
+		"k8s.io/component-base/logs",
+		"k8s.io/klog/v2.",
+		"k8s.io/klog/v2/",
+		"sigs.k8s.io/controller-runtime/pkg/log.",
+		"log/slog.",
+	} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func isOurs(function string) bool {
+	return strings.HasPrefix(function, "github.com/certplane/certplane/") || strings.HasPrefix(function, "main.")
+}

@@ -1,0 +1,50 @@
+package storespace
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/certplane/certplane/internal/collector"
+)
+
+type metrics struct {
+	size, inUse, quota, full *prometheus.GaugeVec
+	compactions, reclaims    *prometheus.CounterVec
+	refused                  *prometheus.CounterVec
+}
+
+// newMetrics makes the metrics and registers them; nil makes metrics that nobody
+// sees.
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, nil)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		size:        gauge("size_bytes", "Size of the database file of the store; of the largest member of an external etcd."),
+		inUse:       gauge("in_use_bytes", "What holds something in the database file of the store."),
+		quota:       gauge("quota_bytes", "Size in use from which on the store counts as full (etcd.quotaMiB)."),
+		full:        gauge("refusing", "1 while etcd refuses to write (its alarm NOSPACE), else 0."),
+		compactions: counter("compactions_total", "Number of times that the past was removed because the store had grown, besides every five minutes."),
+		reclaims:    counter("defragmentations_total", "Number of times that the database file was made smaller."),
+		refused:     counter("refused_writes_total", "Number of writes that were refused, by reason: full (the store) or share (of the object's tenant), and class of that tenant.", "reason", "class"),
+	}
+	return m, errors.Join(
+		collector.Share(registry, &m.size), collector.Share(registry, &m.inUse), collector.Share(registry, &m.quota), collector.Share(registry, &m.full),
+		collector.Share(registry, &m.compactions), collector.Share(registry, &m.reclaims), collector.Share(registry, &m.refused),
+	)
+}
+
+func (m *metrics) show(r Reading, quota int64) {
+	m.size.WithLabelValues().Set(float64(r.Size))
+	m.inUse.WithLabelValues().Set(float64(r.InUse))
+	m.quota.WithLabelValues().Set(float64(quota))
+	full := 0.0
+	if r.Full {
+		full = 1
+	}
+	m.full.WithLabelValues().Set(full)
+}

@@ -1,0 +1,411 @@
+// Package storespace keeps a store from running full.
+//
+// It knows how much of the store is in use. When half of the quota is, no tenant
+// gets more than its share; when all of it is, only what the server itself and
+// its administrators write may grow. So there is always room to delete, which
+// makes room for all: the past is removed and the file made smaller at once.
+package storespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/share"
+)
+
+const (
+	// tick is how often the store is looked at.
+	tick = time.Second
+	// lookEvery is how often it is looked at because a write would be refused.
+	lookEvery = 200 * time.Millisecond
+	// countEvery is how often tenants are counted at most, countPart the part of
+	// the time that it may take.
+	countEvery = 10 * time.Second
+	countPart  = 20
+	// tellEvery is how often the log says that the store is filling up.
+	tellEvery = 10 * time.Minute
+	// rewriting is the part of the quota that the large objects of a tenant may
+	// leave in the past of a store that is tight, until that is removed.
+	rewriting = 64
+	// overhead is what etcd stores besides an object.
+	overhead = 256
+)
+
+// Store is the etcd whose space is watched.
+type Store interface {
+	// Read tells how full it is.
+	Read(ctx context.Context) (Reading, error)
+	// Compact removes what has been changed or deleted before revision.
+	Compact(ctx context.Context, revision int64) error
+	// Reclaim makes the database file smaller. It fails with errors.ErrUnsupported
+	// where others decide when that is done.
+	Reclaim(ctx context.Context) error
+	// Disarm has etcd write again after it was full.
+	Disarm(ctx context.Context) error
+}
+
+// Owner tells which tenant answers for what is stored under a key.
+type Owner func(key string, value []byte) share.Tenant
+
+// Config is what a Space is made of.
+type Config struct {
+	Store Store
+	// KV and Prefix are where objects are counted.
+	KV     clientv3.KV
+	Prefix string
+	Owner  Owner
+	// Quota is how many bytes are to be in use at most.
+	Quota int64
+	// PercentPerTenant is the share of a tenant in the quota; 0 is no bound.
+	PercentPerTenant int
+	// Metrics, if there is one, gets the metrics.
+	Metrics prometheus.Registerer
+}
+
+// Space is what is known of the space in a store. It is safe for concurrent use.
+type Space struct {
+	cfg     Config
+	usage   *usage
+	metrics *metrics
+
+	mu      sync.Mutex // guards the rest
+	reading Reading
+	at      time.Time // when it was read
+	written int64     // since then
+	pressed bool      // something was refused since Run has looked
+	// rewritten is how much large objects of each tenant have left in the past
+	// since that was removed.
+	rewritten map[share.Tenant]int64
+
+	wake chan struct{} // has Run look at once
+
+	looking sync.Mutex // held by who reads how full the store is
+
+	history history // used by Recover, then by Run
+	told    time.Time
+
+	counting  sync.Mutex // held by who counts tenants
+	nextCount time.Time
+}
+
+// New returns a Space that knows nothing yet.
+func New(cfg Config) (*Space, error) {
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of the store: %w", err)
+	}
+	return &Space{cfg: cfg, usage: newUsage(), metrics: m, wake: make(chan struct{}, 1), rewritten: map[share.Tenant]int64{}}, nil
+}
+
+// Recover looks at the store before anybody uses it, and makes it writable if
+// it is not.
+func (s *Space) Recover(ctx context.Context) error {
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	r := s.now()
+	if !r.Full && levelOf(r, s.cfg.Quota) < full && !r.isHollow(s.cfg.Quota) {
+		return nil
+	}
+	s.history.past = r.Revision
+	if err := s.cfg.Store.Compact(ctx, r.Revision); err != nil {
+		return err
+	}
+	s.history.compacted = r.Revision
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	r = s.now()
+	if p := decide(r, s.cfg.Quota, s.history, time.Now()); p.reclaim || r.isHollow(s.cfg.Quota) {
+		if err := s.reclaim(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.disarm(ctx); err != nil {
+		return err
+	}
+	return s.look(ctx)
+}
+
+// Run watches the store until ctx ends.
+func (s *Space) Run(ctx context.Context) {
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	busy := make(chan struct{}, 1)
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tick):
+		case <-s.wake:
+		}
+		err := s.tend(ctx)
+		if err != nil && !failing && ctx.Err() == nil { // once until it works again
+			klog.FromContext(ctx).Error(err, "Cannot watch how full the store is")
+		}
+		if failing = err != nil; failing {
+			continue
+		}
+		select {
+		case busy <- struct{}{}:
+			counting.Go(func() {
+				defer func() { <-busy }()
+				s.countTenants(ctx)
+			})
+		default: // still counting
+		}
+	}
+}
+
+// tend looks at the store once, and does what there is to do.
+func (s *Space) tend(ctx context.Context) error {
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	r := s.now()
+	s.mu.Lock()
+	s.history.pressed = s.history.pressed || s.pressed
+	s.pressed = false
+	s.mu.Unlock()
+	if s.history.lean == 0 || r.InUse < s.history.lean {
+		s.history.lean = r.InUse
+	}
+	s.tell(ctx, r)
+	p := decide(r, s.cfg.Quota, s.history, time.Now())
+	s.history.past = r.Revision
+	if p.compact > 0 {
+		if err := s.cfg.Store.Compact(ctx, p.compact); err != nil {
+			return err
+		}
+		s.metrics.compactions.WithLabelValues().Inc()
+		s.history.compacted, s.history.lean, s.history.pressed = p.compact, 0, false
+		s.mu.Lock()
+		clear(s.rewritten)
+		s.mu.Unlock()
+	}
+	if p.reclaim {
+		if err := s.reclaim(ctx); err != nil {
+			return err
+		}
+	}
+	if p.disarm {
+		return s.disarm(ctx)
+	}
+	return nil
+}
+
+func (s *Space) reclaim(ctx context.Context) error {
+	logger, begin := klog.FromContext(ctx), time.Now()
+	s.history.reclaimed = begin
+	if err := s.cfg.Store.Reclaim(ctx); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	s.metrics.reclaims.WithLabelValues().Inc()
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	logger.Info("The file of the store is smaller", "sizeMiB", s.now().Size>>20, "took", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Space) disarm(ctx context.Context) error {
+	if r := s.now(); !r.Full || r.fileIsFull(s.cfg.Quota) {
+		return nil
+	}
+	if err := s.cfg.Store.Disarm(ctx); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("The store has room again")
+	return nil
+}
+
+// look reads how full the store is.
+func (s *Space) look(ctx context.Context) error {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	return s.read(ctx)
+}
+
+func (s *Space) read(ctx context.Context) error {
+	s.mu.Lock()
+	before := s.written
+	s.mu.Unlock()
+	r, err := s.cfg.Store.Read(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.reading, s.at, s.written = r, time.Now(), s.written-before
+	s.mu.Unlock()
+	s.metrics.show(r, s.cfg.Quota)
+	return nil
+}
+
+// lookAgain reads how full the store is, if nobody has just done so.
+func (s *Space) lookAgain(ctx context.Context) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	s.mu.Lock()
+	age := time.Since(s.at)
+	s.mu.Unlock()
+	if age < lookEvery {
+		return
+	}
+	if err := s.read(ctx); err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot see how full the store is", "err", err)
+	}
+}
+
+// now is the last reading, with what was written since.
+func (s *Space) now() Reading {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.reading
+	r.InUse += s.written
+	return r
+}
+
+// Allow reports, with a *Refusal, that something must not be written now.
+func (s *Space) Allow(ctx context.Context, w Write) error {
+	refusal := s.refuses(ctx, w)
+	if refusal != nil {
+		s.lookAgain(ctx)
+		refusal = s.refuses(ctx, w)
+	}
+	if refusal == nil {
+		return nil
+	}
+	reason := "share"
+	if refusal.Tenant == nil {
+		reason = "full"
+		s.mu.Lock()
+		s.pressed = true
+		s.mu.Unlock()
+		s.lookSoon()
+	}
+	s.metrics.refused.WithLabelValues(reason, w.Owner.Class).Inc()
+	return refusal
+}
+
+func (s *Space) refuses(ctx context.Context, w Write) *Refusal {
+	r := s.now()
+	r.InUse += w.New
+	l := levelOf(r, s.cfg.Quota)
+	if !w.allowedAt(l) {
+		file := r.InUse < s.cfg.Quota && r.fileIsFull(s.cfg.Quota)
+		return &Refusal{InUse: r.InUse - w.New, Most: s.cfg.Quota, FileIsFull: file, File: r.Size, FileMost: r.Limit}
+	}
+	if l >= tight && w.rewrites() && s.hasRewritten(w.Owner) > s.cfg.Quota/rewriting {
+		return &Refusal{Again: true}
+	}
+	most := s.cfg.Quota / 100 * int64(s.cfg.PercentPerTenant)
+	if l < scarce || most == 0 || w.Privileged || w.Deleting || w.New <= w.Old+slack && w.Old > 0 || w.Owner == (share.Tenant{}) {
+		return nil
+	}
+	has, known := s.usage.of(w.Owner)
+	if !known {
+		s.countFirst(ctx, w.Owner)
+		has, known = s.usage.of(w.Owner)
+	}
+	if known && has+w.New-w.Old > most {
+		return &Refusal{Tenant: &w.Owner, InUse: has, Most: most}
+	}
+	return nil
+}
+
+func (s *Space) hasRewritten(tenant share.Tenant) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rewritten[tenant]
+}
+
+// Wrote notes what has been written; New is 0 when the object was deleted.
+func (s *Space) Wrote(w Write) {
+	s.mu.Lock()
+	s.written += w.New + overhead
+	if w.rewrites() {
+		s.rewritten[w.Owner] += w.Old
+	}
+	much := s.written > s.cfg.Quota/growth
+	s.mu.Unlock()
+	s.usage.changed(w.Owner, w.New-w.Old)
+	if much {
+		s.lookSoon()
+	}
+}
+
+// lookSoon has Run look at the store at once.
+func (s *Space) lookSoon() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to look already
+	}
+}
+
+// Check fails while nothing can be written.
+func (s *Space) Check() error {
+	if r := s.now(); r.Full {
+		return fmt.Errorf("etcd refuses to write: %d MiB of its %d MiB are taken (alarm NOSPACE)", r.Size>>20, r.Limit>>20)
+	}
+	return nil
+}
+
+// countTenants counts who has how much, in time before that matters.
+func (s *Space) countTenants(ctx context.Context) {
+	if s.cfg.PercentPerTenant == 0 || s.now().InUse < s.cfg.Quota/4 {
+		return
+	}
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	if begin := time.Now(); begin.After(s.nextCount) {
+		s.count(ctx, begin)
+	}
+}
+
+// countFirst counts who has how much, if nobody has.
+func (s *Space) countFirst(ctx context.Context, tenant share.Tenant) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	if _, known := s.usage.of(tenant); !known {
+		s.count(ctx, time.Now())
+	}
+}
+
+func (s *Space) count(ctx context.Context, begin time.Time) {
+	s.usage.begin()
+	counted, err := count(ctx, s.cfg.KV, s.cfg.Prefix, s.cfg.Owner)
+	s.nextCount = time.Now().Add(max(countEvery, countPart*time.Since(begin)))
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot count who has how much of the store", "err", err)
+		return
+	}
+	s.usage.end(counted)
+}
+
+// tell says in the log, now and then, that the store is filling up.
+func (s *Space) tell(ctx context.Context, r Reading) {
+	const warnPercent = 80
+	percent := r.InUse * 100 / s.cfg.Quota
+	if percent < warnPercent && !r.Full || time.Since(s.told) < tellEvery {
+		return
+	}
+	s.told = time.Now()
+	var largest []string
+	for _, h := range s.usage.largest(5) {
+		largest = append(largest, fmt.Sprintf("%s %s: %d MiB", h.tenant.Class, h.tenant.Name, h.bytes>>20))
+	}
+	klog.FromContext(ctx).Info("The store is filling up: delete what is not needed, or raise etcd.quotaMiB", "percent", percent,
+		"inUseMiB", r.InUse>>20, "quotaMiB", s.cfg.Quota>>20, "etcdRefusesToWrite", r.Full, "largest", strings.Join(largest, ", "))
+}

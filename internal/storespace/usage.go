@@ -1,0 +1,129 @@
+package storespace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/certplane/certplane/internal/share"
+)
+
+// usage knows about how much of the store each tenant has: what was counted, and
+// what this server has written since. It is safe for concurrent use.
+type usage struct {
+	mu      sync.Mutex
+	counted map[share.Tenant]int64 // nil before the first count
+	// since is what has changed since the count began that counted is from;
+	// sinceNext, since the one began that is under way.
+	since, sinceNext map[share.Tenant]int64
+}
+
+func newUsage() *usage {
+	return &usage{since: map[share.Tenant]int64{}, sinceNext: map[share.Tenant]int64{}}
+}
+
+// changed notes that an object of a tenant has become larger or smaller.
+func (u *usage) changed(tenant share.Tenant, by int64) {
+	if by == 0 || tenant == (share.Tenant{}) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.counted == nil && len(u.sinceNext) > maxUncounted {
+		return // nobody asks yet, and there may be any number of tenants
+	}
+	u.since[tenant] += by
+	u.sinceNext[tenant] += by
+}
+
+// maxUncounted bounds how many tenants are remembered before the first count.
+const maxUncounted = 10_000
+
+// of returns what a tenant has; known is false before the first count.
+func (u *usage) of(tenant share.Tenant) (bytes int64, known bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.counted[tenant] + u.since[tenant], u.counted != nil
+}
+
+// begin starts a count, end brings its result.
+func (u *usage) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sinceNext = map[share.Tenant]int64{}
+}
+
+func (u *usage) end(counted map[share.Tenant]int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.counted, u.since = counted, maps.Clone(u.sinceNext)
+}
+
+// holding is what a tenant has.
+type holding struct {
+	tenant share.Tenant
+	bytes  int64
+}
+
+// largest returns those who have the most.
+func (u *usage) largest(many int) []holding {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []holding
+	for tenant, bytes := range u.counted {
+		all = append(all, holding{tenant, bytes + u.since[tenant]})
+	}
+	slices.SortFunc(all, func(a, b holding) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.tenant.Class, b.tenant.Class), cmp.Compare(a.tenant.Name, b.tenant.Name))
+	})
+	return all[:min(many, len(all))]
+}
+
+// How many objects are read at a time depends on how large they are: a page is
+// to have pageBytes at most, or twice as much.
+const (
+	firstPage = 16
+	maxPage   = 1024
+	pageBytes = 4 << 20
+)
+
+// nextPage is how many objects to read after so many have had so many bytes.
+func nextPage(page int64, bytes int64) int64 {
+	switch {
+	case bytes > pageBytes:
+		return max(page/2, 1)
+	case bytes < pageBytes/2:
+		return min(page*2, maxPage)
+	}
+	return page
+}
+
+// count reads all there is below prefix.
+func count(ctx context.Context, kv clientv3.KV, prefix string, owner Owner) (map[share.Tenant]int64, error) {
+	counted := map[share.Tenant]int64{}
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	page := int64(firstPage)
+	for {
+		answer, err := kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithSerializable())
+		if err != nil {
+			return nil, fmt.Errorf("counting who has how much of the store: %w", err)
+		}
+		bytes := int64(0)
+		for _, pair := range answer.Kvs {
+			bytes += int64(len(pair.Value))
+			if tenant := owner(string(pair.Key), pair.Value); tenant != (share.Tenant{}) {
+				counted[tenant] += int64(len(pair.Key) + len(pair.Value))
+			}
+		}
+		if !answer.More || len(answer.Kvs) == 0 {
+			return counted, nil
+		}
+		page = nextPage(page, bytes)
+		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+	}
+}

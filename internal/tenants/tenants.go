@@ -1,0 +1,96 @@
+// Package tenants tells which tenant a user is, and which tenant answers for an
+// object. What is scarce is divided between tenants (see package share).
+package tenants
+
+import (
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/certplane/certplane/internal/api/nodeid"
+	"github.com/certplane/certplane/internal/share"
+)
+
+// The classes of tenants, also in metrics.
+const (
+	ClassAnonymous = "anonymous"
+	ClassBootstrap = "bootstrap-token"
+	ClassNamespace = "namespace"
+	ClassNode      = "node"
+	ClassUser      = "user"
+	classExempt    = "exempt"
+)
+
+var (
+	// Exempt is the tenant of all who are not limited.
+	Exempt = share.Tenant{Class: classExempt}
+	// Anonymous is the tenant of all clients without credentials.
+	Anonymous = share.Tenant{Class: ClassAnonymous}
+)
+
+// OfUser is the tenant of a user. Whoever may make service accounts in a namespace
+// may make any number, so that a namespace is one tenant.
+func OfUser(name string, groups []string) share.Tenant {
+	namespace, _, err := serviceaccount.SplitUsername(name)
+	switch {
+	case slices.Contains(groups, user.SystemPrivilegedGroup):
+		return Exempt
+	case slices.Contains(groups, user.AllUnauthenticated):
+		return Anonymous
+	case err == nil:
+		return share.Tenant{Class: ClassNamespace, Name: namespace}
+	case slices.Contains(groups, user.NodesGroup):
+		return share.Tenant{Class: ClassNode, Name: name}
+	case strings.HasPrefix(name, bootstrapapi.BootstrapUserPrefix):
+		return share.Tenant{Class: ClassBootstrap, Name: name}
+	}
+	return share.Tenant{Class: ClassUser, Name: name}
+}
+
+// OfObject is the tenant that answers for an object: who has asked for a
+// certificate, else the namespace that it is in. Others are made by
+// administrators, and are those of the zero Tenant, which is nobody.
+func OfObject(object runtime.Object) share.Tenant {
+	switch o := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return OfUser(o.Spec.Username, o.Spec.Groups)
+	case *certificatesv1.PodCertificateRequest:
+		return ofNode(string(o.Spec.NodeName))
+	case *certificatesv1beta1.PodCertificateRequest:
+		return ofNode(string(o.Spec.NodeName))
+	}
+	if o, err := meta.Accessor(object); err == nil && o.GetNamespace() != "" {
+		return share.Tenant{Class: ClassNamespace, Name: o.GetNamespace()}
+	}
+	return share.Tenant{}
+}
+
+func ofNode(name string) share.Tenant {
+	return share.Tenant{Class: ClassNode, Name: nodeid.UserPrefix + name}
+}
+
+// Describe names a tenant in messages, as the one who asks.
+func Describe(t share.Tenant) string {
+	switch t.Class {
+	case ClassAnonymous:
+		return "all clients without credentials"
+	case ClassNamespace:
+		return "the service accounts of namespace " + t.Name
+	}
+	return t.Name
+}
+
+// DescribeOwner names a tenant in messages, as the one that objects count for.
+func DescribeOwner(t share.Tenant) string {
+	if t.Class == ClassNamespace {
+		return "namespace " + t.Name
+	}
+	return Describe(t)
+}

@@ -1,0 +1,95 @@
+// Package turns has those who ask take turns in the queue of a controller: who
+// asks for little is not held up by who asks for much.
+package turns
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+const (
+	// window is how long what somebody has asked for counts: between once and
+	// twice this time.
+	window = time.Minute
+	// last is the place of who has asked for more than that in the window. What a
+	// start finds, and what is looked at again, comes before it: new requests of
+	// those who ask for much do not hold up old ones.
+	last = -handler.LowPriority + 1
+)
+
+// Handler enqueues requests for certificates. The place of each is how many its
+// tenant has asked for before, within a minute or two; those with the same place
+// are in the order in which they came. The queue must be a priority queue.
+type Handler struct {
+	handler.EnqueueRequestForObject
+	clock clock.PassiveClock
+
+	mu sync.Mutex // guards all below
+	// before and now count for each tenant, in the window before since and
+	// after.
+	before, now map[share.Tenant]int
+	since       time.Time
+}
+
+var _ handler.EventHandler = &Handler{}
+
+// New returns a handler.
+func New(clock clock.PassiveClock) *Handler {
+	return &Handler{clock: clock, now: map[share.Tenant]int{}, since: clock.Now()}
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Create implements handler.EventHandler.
+func (h *Handler) Create(_ context.Context, e event.CreateEvent, q queue) {
+	h.add(q, e.Object, e.IsInInitialList)
+}
+
+// Update implements handler.EventHandler.
+func (h *Handler) Update(_ context.Context, e event.UpdateEvent, q queue) {
+	h.add(q, e.ObjectNew, e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion())
+}
+
+func (h *Handler) add(q queue, object client.Object, known bool) {
+	item := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
+	ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		q.Add(item)
+		return
+	}
+	priority := handler.LowPriority
+	if !known {
+		priority = -min(h.place(tenants.OfObject(object)), last)
+	}
+	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, item)
+}
+
+// place counts what a tenant asks for. Who is not limited goes first.
+func (h *Handler) place(tenant share.Tenant) int {
+	if tenant == tenants.Exempt {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch passed := h.clock.Since(h.since); {
+	case passed >= 2*window:
+		h.before, h.now, h.since = nil, map[share.Tenant]int{}, h.clock.Now()
+	case passed >= window:
+		h.before, h.now, h.since = h.now, map[share.Tenant]int{}, h.clock.Now()
+	}
+	place := h.before[tenant] + h.now[tenant]
+	h.now[tenant]++
+	return place
+}
