@@ -53,6 +53,9 @@ type Config struct {
 	//     the group system:masters, which may do everything, from the signer
 	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
 	//     stands between a requester and such a certificate.
+	//   - CertificateRequestLifetime: a CertificateSigningRequest or
+	//     PodCertificateRequest can be created with finalizers only by who may
+	//     update it. Without it, requesters make requests that nobody cleans.
 	//   - CertManager: CertificateRequests bear the identity of whoever creates
 	//     them; only who has the verb "approve" on the resource "signers" of
 	//     cert-manager.io, for the issuer ("issuers.cert-manager.io/team.ca") or
@@ -95,6 +98,7 @@ func plugins() []plugin {
 		{"CertificateSigning", newSigning},
 		{"ClusterTrustBundleAttest", newAttest},
 		{"CertificateSubjectRestriction", newSubjectRestriction},
+		{"CertificateRequestLifetime", newRequestLifetime},
 		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},

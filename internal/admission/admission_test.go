@@ -61,7 +61,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertManager", "Signer")
+	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer")
 }
 
 // fromFake gives plugins what they want, of a server that has nothing.
@@ -81,7 +81,7 @@ func TestPluginsThatMissSomething(t *testing.T) {
 // The order is what clients see when several plugins would refuse.
 func TestPluginOrder(t *testing.T) {
 	want := []string{
-		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertManager", "Signer",
+		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
@@ -95,7 +95,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertManager, Signer, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertificateRequestLifetime, CertManager, Signer, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -16,13 +16,13 @@ import (
 func newMutatingPolicy(authorizer.UnconditionalAuthorizer) admission.Interface {
 	plugin, err := mutatingpolicy.NewPlugin(nil)
 	utilruntime.Must(err)
-	return plugin
+	return keyKeepingPolicy{plugin}
 }
 
 func newMutatingWebhook(authorizer.UnconditionalAuthorizer) admission.Interface {
 	plugin, err := mutatingwebhook.NewMutatingWebhook(nil)
 	utilruntime.Must(err)
-	return plugin
+	return keyKeepingWebhook{plugin}
 }
 
 func newValidatingPolicy(authorizer.UnconditionalAuthorizer) admission.Interface {

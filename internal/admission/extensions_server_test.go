@@ -1,9 +1,17 @@
+//lint:file-ignore SA1019 nodes of Kubernetes 1.35 know no other fields
+
 package admission_test
 
 import (
+	"bytes"
 	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -12,6 +20,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	v1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,10 +42,12 @@ func TestWebhooksAndPolicies(t *testing.T) {
 	t.Run("mutating webhook", w.testMutatingWebhook)
 	t.Run("namespaces", w.testNamespaceSelector)
 	t.Run("failures", w.testFailures)
+	t.Run("services", w.testWebhooksOfServices)
 	t.Run("questions", w.testQuestionsPass)
 	t.Run("validating policy", w.testValidatingPolicy)
 	t.Run("parameters", w.testPolicyParameters)
 	t.Run("mutating policy", w.testMutatingPolicy)
+	t.Run("keys of pod requests", w.testPodKeysStay)
 }
 
 // decide answers a review.
@@ -70,6 +81,21 @@ func (w world) validating(t *testing.T, name string, hook v1.ValidatingWebhook) 
 	hook.SideEffects, hook.AdmissionReviewVersions = ptr.To(v1.SideEffectClassNone), []string{"v1"}
 	configurations := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []v1.ValidatingWebhook{hook}}
+	if _, err := configurations.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+// mutating sets up a configuration of mutating webhooks until the test ends.
+func (w world) mutating(t *testing.T, name string, hooks ...v1.MutatingWebhook) {
+	t.Helper()
+	for i := range hooks {
+		hooks[i].Name = fmt.Sprintf("%s-%d.example.com", name, i)
+		hooks[i].SideEffects, hooks[i].AdmissionReviewVersions = ptr.To(v1.SideEffectClassNone), []string{"v1"}
+	}
+	configurations := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	c := &v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: hooks}
 	if _, err := configurations.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,16 +152,10 @@ func (w world) testMutatingWebhook(t *testing.T) {
 	config := at(t, decide(func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)}
 	}))
-	c := &v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "seen"}, Webhooks: []v1.MutatingWebhook{{
-		Name: "seen.example.com", ClientConfig: config, Rules: rule("*"),
+	w.mutating(t, "seen", v1.MutatingWebhook{
+		ClientConfig: config, Rules: rule("*"),
 		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "see-me", Operator: metav1.LabelSelectorOpExists}}},
-		SideEffects:    ptr.To(v1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-	}}}
-	configurations := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if _, err := configurations.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { configurations.Delete(context.Background(), "seen", metav1.DeleteOptions{}) })
+	})
 	apitest.Eventually(t, "the webhook labels roles", func() bool {
 		role, err := w.tries(t, "labelled", "see-me")
 		return err == nil && role.Labels["seen"] == "yes"
@@ -211,6 +231,50 @@ func (w world) testFailures(t *testing.T) {
 			}
 			if _, err := w.tries(t, test.name, "ignore-"+test.name); err != nil {
 				t.Errorf("ignored: %v", err)
+			}
+		})
+	}
+}
+
+// testWebhooksOfServices: a webhook that is named by a Service is called where
+// the Service says, and must be who the Service's name says.
+func (w world) testWebhooksOfServices(t *testing.T) {
+	refuses := decide(func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "the service refuses"}}
+	})
+	const namespace = metav1.NamespaceDefault
+	for name, test := range map[string]struct {
+		spec    corev1.ServiceSpec
+		serving string // the name in the webhook's certificate
+		want    string
+	}{
+		"named":     {corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}, "named", "the service refuses"},
+		"addressed": {corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, ExternalIPs: []string{"127.0.0.1"}}, "addressed", "the service refuses"},
+		"posing":    {corev1.ServiceSpec{ExternalIPs: []string{"127.0.0.1"}}, "another", "certificate is valid for another.default.svc, not posing.default.svc"},
+		"unbound":   {corev1.ServiceSpec{}, "unbound", `service "unbound" in namespace "default": it has no address that this server can connect to`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, ca := apitest.ServiceWebhook(t, namespace, test.serving, refuses)
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: test.spec}
+			service.Spec.Ports = []corev1.ServicePort{{Port: port}}
+			if _, err := w.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				w.admin.CoreV1().Services(namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+			})
+			reference := &v1.ServiceReference{Namespace: namespace, Name: name, Port: &port}
+			w.validating(t, "service-"+name, v1.ValidatingWebhook{
+				ClientConfig: v1.WebhookClientConfig{Service: reference, CABundle: ca}, Rules: rule("clusterroles"),
+				ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "service-" + name, Operator: metav1.LabelSelectorOpExists}}},
+			})
+			var err error
+			apitest.Eventually(t, "the webhook is asked", func() bool {
+				_, err = w.tries(t, name, "service-"+name)
+				return err != nil
+			})
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %s", err, test.want)
 			}
 		})
 	}
@@ -364,6 +428,77 @@ spec: {policyName: team}`)
 		got, err := w.admin.CertificatesV1().CertificateSigningRequests().Create(t.Context(), request, dryCreate)
 		return err == nil && got.Labels["team"] == "certplane"
 	})
+}
+
+// testPodKeysStay: webhooks and policies for v1 see and change requests of
+// kubelet 1.35, and leave them their keys, which v1 does not have. A webhook
+// for v1beta1 that comes later sees the key.
+func (w world) testPodKeysStay(t *testing.T) {
+	labels := func(op string) decide {
+		return func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			if strings.HasSuffix(op, "v1beta1") && !strings.Contains(string(r.Object.Raw), `"pkixPublicKey":`) {
+				return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "the request has no key"}}
+			}
+			patch := fmt.Sprintf(`[{"op":"add","path":"/metadata/labels/%s","value":"yes"}]`, op)
+			return &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(patch), PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)}
+		}
+	}
+	hook := func(label, version string) v1.MutatingWebhook {
+		rules := []v1.RuleWithOperations{{
+			Operations: []v1.OperationType{v1.Create, v1.Update},
+			Rule:       v1.Rule{APIGroups: []string{"certificates.k8s.io"}, APIVersions: []string{version}, Resources: []string{"podcertificaterequests"}},
+		}}
+		return v1.MutatingWebhook{ClientConfig: at(t, labels(label)), Rules: rules, MatchPolicy: ptr.To(v1.Equivalent)}
+	}
+	w.mutating(t, "keys", hook("hook-v1", "v1"), hook("hook-v1beta1", "v1beta1"), hook("again-v1", "v1"))
+	w.apply(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: keys}
+spec:
+  reinvocationPolicy: IfNeeded
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [certificates.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [podcertificaterequests]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"policy": "yes"}}}'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: keys}
+spec: {policyName: keys}`)
+
+	key := apitest.NewKey(t)
+	request := apitest.NewBoundPod(t, w.admin, "default", "old", "old", apitest.PodSource("example.com/nobody")).Request(t, 0, key)
+	request.Labels = map[string]string{"from": "1.35"}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256([]byte(request.Spec.PodUID))
+	proof, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Spec.StubPKCS10Request, request.Spec.PKIXPublicKey, request.Spec.ProofOfPossession = nil, public, proof
+	requests := w.admin.CertificatesV1beta1().PodCertificateRequests("default")
+	var got *certificatesv1beta1.PodCertificateRequest
+	apitest.Eventually(t, "the request is changed by all", func() bool {
+		if got, err = requests.Create(t.Context(), request, dryCreate); err != nil {
+			t.Fatal(err)
+		}
+		for _, label := range []string{"hook-v1", "hook-v1beta1", "again-v1", "policy"} {
+			if got.Labels[label] != "yes" {
+				return false
+			}
+		}
+		return true
+	})
+	if !bytes.Equal(got.Spec.PKIXPublicKey, public) || !bytes.Equal(got.Spec.ProofOfPossession, proof) {
+		t.Errorf("key %x, proof %x", got.Spec.PKIXPublicKey, got.Spec.ProofOfPossession)
+	}
 }
 
 // Switched off, webhooks and policies are stored and mean nothing.

@@ -120,6 +120,7 @@ func TestServer(t *testing.T) {
 	w := start(t)
 	t.Run("approval", w.testApproval)
 	t.Run("signing", w.testSigning)
+	t.Run("lifetime", w.testRequestLifetime)
 	t.Run("subject", w.testSubject)
 	t.Run("subject, beside the point", w.testSubjectBesides)
 	t.Run("v1beta1", w.testOldVersion)

@@ -4,9 +4,13 @@ package authn
 import (
 	"context"
 	"crypto"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -33,9 +37,9 @@ type Config struct {
 	Settings Settings
 	// ServerID tells servers apart in metrics.
 	ServerID string
-	// ClientCA signs client certificates: the subject's common name is the
-	// user, its organizations are the user's groups.
-	ClientCA dynamiccertificates.CAContentProvider
+	// ClientCAs sign client certificates: the subject's common name is the
+	// user, its organizations are the user's groups. One may have no CA at first.
+	ClientCAs []dynamiccertificates.CAContentProvider
 	// Tokens maps the bearer tokens of the parts inside this process to their
 	// identities.
 	Tokens map[string]*user.DefaultInfo
@@ -103,8 +107,12 @@ func (a *Authentication) Start(ctx context.Context) {
 
 // tokens returns who honours bearer tokens, those that need no network first,
 // and who lets requests without credentials in.
-func (a *Authentication) tokens(cfg Config, accounts authenticator.Token) (anyone authenticator.Request, tokens authenticator.Token, err error) {
-	all := []authenticator.Token{a.agnostic(tokenfile.New(cfg.Tokens)), accounts}
+func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticator) (anyone authenticator.Request, tokens authenticator.Token, err error) {
+	legacy, err := legacyTokens(cfg, accounts)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := []authenticator.Token{a.agnostic(tokenfile.New(cfg.Tokens)), accounts, legacy}
 	if cfg.Settings.Bootstrap.Tokens {
 		bootstrap, err := a.bootstrapTokens(cfg)
 		if err != nil {
@@ -158,6 +166,31 @@ func (a *Authentication) serviceAccounts(cfg Config) (serviceaccount.Authenticat
 		Audiences: a.Audiences,
 		Lookup:    objects.Find,
 		Now:       time.Now,
+	}, nil
+}
+
+// legacyTokens honours the tokens in Secrets. The Secret is read for each
+// request: to delete it ends its token at once.
+func legacyTokens(cfg Config, accounts serviceaccount.Authenticator) (serviceaccount.Legacy, error) {
+	client, err := kubernetes.NewForConfig(cfg.Loopback)
+	if err != nil {
+		return serviceaccount.Legacy{}, fmt.Errorf("making the client for tokens in Secrets: %w", err)
+	}
+	return serviceaccount.Legacy{
+		Authenticator: accounts,
+		Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		MarkUsed: func(ctx context.Context, secret *corev1.Secret, day string) error {
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+				"uid": secret.UID, "labels": map[string]string{serviceaccount.LastUsedLabel: day},
+			}})
+			if err != nil {
+				return err
+			}
+			_, err = client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			return err
+		},
 	}, nil
 }
 

@@ -59,5 +59,5 @@ func newConfig(t *testing.T, settings Settings) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Settings: settings, ClientCA: ca, ServiceAccountKey: key, Loopback: &rest.Config{Host: "https://localhost:1"}}
+	return Config{Settings: settings, ClientCAs: []dynamiccertificates.CAContentProvider{ca}, ServiceAccountKey: key, Loopback: &rest.Config{Host: "https://localhost:1"}}
 }

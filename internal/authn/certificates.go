@@ -2,6 +2,7 @@ package authn
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -15,7 +16,7 @@ import (
 // first: it speaks for others.
 func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authenticator) ([]authenticator.Request, error) {
 	var all []authenticator.Request
-	cas := []dynamiccertificates.CAContentProvider{cfg.ClientCA}
+	cas := slices.Clone(cfg.ClientCAs)
 	if file := cfg.Settings.ClientCAFile; file != "" {
 		extra, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", file)
 		if err != nil {

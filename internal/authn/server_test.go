@@ -345,7 +345,9 @@ func TestFormerIssuer(t *testing.T) {
 	}
 	accounts := &w.Config.Authentication.ServiceAccounts
 	accounts.Issuer, accounts.APIAudiences = "https://certplane.example", []string{"api"}
+	w.Config.NewPKI = true
 	w.Restart(t)
+	w.Config.NewPKI = false
 	if _, err := whoami(t, bearer(t, w.Server, token)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token of another issuer is answered with %v", err)
 	}

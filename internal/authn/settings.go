@@ -14,9 +14,10 @@ import (
 // Settings is the stanza "authentication".
 type Settings struct {
 	// clientCAFile is a PEM bundle of CAs whose client certificates are
-	// honoured besides those of pki/client-ca-root.crt in the data folder: the
-	// common name of the subject is the user, its organizations are the
-	// groups. Both files are read again when they change. Default: none.
+	// honoured besides those of pki/client-ca-root.crt in the data folder and
+	// those of the CAs of the server's own signers of API clients: the common
+	// name of the subject is the user, its organizations are the groups. Both
+	// files are read again when they change. Default: none.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// configFile is an AuthenticationConfiguration of apiserver.config.k8s.io,
 	// as kube-apiserver takes it: OpenID Connect issuers whose tokens are
@@ -58,7 +59,9 @@ type ServiceAccounts struct {
 	// Default: the issuer.
 	APIAudiences []string `json:"apiAudiences,omitempty"`
 	// maxTokenExpiration is the longest life of a token: requests for more get
-	// this much, and a warning. At least 1h. Default: 0s, no limit.
+	// this much, and a warning. At least 1h. It also bounds tokens that
+	// extendTokenExpiration makes longer, and none in Secrets, which have no end.
+	// Default: 0s, no limit.
 	MaxTokenExpiration metav1.Duration `json:"maxTokenExpiration"`
 	// extendTokenExpiration gives tokens that kubelets request for pods (they
 	// ask for 3607 seconds) a year, for programs that do not read a renewed

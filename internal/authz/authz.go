@@ -4,6 +4,7 @@ package authz
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -63,25 +64,28 @@ func New(cfg Config) (*Authorizer, error) {
 
 // decide makes those who are asked out of links, in their order.
 func (a *Authorizer) decide(links []apiserver.AuthorizerConfiguration) (*deciders, error) {
-	next := &deciders{chain: chain{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
+	next := &deciders{chain: chain{{user.SystemPrivilegedGroup, authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}}
 	var rules []authorizer.RuleResolver
-	for _, link := range links {
-		asked, err := a.newLink(link)
+	for _, configured := range links {
+		asked, err := a.newAuthorizer(configured)
 		if err != nil {
-			return nil, fmt.Errorf("making the authorizer %s: %w", link.Name, err)
+			return nil, fmt.Errorf("making the authorizer %s: %w", configured.Name, err)
 		}
 		if resolver, ok := asked.(authorizer.RuleResolver); ok {
 			rules = append(rules, resolver)
 		}
-		next.chain = append(next.chain, metrics.InstrumentedAuthorizer(string(link.Type), link.Name, authorizer.AuthorizerFunc(asked.Authorize)))
+		next.chain = append(next.chain, link{
+			name:                    fmt.Sprintf("%s %q", strings.ToLower(string(configured.Type)), configured.Name),
+			UnconditionalAuthorizer: metrics.InstrumentedAuthorizer(string(configured.Type), configured.Name, authorizer.AuthorizerFunc(asked.Authorize)),
+		})
 	}
 	next.rules = union.NewRuleResolvers(rules...)
 	return next, nil
 }
 
-func (a *Authorizer) newLink(link apiserver.AuthorizerConfiguration) (authorizer.UnconditionalAuthorizer, error) {
-	if known, ok := a.builtin[link.Type]; ok {
+func (a *Authorizer) newAuthorizer(configured apiserver.AuthorizerConfiguration) (authorizer.UnconditionalAuthorizer, error) {
+	if known, ok := a.builtin[configured.Type]; ok {
 		return known, nil
 	}
-	return newWebhook(link)
+	return newWebhook(configured)
 }

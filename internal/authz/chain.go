@@ -12,19 +12,40 @@ import (
 // chain asks one authorizer after the other until one allows or denies. It is
 // not the library's union, which puts names in front of the reasons that users
 // read.
-type chain []authorizer.UnconditionalAuthorizer
+type chain []link
+
+// link is an authorizer and its name, such as webhook "company".
+type link struct {
+	name string
+	authorizer.UnconditionalAuthorizer
+}
+
+// Verdict is what a chain says about a request.
+type Verdict struct {
+	Decision authorizer.Decision
+	// By names the authorizer that has decided, as its configuration does. Empty
+	// if none has.
+	By     string
+	Reason string
+	Err    error
+}
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (c chain) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	v := c.decide(ctx, request)
+	return v.Decision, v.Reason, v.Err
+}
+
+func (c chain) decide(ctx context.Context, request authorizer.Attributes) Verdict {
 	if request.GetUser() == nil {
-		return authorizer.DecisionNoOpinion, "", errors.New("no user on request")
+		return Verdict{Decision: authorizer.DecisionNoOpinion, Err: errors.New("no user on request")}
 	}
 	var reasons []string
 	var errs []error
 	for _, next := range c {
 		decision, reason, err := next.Authorize(ctx, request)
 		if decision != authorizer.DecisionNoOpinion {
-			return decision, reason, err
+			return Verdict{Decision: decision, By: next.name, Reason: reason, Err: err}
 		}
 		if reason != "" {
 			reasons = append(reasons, reason)
@@ -33,5 +54,5 @@ func (c chain) Authorize(ctx context.Context, request authorizer.Attributes) (au
 			errs = append(errs, err)
 		}
 	}
-	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), utilerrors.NewAggregate(errs)
+	return Verdict{Decision: authorizer.DecisionNoOpinion, Reason: strings.Join(reasons, "\n"), Err: utilerrors.NewAggregate(errs)}
 }

@@ -31,6 +31,11 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 	return a.deciding.Load().chain.Authorize(ctx, request)
 }
 
+// Decide is Authorize, and says who has decided.
+func (a *Authorizer) Decide(ctx context.Context, request authorizer.Attributes) Verdict {
+	return a.deciding.Load().chain.decide(ctx, request)
+}
+
 // RulesFor implements authorizer.RuleResolver.
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	return a.deciding.Load().rules.RulesFor(ctx, u, namespace)

@@ -151,6 +151,34 @@ func TestSettingsRefuse(t *testing.T) {
 	}
 }
 
+// A webhook that denies the server's own controllers what they need stops the
+// start, which says so at once.
+func TestStartIsDenied(t *testing.T) {
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authorizationv1.SubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Errorf("the webhook cannot read what it got: %v", err)
+		}
+		review.Status.Denied, review.Status.Reason = true, "who are you?"
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Errorf("answering: %v", err)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cfg := server.DefaultConfig()
+	cfg.DataDir, cfg.Serving.Listen = t.TempDir(), "127.0.0.1:0"
+	text := strings.Replace(chain, "KUBECONFIG", kubeconfigOf(t, hook.URL), 1)
+	cfg.Authorization.ConfigFile = write(t, strings.Replace(text, "\"!request.user.startsWith('system:')\"", "\"true\"", 1))
+	err := server.Run(ctx, cfg, func(server.Ready) { t.Error("the server started"); cancel() })
+	const want = `authorization: webhook "company" denies the server's own account system:serviceaccount:kube-system:controller-cache, ` +
+		`with which its controllers watch certificatesigningrequests.certificates.k8s.io (who are you?). Have it allow the group system:serviceaccounts:kube-system`
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
 func startWith(t *testing.T, url string) *apitest.Server {
 	t.Helper()
 	file := write(t, strings.Replace(chain, "KUBECONFIG", kubeconfigOf(t, url), 1))

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	jose "gopkg.in/go-jose/go-jose.v2"
-	"gopkg.in/go-jose/go-jose.v2/jwt"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -76,7 +76,7 @@ func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	for name, value := range claims {
 		all[name] = value
 	}
-	token, err := jwt.Signed(signer).Claims(all).CompactSerialize()
+	token, err := jwt.Signed(signer).Claims(all).Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}

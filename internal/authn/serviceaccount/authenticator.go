@@ -39,15 +39,15 @@ var _ authenticator.Token = Authenticator{}
 // AuthenticateToken has no opinion on tokens of other issuers. A token of its
 // own that does not hold is an error.
 func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	if !a.issued(token) {
+	if !issuedBy(token, a.Issuers...) {
 		return nil, false, nil
 	}
 	now := a.Now()
-	claims, err := a.verify(token, now)
-	if err != nil {
+	var claims Claims
+	if err := a.verify(token, &claims, now, jwt.WithExpirationRequired()); err != nil {
 		return nil, false, err
 	}
-	audiences, err := a.matchAudiences(ctx, claims)
+	audiences, err := a.matchAudiences(ctx, claims.Audience)
 	if err != nil {
 		return nil, false, err
 	}
@@ -63,24 +63,22 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 }
 
 // issued goes by what the token says about itself.
-func (a Authenticator) issued(token string) bool {
+func issuedBy(token string, issuers ...string) bool {
 	var claims jwt.RegisteredClaims
 	_, _, err := jwt.NewParser().ParseUnverified(token, &claims)
-	return err == nil && slices.Contains(a.Issuers, claims.Issuer)
+	return err == nil && slices.Contains(issuers, claims.Issuer)
 }
 
-// verify checks the signature and the times.
-func (a Authenticator) verify(token string, now time.Time) (Claims, error) {
-	parser := jwt.NewParser(
+// verify reads claims, after checking the signature and the times.
+func (a Authenticator) verify(token string, claims jwt.Claims, now time.Time, more ...jwt.ParserOption) error {
+	parser := jwt.NewParser(append(more,
 		jwt.WithTimeFunc(func() time.Time { return now }),
 		jwt.WithStrictDecoding(),
 		jwt.WithLeeway(leeway),
-		jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(),
-	)
-	var claims Claims
-	_, err := parser.ParseWithClaims(token, &claims, a.Keys.verifier)
-	return claims, explain(err)
+	)...)
+	_, err := parser.ParseWithClaims(token, claims, a.Keys.verifier)
+	return explain(err)
 }
 
 // explain keeps to what the bearer may know.
@@ -99,14 +97,14 @@ func explain(err error) error {
 }
 
 // matchAudiences returns those that both the token and the request are for.
-func (a Authenticator) matchAudiences(ctx context.Context, claims Claims) (authenticator.Audiences, error) {
+func (a Authenticator) matchAudiences(ctx context.Context, audiences []string) (authenticator.Audiences, error) {
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
 		wanted = a.Audiences
 	}
-	both := authenticator.Audiences(claims.Audience).Intersect(wanted)
+	both := authenticator.Audiences(audiences).Intersect(wanted)
 	if len(both) == 0 {
-		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", claims.Audience, wanted)
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", audiences, wanted)
 	}
 	return both, nil
 }
@@ -154,5 +152,8 @@ func (r requirement) refusal() error {
 	if r.kind == Accounts {
 		return fmt.Errorf("service account %s/%s does not exist or has been deleted", r.namespace, r.ref.Name)
 	}
-	return errors.New("service account token has been invalidated")
+	return errInvalidated
 }
+
+// errInvalidated refuses a token whose object is gone.
+var errInvalidated = errors.New("service account token has been invalidated")

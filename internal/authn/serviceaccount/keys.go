@@ -116,7 +116,7 @@ func (k *Keys) verifier(token *jwt.Token) (any, error) {
 	return key.public, nil
 }
 
-func (k *Keys) sign(claims Claims) (string, error) {
+func (k *Keys) sign(claims jwt.Claims) (string, error) {
 	token := jwt.NewWithClaims(k.signing.method, claims)
 	delete(token.Header, "typ") // as Kubernetes' tokens
 	token.Header["kid"] = k.signing.id

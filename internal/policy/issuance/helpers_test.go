@@ -93,11 +93,11 @@ func (w *world) answer(cr *cmv1.CertificateRequest, at time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	issued, err := issuer.SignCA(req, &cmv1.CAIssuer{}, w.ca, at, rand.Reader)
+	issued, err := issuer.Rules{}.SignCA(req, &cmv1.CAIssuer{}, w.ca, at, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cr.Status.Certificate, cr.Status.CA = issued.Chain, issued.CA
+	cr.Status.Certificate, cr.Status.CA = issued.PEM, issued.CA
 	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionTrue, cmv1.CertificateRequestReasonIssued, "", metav1.NewTime(at))
 }
 

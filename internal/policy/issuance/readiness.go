@@ -1,6 +1,7 @@
 package issuance
 
 import (
+	"fmt"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // Readiness is what the status of a Certificate says of its certificate.
@@ -20,6 +22,8 @@ type Readiness struct {
 	// Again is when the answer changes by itself: when the certificate ends.
 	// It is zero if it has ended, or there is none.
 	Again time.Time
+	// Often says that the Certificate asks to be renewed sooner than it is.
+	Often bool
 }
 
 // Ready tells whether a Certificate has the certificate that it asks for. An
@@ -33,13 +37,19 @@ func Ready(s Situation, now time.Time) Readiness {
 	}
 	r.NotBefore, r.NotAfter = timePtr(i.leaf.NotBefore), timePtr(i.leaf.NotAfter)
 	if at := i.renewalTime(); !at.IsZero() {
-		r.RenewalTime = timePtr(at)
+		first := s.firstRenewal()
+		r.Often = first.After(at)
+		r.RenewalTime = timePtr(pki.Later(at, first))
 	}
 	if !now.After(i.leaf.NotAfter) {
 		r.Again = i.leaf.NotAfter.Add(time.Second)
 	}
 	return r
 }
+
+// messageOften is that of a Certificate whose renewals would follow one another.
+var messageOften = fmt.Sprintf("%s, and would be renewed at once, over and over: renewals are at least %v apart, so shorten spec.renewBefore or lengthen spec.duration",
+	messageReady, minRenewal)
 
 func timePtr(t time.Time) *metav1.Time {
 	at := metav1.NewTime(t)
@@ -51,6 +61,9 @@ func SetReadiness(crt *cmv1.Certificate, r Readiness, now time.Time) {
 	status, why := cmmeta.ConditionFalse, r.Problem
 	if why.None() {
 		status, why = cmmeta.ConditionTrue, Finding{Reason: ReasonReady, Message: messageReady}
+		if r.Often {
+			why.Message = messageOften
+		}
 	}
 	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionReady, status, why.Reason, why.Message, metav1.NewTime(now))
 	crt.Status.NotBefore, crt.Status.NotAfter, crt.Status.RenewalTime = r.NotBefore, r.NotAfter, r.RenewalTime

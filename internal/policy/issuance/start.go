@@ -50,11 +50,41 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 	if why.Reason == ReasonRenewing {
 		warning = i.windowsMissed()
 	}
+	if until := s.nextRenewal(why); until.After(now) {
+		return Start{Again: until, Held: fmt.Sprintf(
+			"the last certificate was requested less than %v ago, the next one is at %s: shorten spec.renewBefore, or lengthen spec.duration",
+			minRenewal, until.UTC().Format(time.RFC3339))}
+	}
 	if until := b.Until(s); until.After(now) {
 		return Start{Again: until, Held: fmt.Sprintf(
 			"the last issuance failed, the next attempt is at %s: change the spec or renew by hand to try at once", until.UTC().Format(time.RFC3339))}
 	}
 	return Start{Why: why, Warning: warning}
+}
+
+// minRenewal is the least time between two certificates of which the second is
+// issued because it is time to renew the first. It is the shortest renewBefore
+// that the API takes, so nobody who means what he says is slowed down by it; and
+// a renewBefore as long as the certificate's life would have one issued after
+// the other, without an end.
+const minRenewal = 5 * time.Minute
+
+// nextRenewal is until when a renewal has to wait; zero: nothing is known of the
+// last certificate, or it is replaced for another reason.
+func (s Situation) nextRenewal(why Finding) time.Time {
+	if why.Reason != ReasonRenewing {
+		return time.Time{}
+	}
+	return s.firstRenewal()
+}
+
+// firstRenewal is when the certificate of now may be renewed at the earliest.
+func (s Situation) firstRenewal() time.Time {
+	current := s.Current()
+	if current == nil {
+		return time.Time{}
+	}
+	return current.CreationTimestamp.Add(minRenewal)
 }
 
 // Backoff says how long to wait after failed issuances.

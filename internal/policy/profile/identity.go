@@ -60,10 +60,6 @@ func encode(name pkix.Name) (pkix.Name, []byte, error) {
 	return read, raw, nil
 }
 
-// masters is the group that is above authorization. No Signer gives it where
-// API servers would believe the certificate.
-const masters = "system:masters"
-
 // checkSubject also refuses what tools do not show of a request: of several
 // common names they show one, and the attribute for the UID of a Kubernetes
 // user, which API servers believe, not at all.
@@ -87,8 +83,8 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 			return refuse(ReasonSubject, p.at("subject"), "the subject's attribute %v contains a control character", attribute.Type)
 		}
 	}
-	if p.privileged && slices.Contains(subject.Organization, masters) {
-		return refuse(ReasonSubject, p.at("subject"), "the group %s cannot be had from a Signer with the CA that API servers trust", masters)
+	if p.privileged && slices.Contains(subject.Organization, pki.Masters) {
+		return refuse(ReasonSubject, p.at("subject"), "the group %s cannot be had from a Signer with the CA that API servers trust", pki.Masters)
 	}
 	return nil
 }

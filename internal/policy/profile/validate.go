@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -36,6 +37,10 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 	if reserved && name != APIServerClientPod {
 		return field.ErrorList{field.Invalid(path, name,
 			"names under kubernetes.io are Kubernetes' own: use a domain of yours, or "+APIServerClientPod)}
+	}
+	if domain == "issuers."+certmanager.Group || domain == "clusterissuers."+certmanager.Group {
+		return field.ErrorList{field.Invalid(path, name,
+			"names under "+domain+" are those of Issuers and ClusterIssuers: use a domain of yours")}
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -105,7 +107,7 @@ func Decide(c *csr, now time.Time, limits Limits) Verdict {
 		if v.Delete() {
 			return v
 		}
-		again = earlier(again, v.Again)
+		again = pki.Soonest(again, v.Again)
 	}
 	if !classified {
 		return undecided.decide(r, now, limits)
@@ -120,24 +122,10 @@ func (k class) decide(r request, now time.Time, limits Limits) Verdict {
 	}
 	deadline := since.Add(limit)
 	if k.reason == Issued {
-		deadline = later(deadline, r.made(now).Add(limits.Fetch))
+		deadline = pki.Later(deadline, r.made(now).Add(limits.Fetch))
 	}
 	if now.After(deadline) {
 		return Verdict{Reason: k.reason, Message: fmt.Sprintf("%s %v ago", k.words, now.Sub(since).Truncate(time.Second))}
 	}
 	return Verdict{Again: deadline.Add(time.Nanosecond)}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

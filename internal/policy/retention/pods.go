@@ -19,6 +19,8 @@ type PodRequest struct {
 	Finished time.Time
 	// Deleting is set when it is being deleted already.
 	Deleting bool
+	// Bytes is about how much of the store it takes.
+	Bytes int64
 }
 
 // DecidePod tells whether a request for the certificate of a pod is deleted
@@ -42,7 +44,11 @@ func DecidePod(r PodRequest, now time.Time, age time.Duration) Verdict {
 
 // PodSurplus is Surplus for the requests of one node.
 func PodSurplus(requests []PodRequest, now time.Time, limit Cap) (surplus []PodRequest, again time.Time) {
-	if limit.Max <= 0 || len(requests) <= limit.Max {
+	var total amount
+	for _, r := range requests {
+		total.add(r.Bytes)
+	}
+	if limit.allows(total, 1) {
 		return nil, time.Time{}
 	}
 	queue := make([]candidate[PodRequest], 0, len(requests))
@@ -51,7 +57,7 @@ func PodSurplus(requests []PodRequest, now time.Time, limit Cap) (surplus []PodR
 			queue = append(queue, newPodCandidate(r, now, limit.Spare))
 		}
 	}
-	return surplusOf(queue, now, limit)
+	return surplusOf(queue, total, now, limit)
 }
 
 func newPodCandidate(r PodRequest, now time.Time, spare time.Duration) candidate[PodRequest] {
@@ -59,5 +65,5 @@ func newPodCandidate(r PodRequest, now time.Time, spare time.Duration) candidate
 	if !r.Finished.IsZero() {
 		since, fresh, old = r.Finished, freshFinished, finished
 	}
-	return candidate[PodRequest]{r, r.Namespace + "/" + r.Name, either(now.Sub(since) <= spare, fresh, old), since}
+	return candidate[PodRequest]{r, r.Namespace + "/" + r.Name, either(now.Sub(since) <= spare, fresh, old), since, r.Bytes}
 }

@@ -33,7 +33,7 @@ func TestDecidePod(t *testing.T) {
 		{"young and finished", podRequest("a", 14*time.Minute, time.Minute), age, "", time.Minute},
 		{"old and pending", podRequest("a", age, without), age, Pending, 0},
 		{"old and finished a moment ago", podRequest("a", age, 0), age, Finished, 0},
-		{"for ever", podRequest("a", 100*time.Hour, without), 0, "", 0},
+		{"forever", podRequest("a", 100*time.Hour, without), 0, "", 0},
 		{"going already", PodRequest{Created: now.Add(-time.Hour), Deleting: true}, age, "", 0},
 	} {
 		got := DecidePod(tt.request, now, tt.age)
@@ -67,7 +67,7 @@ func TestPodSurplus(t *testing.T) {
 		{"no bound", 0, crowd(100, hour, without), nil, 0},
 		{"finished ones first", 1, []PodRequest{podRequest("old", 3*hour, without), podRequest("issued", 2*hour, hour), podRequest("older", 4*hour, without)}, []string{"issued", "older"}, 0},
 		{"what the node may not have seen is spared", 1, []PodRequest{podRequest("new", time.Minute, without), podRequest("issued", hour, time.Minute), podRequest("old", hour, without)}, []string{"old"}, spare},
-		{"those that go already do not count", 1, []PodRequest{{Name: "x", Deleting: true}, podRequest("a", hour, without)}, nil, 0},
+		{"those being deleted count, but cannot go again", 1, []PodRequest{{Name: "x", Deleting: true}, podRequest("a", hour, without)}, []string{"a"}, 0},
 		{"ten times too many", 10, crowd(102, time.Minute, without), []string{"crowd-000", "crowd-001"}, spare},
 		{"ten times too many, all issued", 10, crowd(101, time.Minute, 0), []string{"crowd-000"}, spare},
 	} {
@@ -83,5 +83,14 @@ func TestPodSurplus(t *testing.T) {
 		if diff := cmp.Diff(tt.want, names); diff != "" || !again.Equal(want) {
 			t.Errorf("%s: again %v, (-want +got):\n%s", tt.reason, again, diff)
 		}
+	}
+}
+
+func TestPodSurplusOfBytes(t *testing.T) {
+	old, young := podRequest("old", 2*time.Hour, 2*time.Hour), podRequest("young", time.Hour, time.Hour)
+	old.Bytes, young.Bytes = 600, 600
+	surplus, _ := PodSurplus([]PodRequest{old, young}, now, Cap{Max: 10, MaxBytes: 1000, Spare: spare})
+	if len(surplus) != 1 || surplus[0].Name != "old" {
+		t.Errorf("surplus %v, want the old one", surplus)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // backdate is how long before they are made certificates begin, at most, in
@@ -89,7 +90,7 @@ func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
 	var oldest time.Time
 	for i := range r.Status.Conditions {
 		if cond := &r.Status.Conditions[i]; cond.Type == kind {
-			oldest = earlier(oldest, cond.LastUpdateTime.Time)
+			oldest = pki.Soonest(oldest, cond.LastUpdateTime.Time)
 		}
 	}
 	return oldest

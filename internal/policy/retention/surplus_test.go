@@ -2,6 +2,7 @@ package retention
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +56,8 @@ func TestSurplus(t *testing.T) {
 		{"so are approved ones, however old", 1, []*csr{
 			named("a", newCSR(9*hour, says(approved, 9*hour))), named("b", newCSR(9*hour, says(approved, 9*hour))), named("pending", newCSR(hour)),
 		}, []string{"pending"}, spare},
-		{"those being deleted don't count", 1, []*csr{issuedLong("a", hour), named("gone", deleted(newCSR(9*hour)))}, nil, 0},
+		{"those being deleted count, but cannot go again", 1, []*csr{issuedLong("a", hour), named("stays", deleted(newCSR(9*hour)))}, []string{"a"}, 0},
+		{"nothing but what is being deleted", 1, []*csr{named("stays", deleted(newCSR(9*hour))), named("too", deleted(newCSR(9*hour)))}, nil, 0},
 
 		{"ten times too many new ones", 10, crowd(102, minute), []string{"crowd-000", "crowd-001"}, spare},
 		{"not quite ten times too many", 10, crowd(100, minute), nil, spare},
@@ -96,5 +98,40 @@ func TestSurplusWithoutSpare(t *testing.T) {
 	surplus, again := Surplus(requests, now, Cap{Max: 1})
 	if len(surplus) != 2 || !again.IsZero() {
 		t.Errorf("%d of 3 go, and again at %v", len(surplus), again)
+	}
+}
+
+// Few large requests are as many small ones.
+func TestSurplusOfBytes(t *testing.T) {
+	large := func(name string, age time.Duration) *csr {
+		c := newCSR(age)
+		c.Name, c.Annotations = name, map[string]string{"large": strings.Repeat("x", 10<<10)}
+		return c
+	}
+	requests := []*csr{large("a", 3*time.Hour), large("b", 2*time.Hour), large("c", time.Hour), large("d", time.Minute)}
+	tests := []struct {
+		reason string
+		limit  Cap
+		want   []string
+		again  bool
+	}{
+		{"room for all", Cap{Max: 10, MaxBytes: 50 << 10, Spare: spare}, nil, false},
+		{"no bound", Cap{Spare: spare}, nil, false},
+		{"room for two", Cap{Max: 10, MaxBytes: 25 << 10, Spare: spare}, []string{"a", "b"}, false},
+		{"room for two, and no other bound", Cap{MaxBytes: 25 << 10, Spare: spare}, []string{"a", "b"}, false},
+		{"room for none, and a new one", Cap{Max: 10, MaxBytes: 5 << 10, Spare: spare}, []string{"a", "b", "c"}, true},
+		{"ten times room for none", Cap{Max: 10, MaxBytes: 512, Spare: spare}, []string{"a", "b", "c", "d"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			surplus, again := Surplus(requests, now, tt.limit)
+			var got []string
+			for _, c := range surplus {
+				got = append(got, c.Name)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || again.IsZero() == tt.again {
+				t.Errorf("again %v, (-want +got):\n%s", again, diff)
+			}
+		})
 	}
 }

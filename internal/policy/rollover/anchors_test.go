@@ -16,13 +16,14 @@ const (
 )
 
 // root makes a root that ends so long after now.
+// root is a CA that ends after so long, which can be past.
 func root(t *testing.T, name string, life time.Duration) *x509.Certificate {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := pki.NewRoot(name, key, life, now)
+	authority, err := pki.NewRoot(name, key, life+30*day, now.Add(-30*day))
 	if err != nil {
 		t.Fatal(err)
 	}

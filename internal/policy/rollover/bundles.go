@@ -203,7 +203,7 @@ func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 		plan.Update = append(plan.Update, b)
 		fallthrough
 	default:
-		plan.Again = earlier(plan.Again, earlier(until, lastEnd(b)))
+		plan.Again = pki.Soonest(plan.Again, until, lastEnd(b))
 	}
 }
 
@@ -220,14 +220,6 @@ func lastEnd(b *bundle) time.Time {
 		}
 	}
 	return last
-}
-
-// earlier is the earlier of two times, of which the first may be zero.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func with(m map[string]string, key, value string) map[string]string {

@@ -4,6 +4,8 @@ package rotation
 import (
 	"crypto/x509"
 	"time"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // State is what there is of a CA.
@@ -51,7 +53,7 @@ func (r Rules) Next(s State, now time.Time) (step Step, at time.Time) {
 	case s.Current == nil:
 		return Make, now
 	case s.Next != nil:
-		if at := earlier(s.TakesOver, s.Current.NotAfter); now.Before(at) {
+		if at := pki.Earlier(s.TakesOver, s.Current.NotAfter); now.Before(at) {
 			return Wait, at
 		}
 		return TakeOver, now
@@ -60,7 +62,7 @@ func (r Rules) Next(s State, now time.Time) (step Step, at time.Time) {
 	if now.Before(due) && r.Wish == s.Done {
 		return Wait, due
 	}
-	return Prepare, earlier(now.Add(r.Propagation), s.Current.NotAfter)
+	return Prepare, pki.Earlier(now.Add(r.Propagation), s.Current.NotAfter)
 }
 
 // due is when to prepare the successor of ca. A CA does not have one before
@@ -78,12 +80,5 @@ func (r Rules) due(ca *x509.Certificate) time.Time {
 // trusted if the CA signs no more from now on: until the last of its
 // certificates has ended. lifetime is the longest life of these.
 func TrustUntil(end time.Time, lifetime time.Duration, now time.Time) time.Time {
-	return earlier(now.Add(lifetime), end).UTC().Truncate(time.Second)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	return pki.Earlier(now.Add(lifetime), end).UTC().Truncate(time.Second)
 }

@@ -108,9 +108,9 @@ func (v Server) Next(s State, now time.Time) (after State, changed bool, again t
 		}
 		changed = true
 	}
-	again = earlier(again, renewal(after.leaf))
+	again = pki.Earlier(again, renewal(after.leaf))
 	for _, cert := range after.former {
-		again = earlier(again, cert.NotAfter)
+		again = pki.Earlier(again, cert.NotAfter)
 	}
 	return after, changed, again, nil
 }
@@ -195,11 +195,4 @@ func renewal(l leaf) time.Time {
 
 func unexpired(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return !now.Before(cert.NotAfter) })
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

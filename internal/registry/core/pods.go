@@ -38,9 +38,10 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 				PrepareUpdate: func(pod, old *corev1.Pod) {
 					pod.Spec = old.Spec
 					pod.Generation = old.Generation
-					// Owners are not the node's to choose, nor is what kind of
-					// service the spec has bought.
+					// Owners and the pod's end are not the node's to choose, nor is
+					// what kind of service the spec has bought.
 					pod.OwnerReferences = old.OwnerReferences
+					pod.DeletionTimestamp = old.DeletionTimestamp
 					pod.Status.QOSClass = old.Status.QOSClass
 				},
 				ValidateUpdate: core.ValidatePodStatusUpdate,

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -36,6 +37,11 @@ func TestPods(t *testing.T) {
 		{"a name twice", func(s *corev1.PodSpec) { s.InitContainers = s.Containers }, "422 spec.initContainers[0].name: FieldValueDuplicate"},
 		{"no account can be called so", func(s *corev1.PodSpec) { s.ServiceAccountName = "A" }, "422 spec.serviceAccountName: FieldValueInvalid"},
 		{"no node can be called so", func(s *corev1.PodSpec) { s.NodeName = "a/b" }, "422 spec.nodeName: FieldValueInvalid"},
+		{"two types in one volume", func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{}, Projected: &corev1.ProjectedVolumeSource{},
+			}}}
+		}, "422 spec.volumes[0].projected: FieldValueForbidden"},
 		{"no such policy", func(s *corev1.PodSpec) { s.RestartPolicy = "Sometimes" }, "422 spec.restartPolicy: FieldValueNotSupported"},
 	} {
 		pod := newPod("a")
@@ -143,6 +149,60 @@ func TestPodUpdates(t *testing.T) {
 		if causes(err) != tt.want {
 			t.Errorf("%s: %s, want %s", tt.reason, causes(err), tt.want)
 		}
+	}
+}
+
+// A pod stays what its annotations made of it when it was admitted, and its
+// status does not end it.
+func TestPodMetadataIsFixed(t *testing.T) {
+	w := start(t)
+	pods := w.core.Pods(w.namespace)
+	const appArmor = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "c"
+	stored := newPod("mirror")
+	stored.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x", "free": "y"}
+	stored, err := pods.Create(t.Context(), stored, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := pods.Create(t.Context(), newPod("plain"), create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+	for _, tt := range []struct {
+		reason string
+		pod    *corev1.Pod
+		edit   func(map[string]string)
+		want   string
+	}{
+		{"no change", stored, func(map[string]string) {}, "<nil>"},
+		{"another annotation", stored, func(a map[string]string) { delete(a, "free") }, "<nil>"},
+		{"a mirror no more", stored, func(a map[string]string) { delete(a, corev1.MirrorPodAnnotationKey) },
+			"422 metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"},
+		{"the mirror of another", stored, func(a map[string]string) { a[corev1.MirrorPodAnnotationKey] = "z" },
+			"422 metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"},
+		{"a mirror now", plain, func(a map[string]string) { a[corev1.MirrorPodAnnotationKey] = "" },
+			"422 metadata.annotations[kubernetes.io/config.mirror]: FieldValueForbidden"},
+		{"another confinement", plain, func(a map[string]string) { a[appArmor] = "unconfined" },
+			"422 metadata.annotations[" + appArmor + "]: FieldValueForbidden"},
+	} {
+		for way, write := range map[string]func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error){
+			"the pod": pods.Update, "its status": pods.UpdateStatus,
+		} {
+			pod := tt.pod.DeepCopy()
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			tt.edit(pod.Annotations)
+			if _, err := write(t.Context(), pod, dry); causes(err) != tt.want {
+				t.Errorf("%s, by %s: %s, want %s", tt.reason, way, causes(err), tt.want)
+			}
+		}
+	}
+	plain.DeletionTimestamp = ptr.To(metav1.Now())
+	plain.Status.Phase = corev1.PodRunning
+	if updated, err := pods.UpdateStatus(t.Context(), plain, update); err != nil || updated.DeletionTimestamp != nil || updated.Status.Phase != corev1.PodRunning {
+		t.Errorf("a status with the pod's end in it: %s, %v", causes(err), updated.DeletionTimestamp)
 	}
 }
 

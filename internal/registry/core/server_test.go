@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -246,5 +247,52 @@ func TestServiceAccounts(t *testing.T) {
 	_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: []string{"wait"}}}, create)
 	if causes(err) != "422 metadata.finalizers[0]: FieldValueInvalid" {
 		t.Errorf("a finalizer without a domain: %s", causes(err))
+	}
+}
+
+// The annotation that Kubernetes has deprecated is warned of when it is set.
+func TestServiceAccountWarnings(t *testing.T) {
+	w := start(t)
+	var told strings.Builder
+	cfg := rest.CopyConfig(w.Admin(t))
+	cfg.WarningHandler = rest.NewWarningWriter(&told, rest.WarningWriterOptions{})
+	accounts := apitest.Client(t, cfg).CoreV1().ServiceAccounts(w.namespace)
+	const want = "Warning: metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets\n"
+	account := &corev1.ServiceAccount{ObjectMeta: named("a")}
+	var err error
+	for _, step := range []struct {
+		reason, value, want string
+	}{{"new", "", ""}, {"set", "true", want}, {"changed", "false", ""}} {
+		told.Reset()
+		if step.value != "" {
+			account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": step.value}
+			account, err = accounts.Update(t.Context(), account, update)
+		} else {
+			account, err = accounts.Create(t.Context(), account, create)
+		}
+		if err != nil || told.String() != step.want {
+			t.Errorf("%s: %v, warnings %q", step.reason, err, told.String())
+		}
+	}
+	told.Reset()
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "b", Annotations: account.Annotations}}, create); err != nil || told.String() != want {
+		t.Errorf("made with it: %v, warnings %q", err, told.String())
+	}
+}
+
+// A status without a phase is that of an active namespace.
+func TestNamespaceStatusWithoutPhase(t *testing.T) {
+	w := start(t)
+	namespace, err := w.core.Namespaces().Get(t.Context(), w.namespace, get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace.Status = corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{{Type: "Seen", Status: corev1.ConditionTrue}}}
+	namespace, err = w.core.Namespaces().UpdateStatus(t.Context(), namespace, update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if namespace.Status.Phase != corev1.NamespaceActive || len(namespace.Status.Conditions) != 1 {
+		t.Errorf("status: %+v", namespace.Status)
 	}
 }

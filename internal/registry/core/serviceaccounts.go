@@ -19,6 +19,7 @@ func serviceAccounts() kind.Kind[corev1.ServiceAccount, corev1.ServiceAccountLis
 		ShowsDeleted:         true,
 		PrepareCreate:        keepSecretNames,
 		Validate:             core.ValidateServiceAccount,
+		Warn:                 core.ServiceAccountWarnings,
 		Update: kind.Update[corev1.ServiceAccount]{
 			PrepareUpdate:  func(account, _ *corev1.ServiceAccount) { keepSecretNames(account) },
 			ValidateUpdate: core.ValidateServiceAccountUpdate,

@@ -96,11 +96,13 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:controller:csr-approver", []string{
 			"approve" + signers + "kube-apiserver-client-kubelet",
 			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"update certificatesigningrequests/approval.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/csr-approver"}},
 		{"system:controller:csr-signer", []string{
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"patch,update certificatesigningrequests/status.certificates.k8s.io",
@@ -109,6 +111,7 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:controller:cert-manager-certificates", []string{
 			"create,delete,get certificaterequests.cert-manager.io",
 			"create,delete,get,list,patch,watch secrets.",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get certificates.cert-manager.io",
 			"update certificates/finalizers.cert-manager.io",
@@ -127,17 +130,20 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch podcertificaterequests.certificates.k8s.io",
 			"get,list,watch pods.",
 			"get,list,watch serviceaccounts.",
+			"get,list,watch serviceaccounts.",
 			"get,list,watch serviceaccounts. default",
 			"get,list,watch services.",
 			"get,list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/controller-cache"}},
 		{"system:controller:signer-manager", []string{
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get signers.certplane.dev",
 			"patch,update signers/status.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-manager"}},
 		{"system:controller:declared-signer", []string{
 			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get certificatesigningrequests.certificates.k8s.io",
 			"get namespaces.",
@@ -150,19 +156,22 @@ func TestCertificateRoles(t *testing.T) {
 			"sign signers.certificates.k8s.io",
 		}, []string{"ServiceAccount kube-system/declared-signer"}},
 		{"system:controller:cert-manager-issuers", []string{
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get,list,watch secrets.",
 			"update clusterissuers/status.cert-manager.io",
 			"update issuers/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-issuers"}},
 		{"system:controller:cert-manager-certificaterequests", []string{
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get certificaterequests.cert-manager.io",
 			"get,list,watch secrets.",
-			"update certificaterequests/status.cert-manager.io",
+			"patch certificaterequests/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests"}},
 		{"system:controller:cert-manager-certificatesigningrequests", []string{
 			"create subjectaccessreviews.authorization.k8s.io",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get certificatesigningrequests.certificates.k8s.io",
 			"get,list,watch secrets.",
@@ -171,11 +180,25 @@ func TestCertificateRoles(t *testing.T) {
 		}, []string{"ServiceAccount kube-system/cert-manager-certificatesigningrequests"}},
 		{"system:controller:cert-manager-certificaterequests-approver", []string{
 			"approve signers.cert-manager.io clusterissuers.cert-manager.io/* issuers.cert-manager.io/*",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"update certificaterequests/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests-approver"}},
+		{"system:controller:node-controller", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch leases.coordination.k8s.io",
+			"patch nodes/status.",
+		}, []string{"ServiceAccount kube-system/node-controller"}},
+		{"system:controller:tokens-controller", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"delete,get,list,update,watch secrets.",
+			"get serviceaccounts.",
+		}, []string{"ServiceAccount kube-system/tokens-controller"}},
 		{"system:controller:signer-installer", []string{
 			"create,get,patch signers.certplane.dev kube-apiserver-client-pod service-dns spiffe",
+			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
@@ -335,6 +358,49 @@ func TestReconcileKeepsSubjects(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"ann", "system:monitoring"}, names); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever may discover the API could read what system:public-info-viewer shows
+// before it was a role of its own: its binding starts with the same subjects,
+// and is left alone afterwards.
+func TestReconcilePrimesPublicInfo(t *testing.T) {
+	ann := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}
+	closed := bind("system:discovery", ann)
+	closed.Annotations = map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}
+	closed.Labels["team"] = "a"
+	other := bind("system:public-info-viewer")
+	other.Annotations = closed.Annotations
+	for _, tt := range []struct {
+		reason string
+		stored []runtime.Object
+		want   []rbacv1.Subject
+		labels map[string]string
+	}{
+		{"discovery was closed", []runtime.Object{closed}, []rbacv1.Subject{ann}, closed.Labels},
+		{"discovery has more subjects", []runtime.Object{bind("system:discovery", ann)},
+			[]rbacv1.Subject{ann, group("system:authenticated"), group("system:unauthenticated")}, other.Labels},
+		{"there is one already", []runtime.Object{closed, other}, nil, other.Labels},
+		{"a new server", nil, []rbacv1.Subject{group("system:authenticated"), group("system:unauthenticated")}, other.Labels},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			client := fake.NewClientset(tt.stored...)
+			for range 2 {
+				if err := Reconcile(t.Context(), client); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := client.RbacV1().ClusterRoleBindings().Get(t.Context(), "system:public-info-viewer", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.Subjects); diff != "" {
+				t.Errorf("subjects (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.labels, got.Labels); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

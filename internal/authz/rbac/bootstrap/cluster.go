@@ -12,6 +12,7 @@ import (
 func reads() []controller {
 	requests := allow(read, certificates, "certificatesigningrequests")
 	namespaces := allow(read, core, "namespaces")
+	nodes := allow(read, core, "nodes")
 	issuers := allow(read, certManager, "clusterissuers", "issuers")
 	issuerRequests := allow(read, certManager, "certificaterequests")
 	return []controller{
@@ -22,7 +23,8 @@ func reads() []controller {
 		{"declared-signer", []rbacv1.PolicyRule{
 			requests,
 			allow(read, certificates, "podcertificaterequests"),
-			allow(read, core, "nodes", "pods", "serviceaccounts", "services"),
+			nodes,
+			allow(read, core, "pods", "serviceaccounts", "services"),
 			namespaces,
 		}},
 		{"cert-manager-certificates", []rbacv1.PolicyRule{issuerRequests, allow(read, certManager, "certificates")}},
@@ -33,7 +35,9 @@ func reads() []controller {
 		{"csr-cleaner", []rbacv1.PolicyRule{requests}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")}},
 		{"namespace-controller", []rbacv1.PolicyRule{namespaces}},
+		{"node-controller", []rbacv1.PolicyRule{nodes}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{namespaces, allowOn(read, core, "configmaps", "kube-root-ca.crt")}},
+		{"tokens-controller", []rbacv1.PolicyRule{allow(read, core, "serviceaccounts")}},
 		{"service-account-controller", []rbacv1.PolicyRule{namespaces, allowOn(read, core, "serviceaccounts", "default")}},
 	}
 }

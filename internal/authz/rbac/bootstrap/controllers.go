@@ -29,7 +29,7 @@ func certificateControllers() []controller {
 			allow("update", certificates, "certificatesigningrequests/approval"),
 			allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName),
 			allow("create", authorization, "subjectaccessreviews"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"csr-signer", []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
@@ -39,20 +39,20 @@ func certificateControllers() []controller {
 				certificatesv1.KubeAPIServerClientKubeletSignerName,
 				certificatesv1.KubeletServingSignerName,
 				legacyUnknown),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		// For which signers it signs is in the configuration: ReconcileDelegated.
 		{delegatedAccount, []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		// It keeps the CAs of declared signers, in Secrets of the namespace of the
 		// accounts alone: signerSecrets.
 		{signerManager, []rbacv1.PolicyRule{
 			allow("get", certplane, "signers"),
 			allow("patch update", certplane, "signers/status"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		// Signers are declared at any time, under any name.
 		{"declared-signer", []rbacv1.PolicyRule{
@@ -61,30 +61,30 @@ func certificateControllers() []controller {
 			allow("sign", certificates, "signers"),
 			allow("get", core, "namespaces", "nodes", "pods", "serviceaccounts"),
 			allow("create", authorization, "subjectaccessreviews"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"csr-cleaner", []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"podcertificaterequestcleaner", []rbacv1.PolicyRule{
 			allow("delete "+read, certificates, "podcertificaterequests"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			allow("create update", core, "configmaps"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"trust-bundle-publisher", []rbacv1.PolicyRule{
 			allow("create delete list update watch", certificates, "clustertrustbundles"),
 			// Signers are declared at any time, under any name.
 			allow("attest", certificates, "signers"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"signer-installer", []rbacv1.PolicyRule{
 			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
 			allow("list watch", certplane, "signers"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 	}
 }
@@ -100,20 +100,20 @@ func issuerControllers() []controller {
 			allow("update", certManager, "certificates/finalizers"),
 			allow("create delete get", certManager, "certificaterequests"),
 			allow("create delete patch "+read, core, "secrets"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		// The Secrets of Issuers can be in any namespace and have any name. To list
 		// and watch is to learn of changes.
 		{"cert-manager-issuers", []rbacv1.PolicyRule{
 			allow("update", certManager, "clusterissuers/status", "issuers/status"),
 			allow(read, core, "secrets"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{
 			allow("get", certManager, "certificaterequests"),
-			allow("update", certManager, "certificaterequests/status"),
+			allow("patch", certManager, "certificaterequests/status"),
 			allow(read, core, "secrets"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"cert-manager-certificatesigningrequests", []rbacv1.PolicyRule{
 			allow("get", certificates, "certificatesigningrequests"),
@@ -121,12 +121,12 @@ func issuerControllers() []controller {
 			allowOn("sign", certificates, "signers", IssuerSigners()...),
 			allow("create", authorization, "subjectaccessreviews"),
 			allow(read, core, "secrets"),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 		{"cert-manager-certificaterequests-approver", []rbacv1.PolicyRule{
 			allow("update", certManager, "certificaterequests/status"),
 			allowOn("approve", certManager, "signers", IssuerSigners()...),
-			allow("create patch update", events, "events"),
+			writeEvents(),
 		}},
 	}
 }
@@ -147,6 +147,12 @@ func objectControllers() []controller {
 		{"service-account-controller", []rbacv1.PolicyRule{
 			allow("create", core, "serviceaccounts"),
 		}},
+		// Secrets for tokens are in any namespace and have any name.
+		{"tokens-controller", []rbacv1.PolicyRule{
+			allow("delete update "+read, core, "secrets"),
+			allow("get", core, "serviceaccounts"),
+			writeEvents(),
+		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
 			// Whatever there is can own and be owned.
 			allow("delete patch update "+read, "*", "*"),
@@ -154,6 +160,13 @@ func objectControllers() []controller {
 		{"validatingadmissionpolicy-status-controller", []rbacv1.PolicyRule{
 			allow(read, admissionregistration, "validatingadmissionpolicies"),
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
+		}},
+		// It says of nodes that they are silent. It need not taint them, nor touch
+		// their pods.
+		{"node-controller", []rbacv1.PolicyRule{
+			allow(read, coordination, "leases"),
+			allow("patch", core, "nodes/status"),
+			writeEvents(),
 		}},
 		{"definition-installer", []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
@@ -177,13 +190,13 @@ func peerControllers() []controller {
 				certificatesv1.KubeletServingSignerName,
 				legacyUnknown),
 			allow("create", authorization, "subjectaccessreviews"),
-			{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}},
+			writeEvents(),
 		}},
 		// Its publisher of the roots of API servers.
 		{"kube-apiserver-serving-clustertrustbundle-publisher", []rbacv1.PolicyRule{
 			allow("create delete list update watch", certificates, "clustertrustbundles"),
 			allowOn("attest", certificates, "signers", apiServerServing),
-			{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}},
+			writeEvents(),
 		}},
 	}
 }

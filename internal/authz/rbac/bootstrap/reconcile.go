@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
@@ -28,7 +30,34 @@ func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 	if err := reconcileSecrets(ctx, client); err != nil {
 		return err
 	}
+	if err := primeBinding(ctx, client, "system:public-info-viewer", "system:discovery"); err != nil {
+		return err
+	}
 	return reconcileBindings(ctx, client, ClusterRoleBindings())
+}
+
+// primeBinding makes a binding that does not exist yet from another one, whose
+// role included its role before the two were split: whoever closed or opened
+// the other finds this one the same. Without the other, it does nothing.
+func primeBinding(ctx context.Context, client kubernetes.Interface, name, from string) error {
+	bindings := client.RbacV1().ClusterRoleBindings()
+	if _, err := bindings.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	source, err := bindings.Get(ctx, from, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	primed := bind(name, source.Subjects...)
+	primed.Labels, primed.Annotations = source.Labels, source.Annotations
+	_, err = bindings.Create(ctx, primed, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // another server was faster
+	}
+	return err
 }
 
 func reconcileBindings(ctx context.Context, client kubernetes.Interface, bindings []*rbacv1.ClusterRoleBinding) error {

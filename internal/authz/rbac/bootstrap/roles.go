@@ -42,7 +42,8 @@ func userRoles() []role {
 			allow("create", authentication, "selfsubjectreviews"),
 		}},
 		{name: "system:monitoring", rules: []rbacv1.PolicyRule{
-			allowURLs("/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*"),
+			allowURLs("/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*",
+				"/statusz", "/flagz"),
 		}},
 		{name: "system:auth-delegator", rules: []rbacv1.PolicyRule{
 			allow("create", authentication, "tokenreviews"),

@@ -38,6 +38,11 @@ func allowOn(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
 
+// writeEvents lets events be written, under either name of their group.
+func writeEvents() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}}
+}
+
 // allowURLs lets paths be read that are not API objects.
 func allowURLs(urls ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: urls}

@@ -26,7 +26,7 @@ func Time(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) time.Time {
 	}
 	due := dueTime(spec, v)
 	at, err := open(spec, v, now)
-	if err != nil || !at.After(later(due, now)) {
+	if err != nil || !at.After(pki.Later(due, now)) {
 		return due
 	}
 	return at
@@ -36,13 +36,6 @@ func dueTime(spec *cmv1.CertificateSpec, v pki.Validity) time.Time {
 	return v.NotAfter.Add(-before(spec, v.NotAfter.Sub(v.NotBefore))).Truncate(time.Second)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // margin is how long before the end of a certificate a window has to open: it
 // takes time to issue another one.
 const margin = 5 * time.Minute
@@ -50,7 +43,7 @@ const margin = 5 * time.Minute
 // open returns when a window is open for the first time since the certificate
 // is due, and from now on. Without windows it is open always.
 func open(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) (time.Time, error) {
-	from, until := later(dueTime(spec, v), now), v.NotAfter.Add(-margin)
+	from, until := pki.Later(dueTime(spec, v), now), v.NotAfter.Add(-margin)
 	if spec.Renewal == nil || len(spec.Renewal.Windows) == 0 {
 		return from, nil
 	}

@@ -32,9 +32,10 @@ const (
 const attention = cmv1.PartOfCertManagerControllerLabelKey
 
 // Drift compares a Secret with the content that it is to have: Existing's. Who
-// finds one applies the content again. Labels, annotations and data of others
-// are none of its business; those that FieldManager has written and nobody asks
-// for any more are. Of keystores, those count whose password is known.
+// finds one applies the content again. What the Certificate asks for must be
+// there and FieldManager's, also if others own it too; what FieldManager has
+// written and nobody asks for any more is a drift. Other labels, annotations
+// and data are left alone. Of keystores, those count whose password is known.
 func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift, error) {
 	managed, err := c.managed()
 	if err != nil {
@@ -58,15 +59,15 @@ func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift
 	}
 	labels := c.labels()
 	switch {
-	case c.templateDiffers(s, managed) || hasStale(stored.annotations, desired) || hasStale(stored.labels, labels):
+	case c.templateDiffers(s, managed, stored) || hasStale(stored.annotations, desired) || hasStale(stored.labels, labels):
 		return TemplateMismatch, nil
-	case differs(s.Annotations, managed) || s.Labels[attention] != labels[attention]:
+	case differs(s.Annotations, stored.annotations, managed) || differs(s.Labels, stored.labels, map[string]string{attention: labels[attention]}):
 		return MetadataMismatch, nil
 	case c.formatsDiffer(s, formats, stored.data):
 		return OutputFormatsMismatch, nil
 	case c.storesDiffer(s, stored.data) || outdated:
 		return KeystoreMismatch, nil
-	case owned != isOwned(s, c.Certificate.UID) && (owned || stored.owner):
+	case ownerDiffers(isOwned(s, c.Certificate.UID), stored.owner, owned):
 		return OwnerMismatch, nil
 	}
 	return "", nil
@@ -74,7 +75,7 @@ func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift
 
 // templateDiffers leaves out what the template says in vain, as the Secret's own
 // annotations win.
-func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string) bool {
+func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string, stored written) bool {
 	template := c.Certificate.Spec.SecretTemplate
 	if template == nil {
 		return false
@@ -83,17 +84,27 @@ func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string) bo
 	maps.DeleteFunc(annotations, func(key, _ string) bool { _, has := managed[key]; return has })
 	labels := maps.Clone(template.Labels)
 	delete(labels, attention)
-	return differs(s.Annotations, annotations) || differs(s.Labels, labels)
+	return differs(s.Annotations, stored.annotations, annotations) || differs(s.Labels, stored.labels, labels)
 }
 
-// differs tells whether something that is wanted is missing, or otherwise.
-func differs(have, want map[string]string) bool {
+// differs reports whether something that is wanted is missing, has another
+// value, or is not among what FieldManager has written.
+func differs(have map[string]string, written []string, want map[string]string) bool {
 	for key, value := range want {
-		if got, has := have[key]; !has || got != value {
+		if got, has := have[key]; !has || got != value || !slices.Contains(written, key) {
 			return true
 		}
 	}
 	return false
+}
+
+// ownerDiffers reports whether the Certificate is to be the Secret's owner and
+// is not, or not by FieldManager, or the other way round.
+func ownerDiffers(is, written, wanted bool) bool {
+	if wanted {
+		return !is || !written
+	}
+	return is && written
 }
 
 // hasStale tells whether something has been written that nobody wants any more.
@@ -103,7 +114,7 @@ func hasStale(written []string, want map[string]string) bool {
 
 func (c Content) formatsDiffer(s *corev1.Secret, want map[string][]byte, written []string) bool {
 	for key, value := range want {
-		if !bytes.Equal(s.Data[key], value) {
+		if !bytes.Equal(s.Data[key], value) || !slices.Contains(written, key) {
 			return true
 		}
 	}

@@ -40,6 +40,26 @@ func fields[V any](m map[string]V) map[string]any {
 	return fields
 }
 
+// disown takes a field away from the manager who has applied it.
+func disown(path ...string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) {
+		var all map[string]any
+		if err := json.Unmarshal(s.ManagedFields[0].FieldsV1.GetRawBytes(), &all); err != nil {
+			panic(err)
+		}
+		set := all
+		for _, name := range path[:len(path)-1] {
+			set = set[name].(map[string]any)
+		}
+		delete(set, path[len(path)-1])
+		raw, err := json.Marshal(all)
+		if err != nil {
+			panic(err)
+		}
+		s.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(string(raw))
+	}
+}
+
 func TestDrift(t *testing.T) {
 	tests := []struct {
 		reason   string
@@ -85,9 +105,15 @@ func TestDrift(t *testing.T) {
 		{reason: "an owner is not wanted any more", wasOwned: true, want: secret.OwnerMismatch},
 		{reason: "somebody else made it the owner", tamper: func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{UID: "uid"}} }},
 		{reason: "managed fields that nobody can read", tamper: func(s *corev1.Secret) { s.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("?") }, want: secret.ManagedFieldsError},
-		{reason: "what somebody else has applied", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Manager = "other" }},
-		{reason: "what was updated", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Operation = metav1.ManagedFieldsOperationUpdate }},
-		{reason: "no managed fields", tamper: func(s *corev1.Secret) { s.ManagedFields = nil }},
+		{reason: "a label that somebody else has set", after: template("l", ""), tamper: func(s *corev1.Secret) { s.Labels["l"] = "x" }, want: secret.TemplateMismatch},
+		{reason: "an annotation that somebody else has set", after: template("", "a"), tamper: func(s *corev1.Secret) { s.Annotations["a"] = "x" }, want: secret.TemplateMismatch},
+		{reason: "DER that somebody else has written", before: formats(cmv1.CertificateOutputFormatDER), tamper: disown("f:data", "f:key.der"), want: secret.OutputFormatsMismatch},
+		{reason: "an owner that somebody else has set", owned: true, tamper: func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{UID: "uid"}} }, want: secret.OwnerMismatch},
+		{reason: "an annotation of ours that somebody else has set", tamper: disown("f:metadata", "f:annotations", "f:"+cmv1.CommonNameAnnotationKey), want: secret.MetadataMismatch},
+		{reason: "the attention label that somebody else has set", tamper: disown("f:metadata", "f:labels"), want: secret.MetadataMismatch},
+		{reason: "what somebody else has applied", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Manager = "other" }, want: secret.MetadataMismatch},
+		{reason: "what was updated", before: template("l", ""), after: noTemplate, tamper: func(s *corev1.Secret) { s.ManagedFields[0].Operation = metav1.ManagedFieldsOperationUpdate }, want: secret.MetadataMismatch},
+		{reason: "no managed fields", tamper: func(s *corev1.Secret) { s.ManagedFields = nil }, want: secret.MetadataMismatch},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

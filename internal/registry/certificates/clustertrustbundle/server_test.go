@@ -219,7 +219,7 @@ func TestVersions(t *testing.T) {
 		if a.Spec.TrustBundle != root || b.Spec.TrustBundle != root || c.Spec.TrustBundle != root {
 			t.Errorf("%s is not the same in all versions", name)
 		}
-		if stored := w.Stored(t, "/registry/clustertrustbundles/"+name); !strings.Contains(stored[:min(60, len(stored))], "\x16certificates.k8s.io/v1\x12\x12ClusterTrustBundle") {
+		if stored := w.Stored(t, "/registry/clustertrustbundles/"+name); !strings.Contains(stored[:min(60, len(stored))], "\x1bcertificates.k8s.io/v1beta1\x12\x12ClusterTrustBundle") {
 			t.Errorf("%s is stored as %q...", name, stored[:min(60, len(stored))])
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 func TestServerFormats(t *testing.T) {
@@ -176,12 +177,12 @@ func (w world) testV1beta1Formats(t *testing.T) {
 		name := "beta-" + strings.ReplaceAll(f.mediaType, "/", "-")
 		sent := &certificatesv1beta1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       certificatesv1beta1.CertificateSigningRequestSpec{Request: newCSR(t, "").Spec.Request},
+			Spec:       certificatesv1beta1.CertificateSigningRequestSpec{Request: newCSR(t, "").Spec.Request, SignerName: ptr.To("example.com/beta")},
 		}
 		sent.SetGroupVersionKind(beta)
 		posted := w.call(t, call{method: http.MethodPost, path: v1beta1, contentType: f.mediaType, accept: f.mediaType, body: f.encode(t, sent)})
 		got := decode[*certificatesv1beta1.CertificateSigningRequest](t, f, posted, beta)
-		if got.Spec.SignerName == nil || *got.Spec.SignerName != "kubernetes.io/legacy-unknown" || len(got.Spec.Usages) != 2 {
+		if got.Spec.SignerName == nil || *got.Spec.SignerName != "example.com/beta" || len(got.Spec.Usages) != 2 {
 			t.Errorf("%s: spec is %v", f.mediaType, got.Spec)
 		}
 	}

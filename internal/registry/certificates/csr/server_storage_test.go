@@ -117,11 +117,11 @@ func (w world) testLayout(t *testing.T) {
 	}
 
 	asV1beta1 := `{"apiVersion":"certificates.k8s.io/v1beta1","kind":"CertificateSigningRequest","metadata":{"name":"beta"},"spec":{"request":"` +
-		base64.StdEncoding.EncodeToString(created.Spec.Request) + `"}}`
+		base64.StdEncoding.EncodeToString(created.Spec.Request) + `","signerName":"example.com/beta"}}`
 	if got := w.call(t, call{method: http.MethodPost, path: v1beta1, contentType: "application/json", body: []byte(asV1beta1)}); got.code != http.StatusCreated {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
-	if got := w.stored(t, "beta").Spec.SignerName; got != "kubernetes.io/legacy-unknown" {
+	if got := w.stored(t, "beta").Spec.SignerName; got != "example.com/beta" {
 		t.Errorf("signer is %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -108,29 +109,33 @@ func TestUpdateMatrix(t *testing.T) {
 	sent := newCSR(t, conditions(decided("Other", "new"), decided("Approved", "new"), decided("Failed", "new")), func(c *csr) {
 		c.Labels = map[string]string{"a": "b"}
 		c.Annotations = map[string]string{"c": "d"}
+		c.Finalizers, c.OwnerReferences = []string{"example.com/new"}, []metav1.OwnerReference{{Name: "new"}}
 		c.Spec.SignerName, c.Spec.Username = "example.com/other", "root"
 		c.Status.Certificate = []byte("new")
 	})
 	metadata := sent.ObjectMeta
+	kept := *metadata.DeepCopy() // but for the owners
+	kept.OwnerReferences = nil
 	base := newStrategy(t)
 	for _, tc := range []struct {
 		reason   string
 		strategy rest.RESTUpdateStrategy
+		metadata metav1.ObjectMeta
 		want     certificatesv1.CertificateSigningRequestStatus
 	}{
-		{"only metadata changes through the resource", base, old.Status},
-		{"through /status, all but decisions, in the order sent", statusStrategy{base}, certificatesv1.CertificateSigningRequestStatus{
+		{"only metadata changes through the resource", base, metadata, old.Status},
+		{"through /status, all but decisions, in the order sent", statusStrategy{base}, kept, certificatesv1.CertificateSigningRequestStatus{
 			Conditions:  []condition{decided("Other", "new"), decided("Approved", "stored"), decided("Failed", "new")},
 			Certificate: []byte("new"),
 		}},
-		{"through /approval, every condition but no certificate", approvalStrategy{base}, certificatesv1.CertificateSigningRequestStatus{
+		{"through /approval, every condition but no certificate", approvalStrategy{base}, kept, certificatesv1.CertificateSigningRequestStatus{
 			Conditions: []condition{decided("Other", "new"), decided("Approved", "new"), decided("Failed", "new")},
 		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			obj := sent.DeepCopy()
 			tc.strategy.PrepareForUpdate(in("v1"), obj, old)
-			want := &csr{ObjectMeta: metadata, Spec: old.Spec, Status: tc.want}
+			want := &csr{ObjectMeta: tc.metadata, Spec: old.Spec, Status: tc.want}
 			if diff := cmp.Diff(want, obj); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
@@ -157,8 +162,8 @@ func TestResetFields(t *testing.T) {
 		want     *fieldpath.Set
 	}{
 		{"the resource", base, fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status"))},
-		{"/status", statusStrategy{base}, fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))},
-		{"/approval", approvalStrategy{base}, fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))},
+		{"/status", statusStrategy{base}, fieldpath.NewSet(ownersPath, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))},
+		{"/approval", approvalStrategy{base}, fieldpath.NewSet(ownersPath, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got := tc.strategy.GetResetFields()

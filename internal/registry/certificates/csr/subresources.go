@@ -14,6 +14,15 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
+// keepOwners puts the owners back: who decides or signs could have a request
+// deleted by them. Other metadata stays as it was sent, as in Kubernetes.
+func keepOwners(csr, stored *certificatesv1.CertificateSigningRequest) {
+	csr.OwnerReferences = stored.OwnerReferences
+}
+
+// ownersPath is the field that keepOwners keeps.
+var ownersPath = fieldpath.MakePathOrDie("metadata", "ownerReferences")
+
 // statusStrategy lets signers set the certificate and every condition that
 // does not decide the request.
 type statusStrategy struct{ strategy }
@@ -24,6 +33,7 @@ type statusStrategy struct{ strategy }
 func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
 	csr.Spec = stored.Spec
+	keepOwners(csr, stored)
 	restored := restoreDecisions(csr.Status.Conditions, stored.Status.Conditions)
 	if !restored && requestVersion(ctx) == certificatesv1beta1.SchemeGroupVersion {
 		csr.Status.Conditions = stored.Status.Conditions
@@ -40,7 +50,7 @@ func (statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 // GetResetFields keeps field managers from owning conditions that they set
 // here, although they can: Kubernetes declares it so.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))
+	return kind.ResetIn(certificates.RequestVersions, ownersPath, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))
 }
 
 // approvalStrategy lets approvers set every condition and nothing else.
@@ -51,6 +61,7 @@ func (s approvalStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.O
 	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
 	fillTimes(csr.Status.Conditions, stored.Status.Conditions, metav1.NewTime(s.now()))
 	csr.Spec = stored.Spec
+	keepOwners(csr, stored)
 	csr.Status.Certificate = stored.Status.Certificate
 }
 
@@ -60,5 +71,5 @@ func (approvalStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 }
 
 func (approvalStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))
+	return kind.ResetIn(certificates.RequestVersions, ownersPath, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "certificate"))
 }

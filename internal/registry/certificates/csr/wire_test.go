@@ -31,7 +31,8 @@ func TestCreateErrors(t *testing.T) {
 			`CertificateSigningRequest.certificates.k8s.io ".." is invalid: spec.usages: Required value`},
 		{"the legacy signer", "v1", func(c *csr) { c.Spec.SignerName = "kubernetes.io/legacy-unknown" },
 			`CertificateSigningRequest.certificates.k8s.io "test" is invalid: spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this API version`},
-		{"which v1beta1 takes", "v1beta1", func(c *csr) { c.Spec.SignerName = "kubernetes.io/legacy-unknown" }, ""},
+		{"in v1beta1 it may not have been named", "v1beta1", func(c *csr) { c.Spec.SignerName = "kubernetes.io/legacy-unknown" },
+			`CertificateSigningRequest.certificates.k8s.io "test" is invalid: spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName, which is the default of v1beta1, is not allowed: name a signer, such as kubernetes.io/kube-apiserver-client`},
 		{"v1beta1 takes unknown and duplicate usages", "v1beta1", func(c *csr) { c.Spec.Usages = []certificatesv1.KeyUsage{"x", "x"} }, ""},
 		{"a forged status is dropped before it can be wrong", "v1", func(c *csr) {
 			c.Status.Conditions, c.Status.Certificate = []condition{{}}, []byte("forged")
