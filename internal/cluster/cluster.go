@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controllers"
@@ -65,9 +66,16 @@ func run(ctx context.Context, cfg Config) error {
 
 // start runs the manager; it explains the one error that is no failure of
 // anything but needs an answer.
-func start(ctx context.Context, cfg Config, manager ctrl.Manager) error {
-	err := manager.Start(ctx)
-	if err != nil && err.Error() == lostLease {
+func start(ctx context.Context, cfg Config, mgr ctrl.Manager) error {
+	err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		klog.InfoS("The controllers work here from now on", "lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	err = mgr.Start(ctx)
+	if controllers.IsLostLease(err) {
 		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
 			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
 	}

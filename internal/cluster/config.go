@@ -80,18 +80,8 @@ type LeaderElection struct {
 	// resourceNamespace is where the lease is. Default: the value of
 	// namespace. Flag: --leader-elect-resource-namespace.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// leaseDuration is how long the others wait for a leader that says nothing
-	// before one of them takes over. Default: 15s.
-	// Flag: --leader-elect-lease-duration.
-	LeaseDuration metav1.Duration `json:"leaseDuration"`
-	// renewDeadline is how long a leader tries to renew its lease before the
-	// process ends; less than leaseDuration. Default: 10s.
-	// Flag: --leader-elect-renew-deadline.
-	RenewDeadline metav1.Duration `json:"renewDeadline"`
-	// retryPeriod is the time between two attempts to get or to renew the
-	// lease; less than five sixths of renewDeadline. Default: 2s.
-	// Flag: --leader-elect-retry-period.
-	RetryPeriod metav1.Duration `json:"retryPeriod"`
+
+	controllers.LeaseTimes `json:",inline"`
 }
 
 // MetricsConfig is the stanza "metrics".
@@ -127,11 +117,13 @@ func DefaultConfig() Config {
 		Namespace:                    "certplane-system",
 		UseServiceAccountCredentials: true,
 		LeaderElection: LeaderElection{
-			LeaderElect:   true,
-			ResourceName:  "certplane-controllers",
-			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
-			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
-			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			LeaderElect:  true,
+			ResourceName: controllers.LeaseName,
+			LeaseTimes: controllers.LeaseTimes{
+				LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+				RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+				RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			},
 		},
 		Metrics:  MetricsConfig{BindAddress: "127.0.0.1:8443"},
 		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
@@ -188,16 +180,8 @@ func (c LeaderElection) Validate() error {
 		return nil
 	case c.ResourceName == "":
 		return errors.New("leaderElection.resourceName: missing")
-	case c.RetryPeriod.Duration <= 0:
-		return fmt.Errorf("leaderElection.retryPeriod: %s must be more than 0", c.RetryPeriod.Duration)
-	case c.RenewDeadline.Duration*5 <= c.RetryPeriod.Duration*6:
-		return fmt.Errorf("leaderElection.renewDeadline: %s must be more than 1.2 times retryPeriod", c.RenewDeadline.Duration)
-	case c.LeaseDuration.Duration <= c.RenewDeadline.Duration:
-		return fmt.Errorf("leaderElection.leaseDuration: %s must be more than renewDeadline", c.LeaseDuration.Duration)
-	case c.LeaseDuration.Duration < time.Second:
-		return fmt.Errorf("leaderElection.leaseDuration: %s must be at least 1s", c.LeaseDuration.Duration)
 	}
-	return nil
+	return c.LeaseTimes.Validate()
 }
 
 // Validate reports the first value that cannot work, by its field.

@@ -103,7 +103,8 @@ func TestAccounts(t *testing.T) {
 		with   []string // besides the cache's
 		not    []string
 	}{
-		{"by default, kube-controller-manager publishes", []string{"*"}, []string{"csr-approver", "csr-signer"}, []string{"root-ca-cert-publisher"}},
+		{"by default, kube-controller-manager publishes and looks after nodes", []string{"*"}, []string{"csr-approver", "csr-signer"}, []string{"root-ca-cert-publisher", "node-controller"}},
+		{"nodes, asked for by name", []string{"node-lifecycle-controller"}, []string{"node-controller"}, []string{"csr-signer"}},
 		{"by default, cert-manager answers what is its own", []string{"*"}, nil, []string{"cert-manager-issuers", "cert-manager-certificaterequests",
 			"cert-manager-certificatesigningrequests", "cert-manager-certificaterequests-approver"}},
 		{"in the place of cert-manager", []string{"*", "issuers", "certificaterequests"},

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -113,21 +112,11 @@ func (w world) config(t *testing.T) cluster.Config {
 	t.Helper()
 	cfg := cluster.DefaultConfig()
 	cfg.ClientConnection.Kubeconfig = w.kubeconfig
-	cfg.Metrics.BindAddress, cfg.Health.BindAddress = "0", freeAddress(t)
+	cfg.Metrics.BindAddress, cfg.Health.BindAddress = "0", apitest.FreeAddress(t)
 	cfg.LeaderElection.RetryPeriod.Duration = 100 * time.Millisecond
 	pki := filepath.Join(w.Config.DataDir, "pki")
 	cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = filepath.Join(pki, "client-ca.crt"), filepath.Join(pki, "client-ca.key")
 	return cfg
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // process is one that runs until it is stopped or the test ends.

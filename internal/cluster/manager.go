@@ -13,15 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controllers"
 )
-
-// lostLease is how controller-runtime says that somebody else may lead.
-const lostLease = "leader election lost"
 
 // stopTimeout is how long controllers may take to finish what they have begun.
 // Pods are killed after 30 s.
@@ -44,24 +40,21 @@ func newManager(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 		return nil, err
 	}
 	election := cfg.LeaderElection
-	mgr, err := ctrl.NewManager(reader, ctrl.Options{
-		Scheme: kinds,
-		Logger: klog.Background(),
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		// Whoever waits for the lease is up to date when it gets it.
-		Controller:                    config.Controller{EnableWarmup: ptr.To(true)},
-		LeaderElection:                election.LeaderElect,
-		LeaderElectionConfig:          own,
-		LeaderElectionID:              election.ResourceName,
-		LeaderElectionNamespace:       cfg.LeaseNamespace(),
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &election.LeaseDuration.Duration,
-		RenewDeadline:                 &election.RenewDeadline.Duration,
-		RetryPeriod:                   &election.RetryPeriod.Duration,
-		Metrics:                       metrics,
-		HealthProbeBindAddress:        cfg.Health.BindAddress,
-		GracefulShutdownTimeout:       ptr.To(stopTimeout),
-	})
+	options := ctrl.Options{
+		Scheme:                  kinds,
+		Logger:                  klog.Background(),
+		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		LeaderElectionConfig:    own,
+		LeaderElectionID:        election.ResourceName,
+		LeaderElectionNamespace: cfg.LeaseNamespace(),
+		Metrics:                 metrics,
+		HealthProbeBindAddress:  cfg.Health.BindAddress,
+		GracefulShutdownTimeout: ptr.To(stopTimeout),
+	}
+	if election.LeaderElect {
+		election.Elect(&options)
+	}
+	mgr, err := ctrl.NewManager(reader, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}

@@ -22,8 +22,8 @@ func TestMetricsOfCertManager(t *testing.T) {
 	chosen := []string{"*", "issuers", "certificates", "certificaterequests", "certificaterequests-approver"}
 	w := startWith(t, chosen...)
 	cfg := w.config(t)
-	cfg.Controllers, cfg.Webhook.BindAddress = chosen, freeAddress(t)
-	cfg.Metrics.BindAddress, cfg.Metrics.Anonymous = freeAddress(t), true
+	cfg.Controllers, cfg.Webhook.BindAddress = chosen, apitest.FreeAddress(t)
+	cfg.Metrics.BindAddress, cfg.Metrics.Anonymous = apitest.FreeAddress(t), true
 	run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 

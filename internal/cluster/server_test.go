@@ -63,7 +63,7 @@ func TestHandOver(t *testing.T) {
 	first := run(t, cfg)
 	apitest.Eventually(t, "the first one leads", func() bool { return w.leader(t) != "" })
 	holder := w.leader(t)
-	cfg.Health.BindAddress = freeAddress(t)
+	cfg.Health.BindAddress = apitest.FreeAddress(t)
 	run(t, cfg)
 	w.sign(t, "alice")
 	if now := w.leader(t); now != holder {

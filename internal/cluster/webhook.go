@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"k8s.io/client-go/dynamic"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controller/inject"
+	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/webhook"
 )
 
@@ -45,6 +48,19 @@ type WebhookConfig struct {
 	// certificate and the CA behind it are made and replaced by themselves.
 	// Default: 127.0.0.1:10250. Flag: --webhook-bind-address.
 	BindAddress string `json:"bindAddress"`
+	// clientCAFile is a PEM file of CAs. With it, the webhook takes connections
+	// only of clients that have a certificate of one of them, as API servers do
+	// that are configured so; docs/cluster.md says how. Without it, whoever
+	// reaches the port can ask for reviews, and so learn who may approve what.
+	// Changes of the file are followed. Default: none.
+	ClientCAFile string `json:"clientCAFile,omitempty"`
+	// clientNames are the common names that such certificates may have.
+	// Default: any.
+	ClientNames []string `json:"clientNames,omitempty"`
+	// clientCIDRs are the addresses of the API servers, such as 10.0.0.0/28. With
+	// them, "certplane manifests" adds a NetworkPolicy that lets nobody else
+	// reach the webhook. Default: none.
+	ClientCIDRs []string `json:"clientCIDRs,omitempty"`
 }
 
 // Validate reports the first value that cannot work, by its field.
@@ -55,7 +71,27 @@ func (c WebhookConfig) Validate() error {
 	if c.BindAddress == off {
 		return fmt.Errorf("webhook.bindAddress: %q serves nothing: set webhook.serve to %s", off, serveNever)
 	}
+	if len(c.ClientNames) > 0 && c.ClientCAFile == "" {
+		return errors.New("webhook.clientNames: set webhook.clientCAFile too, or names are not verified")
+	}
+	for _, cidr := range c.ClientCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			return fmt.Errorf("webhook.clientCIDRs: %q is not an address with the length of its prefix, such as 10.0.0.0/28", cidr)
+		}
+	}
 	return checkAddress("webhook.bindAddress", c.BindAddress)
+}
+
+// clients are whom the webhook answers.
+func (c WebhookConfig) clients() (webhook.Clients, error) {
+	if c.ClientCAFile == "" {
+		return webhook.Clients{}, nil
+	}
+	trusted, err := roots.File(c.ClientCAFile, nil)
+	if err != nil {
+		return webhook.Clients{}, fmt.Errorf("webhook.clientCAFile: %w", err)
+	}
+	return webhook.Clients{Roots: trusted, Names: c.ClientNames}, nil
 }
 
 // ServesWebhook tells whether there is a webhook.
@@ -107,7 +143,11 @@ func addWebhook(mgr ctrl.Manager, cfg Config, as func(string) (*rest.Config, err
 	if err != nil {
 		return fmt.Errorf("registering the metrics of the webhook: %w", err)
 	}
-	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics}
+	clients, err := cfg.Webhook.clients()
+	if err != nil {
+		return err
+	}
+	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics, Clients: clients}
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}

@@ -35,7 +35,7 @@ func TestWebhook(t *testing.T) {
 		c.Admission.DisabledPlugins = []string{"CertManager"}
 	}), chosen...)
 	cfg := w.config(t)
-	cfg.Controllers, cfg.Webhook.BindAddress = chosen, freeAddress(t)
+	cfg.Controllers, cfg.Webhook.BindAddress = chosen, apitest.FreeAddress(t)
 	run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 
@@ -85,7 +85,7 @@ func TestWebhookOfSigners(t *testing.T) {
 	}
 
 	cfg := w.config(t)
-	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", freeAddress(t)
+	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", apitest.FreeAddress(t)
 	run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 	const want = `admission webhook "webhook.certplane.dev" denied the request: Signer.certplane.dev "bad" is invalid: spec.profile.names.uris: Invalid value`

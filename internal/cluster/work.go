@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controllers"
 )
 
@@ -23,8 +24,8 @@ var ofCertManager = []string{issuers, requests, requestApprover, issuersCSRs, ce
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
 	// Others may do the same: kube-controller-manager publishes, and may know
-	// another CA; cert-manager answers what is of cert-manager.io.
-	return controllers.Config{Settings: c.Settings, OnlyByName: append([]string{publisher}, ofCertManager...)}
+	// another CA, and looks after nodes; cert-manager answers what is of cert-manager.io.
+	return controllers.Config{Settings: c.Settings, OnlyByName: append([]string{publisher, nodelifecycle.Name}, ofCertManager...)}
 }
 
 // Accounts returns the service accounts that the chosen controllers and the

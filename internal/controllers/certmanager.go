@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // The accounts that work for cert-manager.io.
@@ -47,9 +48,20 @@ func Groups(account string) []string {
 type CertManagerSettings struct {
 	// clusterResourceNamespace is the namespace of the Secrets that
 	// ClusterIssuers name. Whoever may write Secrets there can replace the CAs of
-	// the whole cluster. Default: none, which is the namespace of the controllers'
-	// service accounts: kube-system in "certplane serve".
+	// the whole cluster. Default: cert-manager in "certplane serve", which makes
+	// this namespace, or kube-system with a store that an older version has made;
+	// in "certplane controllers" that of the controllers' service accounts.
 	ClusterResourceNamespace string `json:"clusterResourceNamespace,omitempty"`
+	// outliveCA lets certificates of CA issuers end after their CA, as
+	// cert-manager does: no verifier takes them from the CA's end on. Default:
+	// false, which has them end with their CA, says so by an Event, and renews
+	// them in time.
+	OutliveCA bool `json:"outliveCA,omitempty"`
+	// reviewCAs has certificaterequests-approver leave requests for CA
+	// certificates (isCA, or the usage cert sign) to a person or another approver:
+	// who has a CA below yours can issue for any name. Default: false, which
+	// approves them like all others, as cert-manager does.
+	ReviewCAs bool `json:"reviewCAs,omitempty"`
 
 	issue.CertificateSettings `json:",inline"`
 }
@@ -70,6 +82,11 @@ func (s CertManagerSettings) Validate() error {
 // clusterResources is where the Secrets of ClusterIssuers are.
 func (p Process) clusterResources(cfg Config) string {
 	return cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, p.Namespace)
+}
+
+// rules hold for all CA issuers.
+func (c Config) rules() issuer.Rules {
+	return issuer.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
 }
 
 // secrets returns what tells an account of changes of Secrets.
@@ -142,7 +159,7 @@ func addRequests(p Process, cfg Config) error {
 	}
 	return requestsign.Add(p.Manager, requestsign.Config{
 		Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Events: tell, Metrics: p.Metrics, Syncs: syncs,
+		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Events: tell, Metrics: p.Metrics, Syncs: syncs,
 	})
 }
 
@@ -166,7 +183,8 @@ func addCSRIssuers(p Process, cfg Config) error {
 		return err
 	}
 	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
-		Cache: p.Manager.GetCache(), Client: writer, Secrets: secrets, Versions: versions, ClusterResources: p.clusterResources(cfg),
+		Cache: p.Manager.GetCache(), Client: writer, Secrets: secrets, Versions: versions,
+		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(),
 	})
 	if err := p.Manager.Add(issuers); err != nil {
 		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
@@ -178,7 +196,7 @@ func addCSRIssuers(p Process, cfg Config) error {
 	})
 }
 
-func addRequestApprover(p Process, _ Config) error {
+func addRequestApprover(p Process, cfg Config) error {
 	writer, err := p.Client(requestApproverAccount)
 	if err != nil {
 		return err
@@ -196,6 +214,7 @@ func addRequestApprover(p Process, _ Config) error {
 		return err
 	}
 	return requestapprove.Add(p.Manager, requestapprove.Config{
-		Client: writer, Versions: versions, Events: recorders(requestapprove.Component), Metrics: metrics,
+		Client: writer, Versions: versions, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
+		Events: recorders(requestapprove.Component), Metrics: metrics,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/declare"
+	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/requestapprove"
@@ -18,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
@@ -56,10 +58,12 @@ type Settings struct {
 	// requests to them), certificaterequests-approver (approves all of these,
 	// whoever asks: turn it off where somebody else decides),
 	// certificatesigningrequests (answers those that name Issuers), certificates
-	// (issues and renews Certificates into Secrets) and publish
-	// (kube-root-ca.crt in every namespace). Those of cert-manager.io and the last
-	// one are on by default in "certplane serve" only, because in clusters others
-	// may do the same: cert-manager and kube-controller-manager. Default: ["*"].
+	// (issues and renews Certificates into Secrets), publish
+	// (kube-root-ca.crt in every namespace) and node-lifecycle-controller (says of
+	// nodes that have gone silent that they are not ready). Those of
+	// cert-manager.io and the last two are on by default in "certplane serve" only,
+	// because in clusters others may do the same: cert-manager and
+	// kube-controller-manager. Default: ["*"].
 	// Flag: --controllers.
 	Controllers []string `json:"controllers"`
 	// approval rules which requests are approved without a person.
@@ -80,6 +84,8 @@ type Settings struct {
 	Trust trust.Settings `json:"trust"`
 	// certManager rules what happens to the objects of cert-manager.io.
 	CertManager CertManagerSettings `json:"certManager"`
+	// nodeLifecycle rules when nodes count as dead.
+	NodeLifecycle nodelifecycle.Settings `json:"nodeLifecycle"`
 }
 
 // DefaultSettings returns what applies when nothing is said.
@@ -95,6 +101,7 @@ func DefaultSettings() Settings {
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
+		NodeLifecycle:   nodelifecycle.DefaultSettings(),
 	}
 }
 
@@ -103,7 +110,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.NodeLifecycle} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -122,12 +129,21 @@ type Config struct {
 	RootCA roots.Roots
 	// OnlyByName are controllers that "*" does not choose.
 	OnlyByName []string
+	// Honoured are CAs whose client certificates the API honours, as far as they
+	// are known besides those of the signers that run here. It can be nil.
+	Honoured signer.Honoured
+	// Honour, if there is one, is told of each CA with which a signer of the API's
+	// clients signs: of those of now, and of those that replace them.
+	Honour func(*pki.Authority)
 
 	// What several controllers need is opened when the first one asks.
-	issuers func() ([]issuer, error)
+	issuers func() ([]builtIn, error)
 	roots   func() (roots.Roots, error)
 	// declared are the signers of Signer objects.
 	declared *declared.Set
+	// honoured are all CAs whose client certificates the API honours, as far as
+	// they are known.
+	honoured signer.Honoured
 }
 
 // controller is a line of the table of controllers.
@@ -155,6 +171,7 @@ var all = []controller{
 	{requestsign.CSRName, csrIssuersAccount, addCSRIssuers},
 	{requestapprove.Name, requestApproverAccount, addRequestApprover},
 	{"certificates", certificatesAccount, addCertificates},
+	{nodelifecycle.Name, nodeAccount, addNodeLifecycle},
 }
 
 // Accounts returns the service accounts that the controllers act as.
@@ -179,9 +196,10 @@ func (c Config) Accounts() []string {
 
 // Add adds the chosen controllers to the manager of p.
 func Add(p Process, cfg Config) error {
-	cfg.issuers = sync.OnceValues(func() ([]issuer, error) { return openIssuers(p, cfg) })
-	cfg.roots = sync.OnceValues(cfg.openRoots)
+	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
+	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{}
+	cfg.honoured = cfg.allHonoured
 	for _, c := range all {
 		if !cfg.runs(c) {
 			continue

@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
+	"github.com/certplane/certplane/internal/signer/declared"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -39,7 +39,7 @@ func addDeclared(p Process, cfg Config) error {
 	}
 	return signers.Add(p.Manager, signers.Config{
 		Cache: reader, API: api, Client: writer, Namespace: p.Namespace, Versions: versions, Signers: cfg.declared,
-		BuiltIn: builtIn, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: recorder, Metrics: p.Metrics,
+		BuiltIn: builtIn, Honoured: cfg.honoured, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: recorder, Metrics: p.Metrics,
 	})
 }
 
@@ -80,21 +80,20 @@ func addDeclaredSigners(p Process, cfg Config) error {
 			signer := set.Find(name)
 			return signer != nil && signer.Serves(v1alpha1.CertificateSigningRequests)
 		},
-		Delegate: set.SignCSR, CA: changes{cfg}, Several: true,
-		Answered: func(name string, issued bool) { set.Count(name, issued) },
+		Delegate: set.SignCSR, Changes: declaredChanges{set}, Several: true,
+		Answered: set.Count,
 		Client:   writer, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
 	})
 }
 
-// changes tells those who wait for a signer that there are others.
-type changes struct{ Config }
+// declaredChanges wakes all requests to declared signers when one of these changes.
+type declaredChanges struct{ set *declared.Set }
 
-// Current implements sign.CA. Nobody asks: the signers have CAs of their own.
-func (changes) Current() (*pki.Authority, error) { return nil, nil }
-
-// Subscribe tells of changes as a CA would.
-func (c changes) Subscribe(changed func(*pki.Authority)) (cancel func()) {
-	return c.declared.Subscribe(func() { changed(nil) })
+// Subscribe implements sign.Changes.
+func (c declaredChanges) Subscribe(changed func(waited func(*certificatesv1.CertificateSigningRequest) bool)) (cancel func()) {
+	return c.set.Changes.Subscribe(func(struct{}) {
+		changed(func(*certificatesv1.CertificateSigningRequest) bool { return true })
+	})
 }
 
 // addPodSigners adds what signs PodCertificateRequests for declared signers.

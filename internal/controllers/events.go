@@ -40,7 +40,7 @@ func (p Process) Recorders(account string) (func(component string) events.EventR
 	if err != nil {
 		return nil, fmt.Errorf("making the client for events: %w", err)
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	broadcaster := events.NewBroadcaster(coreEvents{client.CoreV1()})
 	// From now on and not from the manager's start, when all begin to work at
 	// the same time: whatever nobody records is lost.
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,8 +23,8 @@ func addPublisher(p Process, cfg Config) error {
 	})
 }
 
-// rootCA is what the certificate of the API server chains to, or nil.
-func (c Config) openRoots() (roots.Roots, error) {
+// OpenRoots returns what the certificate of the API server chains to, or nil.
+func (c Config) OpenRoots() (roots.Roots, error) {
 	if path := c.Settings.Publishing.RootCAFile; path != "" {
 		return roots.File(path, nil)
 	}

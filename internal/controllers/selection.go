@@ -38,6 +38,9 @@ func checkSelection(choice []string) error {
 	}
 	names = slices.Compact(names)
 	for _, item := range choice {
+		if item == "-"+everything {
+			return fmt.Errorf("%q turns nothing off: what is not named does not run; there are %s", item, strings.Join(names, ", "))
+		}
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
 			return fmt.Errorf("%q is no controller: there are %s, and * for all", name, strings.Join(names, ", "))
 		}

@@ -32,6 +32,9 @@ func TestSelectionOfNoController(t *testing.T) {
 	if err := checkSelection([]string{"*", "-sign"}); err != nil {
 		t.Error(err)
 	}
+	if err := checkSelection([]string{"-*", "sign"}); err == nil || !strings.HasPrefix(err.Error(), `"-*" turns nothing off: `) {
+		t.Error(err)
+	}
 	for _, item := range []string{"signer", "-signer", "-*", ""} {
 		if err := checkSelection([]string{item}); err == nil || !strings.Contains(err.Error(), "there are ") {
 			t.Errorf("%q: %v", item, err)

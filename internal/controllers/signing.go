@@ -2,15 +2,18 @@ package controllers
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -27,7 +30,7 @@ func addSigners(p Process, cfg Config) error {
 	}
 	for _, issuer := range issuers {
 		err := sign.Add(p.Manager, sign.Config{
-			SignerName: issuer.name, Client: writer, CA: issuer.ca, Settings: cfg.Settings.Signing,
+			SignerName: issuer.name, Client: writer, CA: issuer.ca, Alone: issuer.alone, Settings: cfg.Settings.Signing,
 			Events: recorder, Account: p.reference(csrSignerAccount), Metrics: p.Metrics,
 		})
 		if err != nil {
@@ -56,15 +59,49 @@ func (c Config) HasCA() bool {
 // openTimeout is how long a CA's key may take to be found.
 const openTimeout = 30 * time.Second
 
-// issuer is a built-in signer that has a CA.
-type issuer struct {
+// builtIn is a built-in signer that has a CA.
+type builtIn struct {
 	name string
 	ca   sign.CA
+	// alone says that its certificates come without the CAs above, because no CA
+	// is configured: who relies on them trusts the generated CA itself.
+	alone bool
+}
+
+// ofClients reports whether a built-in signer's certificates are for clients of
+// the API, which has to honour its CA.
+func (b builtIn) ofClients() bool {
+	return b.name == certificatesv1.KubeAPIServerClientSignerName || b.name == certificatesv1.KubeAPIServerClientKubeletSignerName
+}
+
+// allHonoured are the CAs whose client certificates the API honours: those that
+// somebody knows of, and those of the signers of its clients.
+func (c Config) allHonoured() []*x509.Certificate {
+	var cas []*x509.Certificate
+	if c.Honoured != nil {
+		cas = c.Honoured()
+	}
+	if !c.Chooses("sign") {
+		return cas
+	}
+	issuers, err := c.issuers()
+	if err != nil { // then nothing runs
+		return cas
+	}
+	for _, issuer := range issuers {
+		if !issuer.ofClients() {
+			continue
+		}
+		if authority, err := issuer.ca.Current(); err == nil {
+			cas = append(cas, authority.Certificate())
+		}
+	}
+	return cas
 }
 
 // openIssuers returns the built-in signers that have a CA and are no endpoints.
-func openIssuers(p Process, cfg Config) ([]issuer, error) {
-	var issuers []issuer
+func openIssuers(p Process, cfg Config) ([]builtIn, error) {
+	var issuers []builtIn
 	opened := map[keystore.Settings]sign.CA{}
 	for _, signer := range cfg.Settings.Signing.All() {
 		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
@@ -78,9 +115,31 @@ func openIssuers(p Process, cfg Config) ([]issuer, error) {
 			klog.InfoS("Leaving a signer's requests to others: no CA is configured for it", "signer", signer.Name)
 			continue
 		}
-		issuers = append(issuers, issuer{name: signer.Name, ca: ca})
+		issuer := builtIn{name: signer.Name, ca: ca, alone: signer.CA.IsZero()}
+		if err := cfg.tellOf(issuer); err != nil {
+			return nil, err
+		}
+		issuers = append(issuers, issuer)
 	}
 	return issuers, nil
+}
+
+// tellOf has the API honour the CA of a signer of its clients.
+func (c Config) tellOf(issuer builtIn) error {
+	if c.Honour == nil || !issuer.ofClients() {
+		return nil
+	}
+	authority, err := issuer.ca.Current()
+	if err != nil {
+		return err
+	}
+	c.Honour(authority)
+	if changes, ok := issuer.ca.(interface {
+		Subscribe(func(*pki.Authority)) (cancel func())
+	}); ok {
+		changes.Subscribe(c.Honour) // as long as the CA is open
+	}
+	return nil
 }
 
 // openCA returns the CA of a signer, or nil. One that is opened already serves

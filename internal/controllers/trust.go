@@ -3,10 +3,8 @@ package controllers
 import (
 	"crypto/x509"
 
-	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/roots"
 )
 
 const (
@@ -67,7 +65,7 @@ func issuingSigners(cfg Config) ([]trust.Signer, error) {
 	}
 	var signers []trust.Signer
 	for _, issuer := range issuers {
-		anchors, err := cfg.Settings.Trust.Roots(issuer.name, anchorOf(issuer.ca))
+		anchors, err := cfg.Settings.Trust.Roots(issuer.name, issuer.anchors)
 		if err != nil {
 			return nil, err
 		}
@@ -79,13 +77,17 @@ func issuingSigners(cfg Config) ([]trust.Signer, error) {
 	return signers, nil
 }
 
-// anchorOf is what somebody has to trust to verify what a CA issues now.
-func anchorOf(ca sign.CA) roots.Roots {
-	return func() []*x509.Certificate {
-		authority, err := ca.Current()
-		if err != nil {
-			return nil
-		}
-		return []*x509.Certificate{authority.Anchor()}
+// anchors are what somebody has to trust to verify what a signer issues now. A
+// certificate that comes alone needs its CA there; the root above is for
+// verifiers that take no other for an end.
+func (b builtIn) anchors() []*x509.Certificate {
+	authority, err := b.ca.Current()
+	if err != nil {
+		return nil
 	}
+	anchors := []*x509.Certificate{authority.Anchor()}
+	if b.alone && !authority.Certificate().Equal(authority.Anchor()) {
+		anchors = append(anchors, authority.Certificate())
+	}
+	return anchors
 }

@@ -15,7 +15,7 @@ func addWebhookSigners(p Process, cfg Config) error {
 		return err
 	}
 	for i, w := range settings.Webhooks {
-		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Metrics: p.Metrics})
+		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Honoured: cfg.honoured, Metrics: p.Metrics})
 		if err != nil {
 			return fmt.Errorf("signing.webhooks[%d]: %w", i, err)
 		}

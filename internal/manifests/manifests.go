@@ -3,6 +3,7 @@
 package manifests
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -36,6 +37,9 @@ type Config struct {
 
 // Objects returns what to install, in the order in which to do so.
 func Objects(cfg Config) ([]runtime.Object, error) {
+	if cfg.Image == "" {
+		return nil, errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
+	}
 	settings, err := inPod(cfg.Controllers)
 	if err != nil {
 		return nil, err

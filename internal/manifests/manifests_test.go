@@ -338,3 +338,13 @@ func TestWriteRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A Deployment without an image would be refused by the cluster alone.
+func TestWriteRefusesNoImage(t *testing.T) {
+	cfg := config(nil)
+	cfg.Image = ""
+	var text bytes.Buffer
+	if err := manifests.Write(&text, cfg); err == nil || !strings.Contains(err.Error(), "--image is empty") || text.Len() > 0 {
+		t.Errorf("error %v after %d bytes", err, text.Len())
+	}
+}

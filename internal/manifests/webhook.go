@@ -3,6 +3,7 @@ package manifests
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +45,9 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 			Ports:    []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(webhookPort)}},
 		},
 	}}
+	if len(cfg.Webhook.ClientCIDRs) > 0 {
+		made = append(made, webhookNetwork(cfg))
+	}
 	var validating []admissionregistrationv1.ValidatingWebhook
 	if cfg.AdmitsCertManager() {
 		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
@@ -61,6 +65,30 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 		ObjectMeta: meta("", objects.Configuration),
 		Webhooks:   validating,
 	})
+}
+
+// webhookNetwork lets API servers alone reach the webhook, and anybody the other
+// ports, as without it.
+func webhookNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
+	var from []networkingv1.NetworkPolicyPeer
+	for _, cidr := range cfg.Webhook.ClientCIDRs {
+		from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr}})
+	}
+	at := func(address string) networkingv1.NetworkPolicyPort {
+		return networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(port(address)))}
+	}
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
+		ObjectMeta: meta(cfg.Namespace, cfg.WebhookObjects().Service),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: labels()},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{
+				{From: from, Ports: []networkingv1.NetworkPolicyPort{at(cfg.Webhook.BindAddress)}},
+				{Ports: []networkingv1.NetworkPolicyPort{at(cfg.Metrics.BindAddress), at(cfg.Health.BindAddress)}},
+			},
+		},
+	}
 }
 
 // mutatingWebhook writes down who asks for a certificate.

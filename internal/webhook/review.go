@@ -1,18 +1,24 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
+	"os"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/share"
 )
 
 const (
@@ -21,8 +27,15 @@ const (
 	maxBody = 7 << 20
 	// answerTimeout bounds the work on one review. API servers wait 30 s at most.
 	answerTimeout = 30 * time.Second
-	// maxAtOnce is how many reviews are in memory at a time. Others wait.
-	maxAtOnce = 32
+	// bodyTimeout is within what time a review must be there. API servers have all
+	// of it before they connect.
+	bodyTimeout = 2 * time.Second
+	// maxAtOnce is how many reviews are worked on at the same time, and
+	// maxAtOnceFrom how many of one address. Others wait; who has least is next.
+	maxAtOnce, maxAtOnceFrom = 32, 16
+	// maxBodies bounds the reviews that are in memory, in bytes, and maxBodiesFrom
+	// those of one address. Each address has guaranteedBody in any case.
+	maxBodies, maxBodiesFrom, guaranteedBody = 128 << 20, 64 << 20, 64 << 10
 )
 
 // decide answers a review.
@@ -33,11 +46,26 @@ type decide func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.Ad
 type reviewer struct {
 	decide  decide
 	metrics *Metrics
-	slots   chan struct{}
+	places  *share.Places
+	bodies  *share.Budget
 }
 
 func newReviewer(decide decide, metrics *Metrics) *reviewer {
-	return &reviewer{decide, metrics, make(chan struct{}, maxAtOnce)}
+	return &reviewer{
+		decide: decide, metrics: metrics,
+		places: share.NewPlaces(maxAtOnce, maxAtOnceFrom),
+		bodies: share.NewBudget(maxBodies, maxBodiesFrom, guaranteedBody),
+	}
+}
+
+// sender is the address a review comes from: anybody who can reach the webhook
+// can send reviews, and shares what there is with the API servers.
+func sender(r *http.Request) share.Tenant {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return share.Tenant{Class: connections.Address, Name: host}
 }
 
 // ServeHTTP implements http.Handler.
@@ -49,22 +77,25 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.metrics.reviewed(r.URL.Path, resource, result, time.Since(begin))
 }
 
-// answer tells what became of which review.
+// answer tells what became of which review. A review takes a place when all of
+// it is there, so that slow senders hold none.
 func (v *reviewer) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) (metav1.GroupVersionResource, string) {
-	select {
-	case v.slots <- struct{}{}:
-		defer func() { <-v.slots }()
-	case <-ctx.Done():
-		http.Error(w, "too many reviews at once: try again", http.StatusServiceUnavailable)
-		return metav1.GroupVersionResource{}, failed
-	}
-	asked, problem := read(w, r)
+	from := sender(r)
+	body := &arriving{budget: v.bodies, from: from}
+	defer body.release()
+	asked, problem := read(w, r, body)
 	if problem != nil {
 		klog.FromContext(ctx).V(2).Info("Refused what is no AdmissionReview", "path", r.URL.Path, "from", r.RemoteAddr, "problem", problem.text)
 		http.Error(w, problem.text, problem.code)
 		return metav1.GroupVersionResource{}, failed
 	}
+	leave, err := v.places.Take(ctx, from)
+	if err != nil {
+		http.Error(w, "too many reviews at once: try again", http.StatusServiceUnavailable)
+		return asked.Resource, failed
+	}
 	response := v.decide(ctx, asked)
+	leave()
 	response.UID = asked.UID
 	write(ctx, w, response)
 	if response.Allowed {
@@ -79,7 +110,29 @@ type httpError struct {
 	text string
 }
 
-func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *httpError) {
+// errNoRoom says that too many reviews of one address are in memory.
+var errNoRoom = errors.New("too many reviews at once")
+
+// arriving is the body of a review as it comes.
+type arriving struct {
+	bytes.Buffer
+	budget *share.Budget
+	from   share.Tenant
+	taken  int64
+}
+
+// Write implements io.Writer.
+func (a *arriving) Write(data []byte) (int, error) {
+	if !a.budget.Take(a.from, int64(len(data))) {
+		return 0, errNoRoom
+	}
+	a.taken += int64(len(data))
+	return a.Buffer.Write(data)
+}
+
+func (a *arriving) release() { a.budget.Give(a.from, a.taken) }
+
+func read(w http.ResponseWriter, r *http.Request, body *arriving) (*admissionv1.AdmissionRequest, *httpError) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &httpError{http.StatusMethodNotAllowed, "this is an admission webhook: POST an AdmissionReview"}
@@ -87,16 +140,27 @@ func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &httpError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	// Not every connection can have deadlines; then it is as without.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	_, err := io.Copy(writerOnly{body}, http.MaxBytesReader(w, r.Body, maxBody))
+	_ = control.SetReadDeadline(time.Now().Add(answerTimeout))
 	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	switch {
+	case errors.As(err, &tooLarge):
 		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", maxBody)}
-	}
-	if err != nil {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &httpError{http.StatusRequestTimeout, fmt.Sprintf("the body was not there within %v", bodyTimeout)}
+	case errors.Is(err, errNoRoom):
+		return nil, &httpError{http.StatusServiceUnavailable, errNoRoom.Error() + ": try again"}
+	case err != nil:
 		return nil, &httpError{http.StatusBadRequest, "the body ended too early"}
 	}
-	return parse(body)
+	return parse(body.Bytes())
 }
+
+// writerOnly hides that a buffer can read by itself, past our Write.
+type writerOnly struct{ io.Writer }
 
 var reviewKind = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 

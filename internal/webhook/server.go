@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/certplane/certplane/internal/connections"
 )
 
 // Bounds on what a client may take. The largest review arrives well within
@@ -20,6 +22,10 @@ const (
 	readTimeout = 10 * time.Second
 	idleTimeout = 2 * time.Minute
 	stopTimeout = 5 * time.Second
+	stall       = 10 * time.Second
+	// maxConnections is how many there are, maxConnectionsFrom how many of one
+	// address. One more closes the oldest of the address that has the most.
+	maxConnections, maxConnectionsFrom = 1000, 300
 )
 
 // Server serves a handler by HTTPS, with the certificate that it was given
@@ -31,6 +37,8 @@ type Server struct {
 	Handler http.Handler
 	// Metrics tell when the certificate ends; nil if nobody is to know.
 	Metrics *Metrics
+	// Clients says whose connections are taken; the zero value takes all.
+	Clients Clients
 
 	certificate atomic.Pointer[tls.Certificate]
 }
@@ -65,6 +73,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("webhook.bindAddress: %w", err)
 	}
+	bounded := connections.Listen(listener, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
 	server := &http.Server{
 		Handler:           s.Handler,
 		ReadHeaderTimeout: readTimeout,
@@ -73,7 +82,7 @@ func (s *Server) Start(ctx context.Context) error {
 		IdleTimeout:       idleTimeout,
 		// One review a connection at a time, so that what one client takes is
 		// bounded by its connections.
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: s.getCertificate},
+		TLSConfig: s.Clients.require(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: s.getCertificate}),
 		// Who is being answered when the process stops gets the answer.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
@@ -81,7 +90,7 @@ func (s *Server) Start(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
 	klog.FromContext(ctx).Info("Serving the admission webhook", "address", listener.Addr().String())
-	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the admission webhook: %w", err)
 	}
 	return <-stopped

@@ -2,18 +2,31 @@ package webhook
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
 // serve runs a server until the test ends. stop stops it.
 func serve(t *testing.T, handler http.Handler) (server *Server, address string, stop func() error) {
+	t.Helper()
+	return serveWith(t, handler, Clients{})
+}
+
+func serveWith(t *testing.T, handler http.Handler, clients Clients) (server *Server, address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,7 +34,7 @@ func serve(t *testing.T, handler http.Handler) (server *Server, address string, 
 	}
 	address = listener.Addr().String()
 	listener.Close()
-	server = &Server{Address: address, Handler: handler}
+	server = &Server{Address: address, Handler: handler, Clients: clients}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
@@ -133,5 +146,98 @@ func TestServerNamesTheAddressInUse(t *testing.T) {
 	err = (&Server{Address: listener.Addr().String()}).Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "webhook.bindAddress") {
 		t.Error(err)
+	}
+}
+
+// A review that comes slowly is given up soon.
+func TestServerWaitsForBodies(t *testing.T) {
+	server, address, _ := serve(t, newReviewer(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		t.Error("decided")
+		return nil
+	}, nil))
+	server.Use(newCertificate(t))
+	connection, err := connect(t, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := io.WriteString(connection, "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(connection); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// Only clients that are named get through, where they are asked for who they are.
+func TestClients(t *testing.T) {
+	authority := func() (*x509.Certificate, func(name string) tls.Certificate) {
+		caKey, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, caKey.Public(), caKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return root, func(name string) tls.Certificate {
+			key, err := pki.GenerateKey(pki.ECDSAP256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+			der, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), caKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+		}
+	}
+	root, issue := authority()
+	_, other := authority()
+	address := startWith(t, Clients{Roots: func() []*x509.Certificate { return []*x509.Certificate{root} }, Names: []string{"apiserver"}})
+	tests := []struct {
+		reason       string
+		certificates []tls.Certificate
+		want         bool
+	}{
+		{"no certificate", nil, false},
+		{"another CA", []tls.Certificate{other("apiserver")}, false},
+		{"another name", []tls.Certificate{issue("kubelet")}, false},
+		{"the API server", []tls.Certificate{issue("apiserver")}, true},
+	}
+	for _, tc := range tests {
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: tc.certificates}}}
+		response, err := client.Get("https://" + address)
+		if err == nil {
+			response.Body.Close()
+		}
+		client.CloseIdleConnections()
+		if (err == nil) != tc.want {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}
+
+func startWith(t *testing.T, clients Clients) (address string) {
+	t.Helper()
+	server, address, _ := serveWith(t, http.NotFoundHandler(), clients)
+	server.Use(newCertificate(t))
+	for {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			connection.Close()
+			return address
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("nobody listens")
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,16 +268,79 @@ func TestTooMany(t *testing.T) {
 		t.Error("decided")
 		return nil
 	}, nil)
-	for range maxAtOnce {
-		v.slots <- struct{}{}
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, ValidatePath, bytes.NewReader(encodedReview(t)))
+	request.Header.Set("Content-Type", "application/json")
+	for range maxAtOnceFrom {
+		if _, err := v.places.Take(ctx, sender(request)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	answer := httptest.NewRecorder()
-	v.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, ValidatePath, nil))
+	v.ServeHTTP(answer, request)
 	if answer.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
+}
+
+func encodedReview(t *testing.T) []byte {
+	t.Helper()
+	body, err := json.Marshal(review(func(*admissionv1.AdmissionRequest) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// However many send slowly, they hold up themselves alone; so do those who have
+// the webhook ask the API about ever new users.
+func TestSlowSenders(t *testing.T) {
+	const strangers = 3 * maxAtOnce
+	held, release := make(chan struct{}, strangers), make(chan struct{})
+	v := newReviewer(func(_ context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if asked.UserInfo.Username == "stranger" {
+			held <- struct{}{}
+			<-release
+		}
+		return &admissionv1.AdmissionResponse{Allowed: true}
+	}, nil)
+	var group sync.WaitGroup
+	send := func(from string, body io.Reader) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, ValidatePath, body)
+		request.Header.Set("Content-Type", "application/json")
+		request.RemoteAddr = from + ":1234"
+		answer := httptest.NewRecorder()
+		v.ServeHTTP(answer, request)
+		return answer
+	}
+	var slow []*io.PipeWriter
+	for range strangers {
+		body, sending := io.Pipe()
+		slow = append(slow, sending)
+		group.Go(func() { send("10.0.0.1", body) })
+		if _, err := sending.Write([]byte("{")); err != nil { // returns when it is read
+			t.Fatal(err)
+		}
+	}
+	asking, err := json.Marshal(review(func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "stranger" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range strangers {
+		group.Go(func() { send("10.0.0.2", bytes.NewReader(asking)) })
+	}
+	for range maxAtOnceFrom {
+		<-held
+	}
+	if answer := send("10.0.0.3", bytes.NewReader(encodedReview(t))); answer.Code != http.StatusOK {
+		t.Errorf("an API server gets %d %s", answer.Code, answer.Body)
+	}
+	close(release)
+	for _, sending := range slow {
+		sending.CloseWithError(io.ErrUnexpectedEOF)
+	}
+	group.Wait()
 }
 
 // accessAPI is the API as far as approvers know it.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/turns"
 )
 
 // controllerName is the approver's name in Kubernetes.
@@ -51,7 +52,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(arrivals())).
+		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(arrivals())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),

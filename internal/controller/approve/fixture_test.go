@@ -93,7 +93,7 @@ func (f *fixture) update(ctx context.Context, c client.Client, subresource strin
 // reconcile runs the reconciler once on the request of n1.
 func (f *fixture) reconcile() (reconcile.Result, error) {
 	f.t.Helper()
-	logger := funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{})
+	logger := funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{Verbosity: 1})
 	return f.Reconcile(log.IntoContext(f.t.Context(), logger), reconcile.Request{NamespacedName: client.ObjectKey{Name: "n1"}})
 }
 

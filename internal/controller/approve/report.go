@@ -33,7 +33,8 @@ type reporter struct {
 }
 
 func (r reporter) approved(ctx context.Context, c *csr, by approval.Recogniser, took time.Duration) {
-	log.FromContext(ctx).Info("Approved request", "uid", c.UID, "requester", c.Spec.Username, "recogniser", by.Name)
+	// The signer's line about the certificate says who has asked for it.
+	log.FromContext(ctx).V(1).Info("Approved request", "uid", c.UID, "requester", c.Spec.Username, "recogniser", by.Name)
 	r.metrics.approved.WithLabelValues(c.Spec.SignerName, by.Name).Inc()
 	r.metrics.duration.WithLabelValues(c.Spec.SignerName).Observe(took.Seconds())
 }
@@ -48,7 +49,7 @@ func (r reporter) notPermitted(ctx context.Context, c *csr, why *approval.NotPer
 
 // leave tells of a request that only a person can approve now.
 func (r reporter) leave(ctx context.Context, c *csr, reason, note string) {
-	log.FromContext(ctx).Info("Left request to a person", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
+	log.FromContext(ctx).V(1).Info("Left request to a person", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
 	r.metrics.notApproved.WithLabelValues(c.Spec.SignerName, reason).Inc()
 	r.event(c, reason, note)
 }

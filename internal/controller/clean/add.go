@@ -49,7 +49,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("registering the cleaner's metrics: %w", err)
 	}
 	broom := broom{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}}
-	if err := addRetention(mgr, cfg, broom); err != nil || cfg.Settings.PerRequester.Max == 0 {
+	if err := addRetention(mgr, cfg, broom); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
 		return err
 	}
 	return addCap(mgr, cfg, broom)

@@ -67,9 +67,9 @@ func verbosity(verdict retention.Verdict) int {
 	return 0
 }
 
-func (r reporter) tooMany(c *csr, count, limit int) {
+func (r reporter) tooMany(c *csr, excess string) {
 	r.event(c, corev1.EventTypeWarning, "TooManyRequests",
-		"%s has %d requests, more than %d: the oldest are deleted, with or without an outcome", c.Spec.Username, count, limit)
+		"%s has %s: the oldest are deleted, with or without an outcome", c.Spec.Username, excess)
 }
 
 func (r reporter) event(c *csr, kind, reason, note string, args ...any) {

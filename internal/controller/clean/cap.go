@@ -56,7 +56,9 @@ func (r *capper) schedule() handler.EventHandler {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				r.roster.remove(e.ObjectOld.(*csr))
 				enter(e.ObjectNew.(*csr), q)
+				return
 			}
+			r.roster.add(e.ObjectNew.(*csr)) // it has another size
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.roster.remove(e.Object.(*csr)) },
 	}
@@ -71,10 +73,10 @@ func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (re
 	now := r.clock.Now()
 	surplus, again := retention.Surplus(requests, now, r.limit)
 	if len(surplus) > 0 {
-		r.tell(surplus[0], len(requests), now)
+		r.tell(surplus[0], excessOf(requests, r.limit), now)
 	}
 	rest := surplus[min(batch, len(surplus)):]
-	if err := r.sweep(ctx, surplus[:len(surplus)-len(rest)], len(requests)); err != nil {
+	if err := r.sweep(ctx, surplus[:len(surplus)-len(rest)], excessOf(requests, r.limit)); err != nil {
 		return reconcile.Result{}, err
 	}
 	switch {
@@ -91,7 +93,7 @@ func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (re
 // the cache has them: they must not be modified.
 func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
 	var requests []*csr
-	for _, name := range r.roster.over(r.limit.Max, requester) {
+	for _, name := range r.roster.over(r.limit, requester) {
 		c := &csr{}
 		err := r.cache.Get(ctx, client.ObjectKey{Name: name}, c, client.UnsafeDisableDeepCopy)
 		switch {
@@ -106,16 +108,16 @@ func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, erro
 }
 
 // sweep deletes requests, several at a time. A failure does not stop it.
-func (r *capper) sweep(ctx context.Context, surplus []*csr, count int) error {
+func (r *capper) sweep(ctx context.Context, surplus []*csr, excess string) error {
 	if len(surplus) == 0 {
 		return nil
 	}
 	verdict := retention.Verdict{
 		Reason:  retention.Excess,
-		Message: fmt.Sprintf("its requester has %d requests, more than %d", count, r.limit.Max),
+		Message: "its requester has " + excess,
 	}
 	log.FromContext(ctx).Info("Deleting requests of a requester who has too many",
-		"requester", surplus[0].Spec.Username, "requests", count, "deleting", len(surplus), "max", r.limit.Max)
+		"requester", surplus[0].Spec.Username, "has", excess, "deleting", len(surplus))
 	var group errgroup.Group
 	group.SetLimit(deleters)
 	var failures atomic.Int64
@@ -135,11 +137,27 @@ func (r *capper) sweep(ctx context.Context, surplus []*csr, count int) error {
 }
 
 // tell says now and then that a requester has too many requests.
-func (r *capper) tell(first *csr, count int, now time.Time) {
+func (r *capper) tell(first *csr, excess string, now time.Time) {
 	if now.Sub(r.told[first.Spec.Username]) < tellEvery {
 		return
 	}
 	maps.DeleteFunc(r.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
 	r.told[first.Spec.Username] = now
-	r.broom.report.tooMany(first, count, r.limit.Max)
+	r.broom.report.tooMany(first, excess)
+}
+
+// excessOf says in words what there is too much of.
+func excessOf(requests []*csr, limit retention.Cap) string {
+	var bytes int64
+	for _, c := range requests {
+		bytes += retention.Size(c)
+	}
+	return excess(len(requests), bytes, limit)
+}
+
+func excess(count int, bytes int64, limit retention.Cap) string {
+	if limit.Max > 0 && count > limit.Max {
+		return fmt.Sprintf("%d requests, more than %d", count, limit.Max)
+	}
+	return fmt.Sprintf("requests of %d KiB, more than %d KiB", bytes>>10, limit.MaxBytes>>10)
 }

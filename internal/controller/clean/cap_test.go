@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/policy/retention"
 )
 
 // crowd makes pending requests of one requester, the first the oldest.
@@ -43,6 +46,32 @@ func TestCap(t *testing.T) {
 	}
 	if _, err := f.count("other"); err != nil || !f.exists("other") {
 		t.Errorf("the other: %v", err)
+	}
+}
+
+// Few large requests are too many, too, and of each its size as it is now.
+func TestCapOfBytes(t *testing.T) {
+	f := newFixture(t, crowd(4, time.Hour)...)
+	f.settings.PerRequester.MaxMiB = 1
+	if _, err := f.count("requester"); err != nil || f.deletes.Load() != 0 {
+		t.Fatalf("%v after %d deletes of small requests", err, f.deletes.Load())
+	}
+	for i := range 4 {
+		c := &csr{}
+		if err := f.api.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("crowd-%03d", i)}, c); err != nil {
+			t.Fatal(err)
+		}
+		c.Annotations = map[string]string{"large": strings.Repeat("x", 400<<10)}
+		if err := f.api.Update(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		f.capper.schedule().Update(t.Context(), event.UpdateEvent{ObjectOld: c, ObjectNew: c}, recorded{added: map[string]time.Duration{}})
+	}
+	if _, err := f.count("requester"); err != nil || f.exists("crowd-000") || f.exists("crowd-001") || !f.exists("crowd-002") {
+		t.Errorf("%v after %d deletes, want the two oldest gone", err, f.deletes.Load())
+	}
+	if got, want := f.told(), "Warning TooManyRequests requester has requests of 1600 KiB, more than 1024 KiB: the oldest are deleted, with or without an outcome"; got != want {
+		t.Errorf("event %q, want %q", got, want)
 	}
 }
 
@@ -100,7 +129,7 @@ func TestScheduleOfCap(t *testing.T) {
 	}
 	check := func(requester string, want ...string) {
 		t.Helper()
-		got := r.roster.over(0, requester)
+		got := r.roster.over(retention.Cap{MaxBytes: 1}, requester)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("the roster has %v of %s, want %v", got, requester, want)
@@ -108,7 +137,7 @@ func TestScheduleOfCap(t *testing.T) {
 	}
 	check("alice", "a", "b")
 	check("admin")
-	if r.roster.over(2, "alice") != nil || len(r.roster.over(1, "alice")) != 2 {
+	if r.roster.over(retention.Cap{Max: 2}, "alice") != nil || len(r.roster.over(retention.Cap{Max: 1}, "alice")) != 2 {
 		t.Error("two are more than two, or not more than one")
 	}
 	schedule.Update(t.Context(), event.UpdateEvent{ObjectOld: by("b", "alice"), ObjectNew: by("b", "bob")}, q)
@@ -116,8 +145,8 @@ func TestScheduleOfCap(t *testing.T) {
 	check("bob", "b")
 	schedule.Delete(t.Context(), event.DeleteEvent{Object: by("a", "alice")}, q)
 	check("alice")
-	if len(r.roster.names) != 1 {
-		t.Errorf("the roster remembers who has no requests: %v", r.roster.names)
+	if len(r.roster.requesters) != 1 {
+		t.Errorf("the roster remembers who has no requests: %v", r.roster.requesters)
 	}
 }
 
@@ -126,8 +155,9 @@ func TestSettings(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Settings){
-		"cleaning.denied: -1s is negative: 0s is no limit":         func(s *Settings) { s.Denied.Duration = -time.Second },
-		"cleaning.perRequester.max: -1 is negative: 0 is no bound": func(s *Settings) { s.PerRequester.Max = -1 },
+		"cleaning.denied: -1s is negative: 0s is no limit":                  func(s *Settings) { s.Denied.Duration = -time.Second },
+		"cleaning.podRequests.maxMiBPerNode: -1 is negative: 0 is no bound": func(s *Settings) { s.PodRequests.MaxMiBPerNode = -1 },
+		"cleaning.perRequester.max: -1 is negative: 0 is no bound":          func(s *Settings) { s.PerRequester.Max = -1 },
 	} {
 		s := DefaultSettings()
 		change(&s)

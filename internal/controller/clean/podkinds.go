@@ -2,6 +2,7 @@ package clean
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -15,42 +16,11 @@ import (
 // byNode indexes requests by the node that has asked.
 const byNode = "spec.nodeName"
 
-// podKind is PodCertificateRequest in one version.
-type podKind struct {
-	object func() client.Object
-	list   func() client.ObjectList
-	each   func(list client.ObjectList, visit func(client.Object))
-}
-
-// podKinds are those that we can work with. What we need of them is the same.
-var podKinds = map[string]podKind{
-	"v1": {
-		object: func() client.Object { return &certificatesv1.PodCertificateRequest{} },
-		list:   func() client.ObjectList { return &certificatesv1.PodCertificateRequestList{} },
-		each: func(list client.ObjectList, visit func(client.Object)) {
-			items := list.(*certificatesv1.PodCertificateRequestList).Items
-			for i := range items {
-				visit(&items[i])
-			}
-		},
-	},
-	"v1beta1": {
-		object: func() client.Object { return &certificatesv1beta1.PodCertificateRequest{} },
-		list:   func() client.ObjectList { return &certificatesv1beta1.PodCertificateRequestList{} },
-		each: func(list client.ObjectList, visit func(client.Object)) {
-			items := list.(*certificatesv1beta1.PodCertificateRequestList).Items
-			for i := range items {
-				visit(&items[i])
-			}
-		},
-	},
-}
-
 // viewOf returns what decides about a request.
 func viewOf(o client.Object) retention.PodRequest {
 	view := retention.PodRequest{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-		Created: o.GetCreationTimestamp().Time, Deleting: o.GetDeletionTimestamp() != nil,
+		Created: o.GetCreationTimestamp().Time, Deleting: o.GetDeletionTimestamp() != nil, Bytes: sizeOf(o),
 	}
 	switch o := o.(type) {
 	case *certificatesv1.PodCertificateRequest:
@@ -72,18 +42,43 @@ func finishedSince(conditions []metav1.Condition) time.Time {
 	return conditions[i].LastTransitionTime.Time
 }
 
+// sizeNote is the annotation that says how large a request is that has been
+// shortened. No API lets such a key in.
+const sizeNote = "size of the whole"
+
+// sizeOf is about how many bytes of the store a request takes.
+func sizeOf(o client.Object) int64 {
+	if note, shortened := o.GetAnnotations()[sizeNote]; shortened {
+		size, _ := strconv.ParseInt(note, 10, 64)
+		return size
+	}
+	if sized, ok := o.(interface{ Size() int }); ok {
+		return int64(sized.Size())
+	}
+	return 0
+}
+
 // onlyWhatCounts keeps keys, certificates and annotations out of the cache,
-// which are most of a request.
+// which are most of a request. It may see an object again.
 func onlyWhatCounts(object any) (any, error) {
-	switch o := object.(type) {
+	o, ok := object.(client.Object)
+	if !ok {
+		return object, nil
+	}
+	size := sizeOf(o)
+	switch o := o.(type) {
 	case *certificatesv1.PodCertificateRequest:
-		o.ManagedFields, o.OwnerReferences = nil, nil
 		o.Spec = certificatesv1.PodCertificateRequestSpec{NodeName: o.Spec.NodeName, SignerName: o.Spec.SignerName}
 		o.Status = certificatesv1.PodCertificateRequestStatus{Conditions: o.Status.Conditions}
 	case *certificatesv1beta1.PodCertificateRequest:
-		o.ManagedFields, o.OwnerReferences = nil, nil
 		o.Spec = certificatesv1beta1.PodCertificateRequestSpec{NodeName: o.Spec.NodeName, SignerName: o.Spec.SignerName}
 		o.Status = certificatesv1beta1.PodCertificateRequestStatus{Conditions: o.Status.Conditions}
+	default:
+		return object, nil
 	}
-	return object, nil
+	o.SetManagedFields(nil)
+	o.SetOwnerReferences(nil)
+	o.SetLabels(nil)
+	o.SetAnnotations(map[string]string{sizeNote: strconv.FormatInt(size, 10)})
+	return o, nil
 }

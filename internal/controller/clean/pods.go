@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -83,11 +84,11 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of PodCertificateRequests: %w", err)
 	}
-	kind := podKinds[version]
-	if err := requests.IndexField(ctx, kind.object(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
+	podAPI := certificates.PodRequestVersions[version]
+	if err := requests.IndexField(ctx, podAPI.New(), byNode, func(o client.Object) []string { return []string{viewOf(o).Node} }); err != nil {
 		return fmt.Errorf("indexing PodCertificateRequests: %w", err)
 	}
-	cleaning, err := p.newPodWorker(ctx, kind, requests)
+	cleaning, err := p.newPodWorker(ctx, podAPI, requests)
 	if err != nil {
 		return err
 	}
@@ -95,13 +96,13 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 }
 
 // newPodWorker returns what deletes requests and what nodes have too many of.
-func (p *podCleaner) newPodWorker(ctx context.Context, kind podKind, requests cache.Cache) (controller.Controller, error) {
-	sweeper := &podSweeper{podCleaner: p, kind: kind, requests: requests, told: map[string]time.Time{}}
+func (p *podCleaner) newPodWorker(ctx context.Context, podAPI certificates.PodRequestVersion, requests cache.Cache) (controller.Controller, error) {
+	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, told: map[string]time.Time{}}
 	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return cleaning, cleaning.Watch(source.Kind(requests, kind.object(), sweeper.schedule()))
+	return cleaning, cleaning.Watch(source.Kind[client.Object](requests, podAPI.New(), sweeper.schedule()))
 }

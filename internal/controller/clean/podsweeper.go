@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
@@ -23,7 +24,7 @@ import (
 // are due and, without a namespace, nodes whose requests are to be counted.
 type podSweeper struct {
 	*podCleaner
-	kind     podKind
+	version  certificates.PodRequestVersion
 	requests client.Reader
 
 	mu   sync.Mutex // guards told
@@ -38,7 +39,7 @@ func (s *podSweeper) schedule() handler.EventHandler {
 		if verdict := s.decide(r); verdict.Delete() || !verdict.Again.IsZero() {
 			q.AddAfter(keyOf(o), max(verdict.Again.Sub(s.Clock.Now()), time.Nanosecond))
 		}
-		if s.Settings.PodRequests.MaxPerNode > 0 {
+		if s.Settings.podCap() != (retention.Cap{Spare: s.Settings.Fetch.Duration}) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: r.Node}}, pause)
 		}
 	}
@@ -64,7 +65,7 @@ func (s *podSweeper) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if key.Namespace == "" {
 		return s.count(ctx, key.Name)
 	}
-	object := s.kind.object()
+	object := s.version.New()
 	if err := s.requests.Get(ctx, key.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -81,19 +82,23 @@ func (s *podSweeper) Reconcile(ctx context.Context, key reconcile.Request) (reco
 
 // count deletes what a node has too many of.
 func (s *podSweeper) count(ctx context.Context, node string) (reconcile.Result, error) {
-	list := s.kind.list()
+	list := s.version.NewList()
 	if err := s.requests.List(ctx, list, client.MatchingFields{byNode: node}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("counting the requests of node %s: %w", node, err)
 	}
 	var of []retention.PodRequest
-	s.kind.each(list, func(o client.Object) { of = append(of, viewOf(o)) })
+	var bytes int64
+	for _, o := range certificates.PodRequestItems(list) {
+		r := viewOf(o)
+		of, bytes = append(of, r), bytes+r.Bytes
+	}
 	now, limit := s.Clock.Now(), s.Settings.podCap()
 	surplus, again := retention.PodSurplus(of, now, limit)
 	if len(surplus) == 0 && again.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	rest := surplus[min(batch, len(surplus)):]
-	if err := s.sweepSurplus(ctx, surplus[:len(surplus)-len(rest)], len(of)); err != nil {
+	if err := s.sweepSurplus(ctx, surplus[:len(surplus)-len(rest)], excess(len(of), bytes, limit)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if len(rest) > 0 {
@@ -102,14 +107,13 @@ func (s *podSweeper) count(ctx context.Context, node string) (reconcile.Result, 
 	return reconcile.Result{RequeueAfter: max(again.Sub(now), pause)}, nil
 }
 
-func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRequest, count int) error {
+func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRequest, excess string) error {
 	if len(surplus) == 0 {
 		return nil
 	}
-	most := s.Settings.PodRequests.MaxPerNode
-	log.FromContext(ctx).Info("Deleting requests of a node that has too many", "node", surplus[0].Node, "requests", count, "deleting", len(surplus), "max", most)
-	s.tellTooMany(surplus[0], count)
-	verdict := retention.Verdict{Reason: retention.Excess, Message: fmt.Sprintf("its node has %d requests, more than %d", count, most)}
+	log.FromContext(ctx).Info("Deleting requests of a node that has too many", "node", surplus[0].Node, "has", excess, "deleting", len(surplus))
+	s.tellTooMany(surplus[0], excess)
+	verdict := retention.Verdict{Reason: retention.Excess, Message: "its node has " + excess}
 	var group errgroup.Group
 	group.SetLimit(deleters)
 	for _, r := range surplus {
@@ -139,7 +143,7 @@ func (s *podSweeper) sweep(ctx context.Context, r retention.PodRequest, verdict 
 
 // reference is a request by its identity alone.
 func (s *podSweeper) reference(r retention.PodRequest) client.Object {
-	object := s.kind.object()
+	object := s.version.New()
 	object.SetNamespace(r.Namespace)
 	object.SetName(r.Name)
 	object.SetUID(r.UID)
@@ -147,7 +151,7 @@ func (s *podSweeper) reference(r retention.PodRequest) client.Object {
 }
 
 // tellTooMany says now and then that a node has too many requests.
-func (s *podSweeper) tellTooMany(first retention.PodRequest, count int) {
+func (s *podSweeper) tellTooMany(first retention.PodRequest, excess string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
@@ -157,7 +161,7 @@ func (s *podSweeper) tellTooMany(first retention.PodRequest, count int) {
 	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
 	s.told[first.Node] = now
 	s.event(s.reference(first), corev1.EventTypeWarning, "TooManyRequests",
-		"node %s has %d requests, more than %d: the oldest are deleted, with or without an outcome", first.Node, count, s.Settings.PodRequests.MaxPerNode)
+		"node %s has %s: the oldest are deleted, with or without an outcome", first.Node, excess)
 }
 
 func (s *podSweeper) event(object client.Object, kind, reason, note string, args ...any) {

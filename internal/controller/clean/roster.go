@@ -4,56 +4,73 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// roster knows the requests of each requester by name. It is safe for
-// concurrent use.
+// roster knows the requests of each requester by name, and how large they are.
+// It is safe for concurrent use.
 type roster struct {
 	exempt []string // groups whose members are not in it
 
-	mu    sync.Mutex // guards names
-	names map[string]sets.Set[string]
+	mu         sync.Mutex // guards requesters
+	requesters map[string]*holding
+}
+
+// holding is what one requester has.
+type holding struct {
+	sizes map[string]int64 // by name of the request
+	total int64
 }
 
 func newRoster(exempt []string) *roster {
-	return &roster{exempt: exempt, names: map[string]sets.Set[string]{}}
+	return &roster{exempt: exempt, requesters: map[string]*holding{}}
 }
 
-// add notes a request, and tells whether its requester is in the roster.
+// add notes a request as it is now, and reports whether its requester is in the
+// roster.
 func (r *roster) add(c *csr) bool {
 	if slices.ContainsFunc(c.Spec.Groups, func(group string) bool { return slices.Contains(r.exempt, group) }) {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names, ok := r.names[c.Spec.Username]
+	h, ok := r.requesters[c.Spec.Username]
 	if !ok {
-		names = sets.Set[string]{}
-		r.names[c.Spec.Username] = names
+		h = &holding{sizes: map[string]int64{}}
+		r.requesters[c.Spec.Username] = h
 	}
-	names.Insert(c.Name)
+	size := retention.Size(c)
+	h.total += size - h.sizes[c.Name]
+	h.sizes[c.Name] = size
 	return true
 }
 
 func (r *roster) remove(c *csr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := r.names[c.Spec.Username]
-	names.Delete(c.Name)
-	if len(names) == 0 {
-		delete(r.names, c.Spec.Username)
+	h, ok := r.requesters[c.Spec.Username]
+	if !ok {
+		return
+	}
+	h.total -= h.sizes[c.Name]
+	delete(h.sizes, c.Name)
+	if len(h.sizes) == 0 {
+		delete(r.requesters, c.Spec.Username)
 	}
 }
 
 // over returns the names of a requester's requests if there are more than
 // limit, else nothing.
-func (r *roster) over(limit int, requester string) []string {
+func (r *roster) over(limit retention.Cap, requester string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := r.names[requester]
-	if len(names) <= limit {
+	h, ok := r.requesters[requester]
+	if !ok || !limit.Exceeded(len(h.sizes), h.total) {
 		return nil
 	}
-	return names.UnsortedList()
+	names := make([]string, 0, len(h.sizes))
+	for name := range h.sizes {
+		names = append(names, name)
+	}
+	return names
 }

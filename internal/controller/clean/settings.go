@@ -55,6 +55,9 @@ type PodSettings struct {
 	// that asks in a loop cannot fill the store. It has to leave room for all
 	// certificates of a node's pods at once. 0 is no bound. Default: 2000.
 	MaxPerNode int `json:"maxPerNode"`
+	// maxMiBPerNode is how large these may be together, in MiB. 0 is no bound.
+	// Default: 64.
+	MaxMiBPerNode int `json:"maxMiBPerNode"`
 }
 
 // CapSettings is the stanza "cleaning.perRequester".
@@ -66,6 +69,9 @@ type CapSettings struct {
 	// Approved requests that wait for their certificate stay. So a client that
 	// asks in a loop cannot fill the store. 0 is no bound. Default: 5000.
 	Max int `json:"max"`
+	// maxMiB is how large these may be together, in MiB: of more, the oldest go
+	// in the same way. 0 is no bound. Default: 128.
+	MaxMiB int `json:"maxMiB"`
 	// exemptGroups are groups whose members may have any number of requests.
 	// Default: system:masters.
 	ExemptGroups []string `json:"exemptGroups"`
@@ -78,8 +84,8 @@ func DefaultSettings() Settings {
 		Issued: hours(1), Denied: hours(1), Failed: hours(1),
 		Pending: hours(24), Approved: hours(24), Undecided: hours(168),
 		Fetch:        metav1.Duration{Duration: 5 * time.Minute},
-		PerRequester: CapSettings{Max: 5000, ExemptGroups: []string{"system:masters"}},
-		PodRequests:  PodSettings{Age: metav1.Duration{Duration: 15 * time.Minute}, MaxPerNode: 2000},
+		PerRequester: CapSettings{Max: 5000, MaxMiB: 128, ExemptGroups: []string{"system:masters"}},
+		PodRequests:  PodSettings{Age: metav1.Duration{Duration: 15 * time.Minute}, MaxPerNode: 2000, MaxMiBPerNode: 64},
 	}
 }
 
@@ -97,11 +103,16 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("cleaning.%s: %s is negative: 0s is no limit", limit.field, limit.value.Duration)
 		}
 	}
-	if s.PerRequester.Max < 0 {
-		return fmt.Errorf("cleaning.perRequester.max: %d is negative: 0 is no bound", s.PerRequester.Max)
-	}
-	if s.PodRequests.MaxPerNode < 0 {
-		return fmt.Errorf("cleaning.podRequests.maxPerNode: %d is negative: 0 is no bound", s.PodRequests.MaxPerNode)
+	for _, bound := range []struct {
+		field string
+		value int
+	}{
+		{"perRequester.max", s.PerRequester.Max}, {"perRequester.maxMiB", s.PerRequester.MaxMiB},
+		{"podRequests.maxPerNode", s.PodRequests.MaxPerNode}, {"podRequests.maxMiBPerNode", s.PodRequests.MaxMiBPerNode},
+	} {
+		if bound.value < 0 {
+			return fmt.Errorf("cleaning.%s: %d is negative: 0 is no bound", bound.field, bound.value)
+		}
 	}
 	return nil
 }
@@ -114,9 +125,9 @@ func (s Settings) limits() retention.Limits {
 }
 
 func (s Settings) cap() retention.Cap {
-	return retention.Cap{Max: s.PerRequester.Max, Spare: s.Fetch.Duration}
+	return retention.Cap{Max: s.PerRequester.Max, MaxBytes: int64(s.PerRequester.MaxMiB) << 20, Spare: s.Fetch.Duration}
 }
 
 func (s Settings) podCap() retention.Cap {
-	return retention.Cap{Max: s.PodRequests.MaxPerNode, Spare: s.Fetch.Duration}
+	return retention.Cap{Max: s.PodRequests.MaxPerNode, MaxBytes: int64(s.PodRequests.MaxMiBPerNode) << 20, Spare: s.Fetch.Duration}
 }

@@ -8,6 +8,7 @@ package define
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -26,7 +29,7 @@ const (
 	VersionAnnotation = "certplane.dev/version"
 	// manager owns the fields of the definitions.
 	manager = "certplane"
-	// poll is how often a definition is looked at that is about to be served.
+	// poll is how often a start looks whether its kinds are served.
 	poll = 20 * time.Millisecond
 )
 
@@ -34,6 +37,8 @@ const (
 type Installer struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
+	// Discovery tells which kinds the API serves. Only Install asks it.
+	Discovery discovery.ServerResourcesInterface
 	// Names are those of the CustomResourceDefinitions.
 	Names []string
 	// Read returns a CustomResourceDefinition as it is to be.
@@ -44,16 +49,29 @@ type Installer struct {
 	Version string
 }
 
-// Install brings in all definitions and waits until their kinds are served.
+// Install brings in all definitions and waits until clients discover their
+// kinds: those that ask earlier remember that there are none. It tries until ctx
+// ends: the authorizer of a server that starts learns of the installer's rights a
+// moment later than of others.
 func (i Installer) Install(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		last = i.installAll(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	if err := wait.PollUntilContextCancel(ctx, poll, true, i.discovered); err != nil {
+		return fmt.Errorf("waiting until the kinds are served: %w", err)
+	}
+	return nil
+}
+
+func (i Installer) installAll(ctx context.Context) error {
 	for _, name := range i.Names {
 		if err := i.install(ctx, name); err != nil {
 			return err
-		}
-	}
-	for _, name := range i.Names {
-		if err := i.await(ctx, name); err != nil {
-			return fmt.Errorf("waiting until %s is served: %w", name, err)
 		}
 	}
 	return nil
@@ -133,19 +151,19 @@ func newer(stored, own string) bool {
 	return err == nil && o.LessThan(s)
 }
 
-func (i Installer) await(ctx context.Context, name string) error {
-	return wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		stored, err := i.get(ctx, name)
-		return err == nil && established(stored), nil
-	})
-}
-
-func established(definition *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Established" {
-			return c["status"] == "True"
+// discovered reports whether clients discover all kinds. An answer in part
+// counts: the groups of others may not answer.
+func (i Installer) discovered(context.Context) (bool, error) {
+	_, lists, _ := i.Discovery.ServerGroupsAndResources()
+	served := map[schema.GroupResource]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return false, fmt.Errorf("discovering kinds: %w", err)
+		}
+		for _, resource := range list.APIResources {
+			served[gv.WithResource(resource.Name).GroupResource()] = true
 		}
 	}
-	return false
+	return !slices.ContainsFunc(i.Names, func(name string) bool { return !served[schema.ParseGroupResource(name)] }), nil
 }

@@ -1,11 +1,20 @@
 package define_test
 
 import (
+	"context"
+	"math"
 	"testing"
+	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/certplane/certplane/internal/controller/define"
 	"github.com/certplane/certplane/internal/generated/crds"
@@ -32,11 +41,8 @@ func TestVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored.SetAnnotations(map[string]string{define.VersionAnnotation: tc.stored})
-			if err := unstructured.SetNestedSlice(stored.Object, []any{map[string]any{"type": "Established", "status": "True"}}, "status", "conditions"); err != nil {
-				t.Fatal(err)
-			}
 			api := fake.NewClientBuilder().WithObjects(stored).Build()
-			if err := (define.Installer{Client: api, Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
+			if err := (define.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
@@ -47,4 +53,62 @@ func TestVersions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A start waits until clients discover the kinds.
+func TestInstallWaitsForDiscovery(t *testing.T) {
+	installer := define.Installer{Client: fake.NewClientBuilder().Build(), Names: []string{name}, Read: crds.Read}
+	for _, test := range []struct {
+		reason    string
+		discovery discovery.ServerResourcesInterface
+		served    bool
+	}{
+		{"nothing is served", serving(), false},
+		{"another kind of the group is served", serving("others.certplane.dev"), false},
+		{"the kind is served", serving("others.certplane.dev", name), true},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			installer.Discovery = test.discovery
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := installer.Install(ctx); (err == nil) != test.served {
+				t.Errorf("Install answers %v", err)
+			}
+		})
+	}
+}
+
+// The rights of who installs can come later than the first attempt.
+func TestInstallTriesAgain(t *testing.T) {
+	refusals := 3
+	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if refusals--; refusals >= 0 {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+			}
+			return api.Get(ctx, key, o, options...)
+		},
+	})
+	installer := define.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read}
+	if err := installer.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refusals = math.MaxInt
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := installer.Install(ctx); !apierrors.IsForbidden(err) {
+		t.Errorf("without rights it answers %v", err)
+	}
+}
+
+// serving tells of kinds, of one version each, that they are served.
+func serving(names ...string) discovery.ServerResourcesInterface {
+	var lists []*metav1.APIResourceList
+	for _, name := range names {
+		resource := schema.ParseGroupResource(name)
+		lists = append(lists, &metav1.APIResourceList{
+			GroupVersion: resource.WithVersion("v1").GroupVersion().String(), APIResources: []metav1.APIResource{{Name: resource.Resource}},
+		})
+	}
+	return &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/storerecord"
 )
 
 type (
@@ -225,7 +226,7 @@ func (w *world) newSigners(t testing.TB) cert {
 	root, data := newCA(t)
 	ca := cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: w.clusterWide("ca")}}
 	self := cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}
-	for _, ns := range []string{w.namespace, metav1.NamespaceSystem} {
+	for _, ns := range []string{w.namespace, storerecord.CertManagerNamespace} {
 		pair := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: w.clusterWide("ca")}, Type: corev1.SecretTypeTLS, Data: data}
 		if err := w.everywhere.Create(t.Context(), pair); err != nil {
 			t.Fatal(err)

@@ -194,11 +194,11 @@ func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certifi
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := issuer.SignCA(request, &cmv1.CAIssuer{}, w.ca, w.now(), rand.Reader)
+	signed, err := issuer.Rules{}.SignCA(request, &cmv1.CAIssuer{}, w.ca, w.now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cr.Status.Certificate, cr.Status.CA = signed.Chain, signed.CA
+	cr.Status.Certificate, cr.Status.CA = signed.PEM, signed.CA
 	w.answer(t, cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionTrue, cmv1.CertificateRequestReasonIssued, "signed")
 	return signed.Certificate
 }

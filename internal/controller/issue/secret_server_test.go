@@ -1,6 +1,8 @@
 package issue_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -26,6 +28,17 @@ func TestSecretIsKept(t *testing.T) {
 		t.Errorf("owners: %v", secret.OwnerReferences)
 	}
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "other", "stays") })
+
+	// What somebody else has set as it is wanted is owned together with him.
+	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "shared", "x") })
+	w.change(t, "web", func(crt *cmv1.Certificate) {
+		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"shared": "x"}}
+	})
+	w.secret(t, "web-tls", "is owned by two", func(s *corev1.Secret) bool {
+		return slices.ContainsFunc(s.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+			return f.Manager == "cert-manager-certificates-issuing" && strings.Contains(f.FieldsV1.GetRawString(), `"f:shared"`)
+		})
+	})
 	w.change(t, "web", func(crt *cmv1.Certificate) {
 		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"for": "us"}}
 		crt.Spec.AdditionalOutputFormats = []cmv1.CertificateAdditionalOutputFormat{{Type: cmv1.CertificateOutputFormatDER}}

@@ -8,6 +8,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +55,8 @@ func TestIssue(t *testing.T) {
 	w.told(t, "web", "cert-manager-certificates-request-manager", issuance.EventRequested, `"web-1"`)
 	w.told(t, "web", "cert-manager-certificates-issuing", "Issuing", issuance.MessageIssued)
 
+	w.requester(t, "web-1")
+
 	// A change is a reason for another one; the old request goes then.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.example.com") })
 	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRequestChanged)
@@ -84,6 +87,12 @@ func TestRenew(t *testing.T) {
 	w.create(t, crt)
 	first := w.sign(t, "web-1")
 	w.issued(t, "web", 1)
+	// Renewals are apart from when the last certificate was requested, as far as
+	// that is known.
+	requested := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-1"}}
+	if err := w.everywhere.Delete(t.Context(), requested); err != nil {
+		t.Fatal(err)
+	}
 	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRenewing)
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.RenewBefore.Duration = 5 * time.Minute })
 	second := w.sign(t, "web-2")
@@ -247,6 +256,21 @@ func (w *world) managers(t testing.TB, o client.Object, names ...string) {
 		if !slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == name }) {
 			t.Errorf("%s has no fields of %s: %v", o.GetName(), name, o.GetManagedFields())
 		}
+	}
+}
+
+// requester checks that a request says of the controller that made it what
+// requests say of any service account.
+func (w *world) requester(t testing.TB, name string) {
+	t.Helper()
+	request, ok := get[cmv1.CertificateRequest](t, w, name)
+	if !ok {
+		t.Fatalf("there is no request %s", name)
+	}
+	credential := request.Spec.Extra["authentication.kubernetes.io/credential-id"]
+	if request.Spec.Username != "system:serviceaccount:kube-system:cert-manager-certificates" || uuid.Validate(request.Spec.UID) != nil ||
+		len(credential) != 1 || !strings.HasPrefix(credential[0], "JTI=") {
+		t.Errorf("requester: username %q, uid %q, extra %q", request.Spec.Username, request.Spec.UID, request.Spec.Extra)
 	}
 }
 

@@ -131,7 +131,9 @@ func (r *reconciler) followSecrets(ctx context.Context, q queue) error {
 func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(secret types.NamespacedName) bool) {
 	all, err := r.all(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the issuers that use a Secret")
+		if ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Cannot list the issuers that use a Secret")
+		}
 		return
 	}
 	for _, issuer := range all {

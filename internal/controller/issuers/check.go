@@ -92,7 +92,7 @@ func readable(secret *corev1.Secret) bool {
 		return false
 	}
 	_, noKey := pki.ParsePrivateKey(secret.Data[corev1.TLSPrivateKeyKey])
-	_, noCertificates := pki.ParseBundle(secret.Data[corev1.TLSCertKey])
+	_, noCertificates := pki.ParseFirst(secret.Data[corev1.TLSCertKey])
 	return noKey == nil && noCertificates == nil
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -77,6 +78,9 @@ func (r *reconciler) check(ctx context.Context, issuer cmv1.GenericIssuer, now t
 		return v, nil
 	}
 	name, _ := r.secretOf(issuer)
+	if problems := validation.IsDNS1123Subdomain(name.Name); len(problems) > 0 {
+		return unready(ReasonGetKeyPair, "Error getting keypair for CA issuer: spec.ca.secretName: %q cannot be the name of a Secret: %s", name.Name, problems[0]), nil
+	}
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {

@@ -95,7 +95,7 @@ func TestCAFollowsItsSecret(t *testing.T) {
 	w := start(t)
 	const day = 24 * time.Hour
 	now := time.Now()
-	for _, issuer := range []struct{ kind, secrets string }{{"Issuer", "default"}, {"ClusterIssuer", "kube-system"}} {
+	for _, issuer := range []struct{ kind, secrets string }{{"Issuer", "default"}, {"ClusterIssuer", "cert-manager"}} {
 		object := w.apply(t, `
 apiVersion: cert-manager.io/v1
 kind: `+issuer.kind+`
@@ -210,4 +210,16 @@ spec:
 	if !strings.Contains(table, "selfsigned-issuer") || !strings.Contains(table, "True") {
 		t.Errorf("kubectl shows\n%s", table)
 	}
+}
+
+// A name that no Secret can have is told, and nobody tries to read it.
+func TestImpossibleSecretName(t *testing.T) {
+	w := start(t)
+	object := w.apply(t, `
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: slash, namespace: default}
+spec: {ca: {secretName: a/b}}
+`)
+	w.says(t, object, `False ErrGetKeyPair Error getting keypair for CA issuer: spec.ca.secretName: "a/b" cannot be the name of a Secret`)
 }

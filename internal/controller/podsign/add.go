@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -47,7 +48,10 @@ type Config struct {
 
 // versions are those of the API in which pods' requests can be signed. Those
 // in the form of Kubernetes 1.35 are seen in the older one alone.
-var versions = []string{betaVersion, stableVersion}
+var versions = []string{"v1beta1", "v1"}
+
+// request is a PodCertificateRequest in the version that can hold everything.
+type request = certificatesv1beta1.PodCertificateRequest
 
 // Add adds the controller to mgr. It works while the API has
 // PodCertificateRequests.

@@ -2,22 +2,22 @@ package podsign
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // reconciler answers requests of one version of the API.
 type reconciler struct {
 	*controller
-	version string
+	version certificates.PodRequestVersion
 	objects client.Reader // the cache
 }
 
@@ -32,110 +32,55 @@ func (r *reconciler) signerOf(req *request) *declared.Signer {
 
 // Reconcile answers one request, if it waits for an answer.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
-	object := newObject(r.version)
+	object := r.version.New()
 	if err := r.objects.Get(ctx, key.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	req := fromAPI(object)
-	signer := r.signerOf(req)
-	if signer == nil || !pending(req) {
+	req := certificates.PodRequestFrom(object)
+	by := r.signerOf(req)
+	if by == nil || !pending(req) {
 		return reconcile.Result{}, nil
 	}
 	start := r.Clock.Now()
-	issued, err := r.sign(ctx, req, signer, start)
-	signed := r.Clock.Now()
-	o := decide(issued, err, start)
-	if signer.Unready != nil {
-		o.after = lastPause // it tells when it is ready
+	o := decide(r.sign(ctx, req, by, start))
+	report := r.reportOn(req, start)
+	report.Signed = r.Clock.Now()
+	if o.State == answer.Waiting {
+		if by.Unready != nil {
+			o.After = lastPause // a change of its state brings the requests back
+		}
+		if !r.warnings.TryAccept() {
+			report.Recorder = nil
+		}
+		report.Delayed(ctx, o)
+		return answer.Again(o)
 	}
-	if o.retry != nil {
-		r.delayed(ctx, req, o)
-		return later(o)
-	}
-	err = r.store(ctx, req, o)
-	r.answered(ctx, req, signer, o, err, times{start: start, signed: signed, end: r.Clock.Now()})
-	return result(err)
+	return r.requests().Put(ctx, req, o, report)
 }
 
-func (r *reconciler) sign(ctx context.Context, req *request, signer *declared.Signer, now time.Time) (*declared.Issued, error) {
-	if signer.Unready != nil {
-		return signer.Sign(ctx, noFacts, now)
+// requests is how requests are read and answered.
+func (r *reconciler) requests() answer.Kind[*request] {
+	return answer.Kind[*request]{
+		Read: func(ctx context.Context, key client.ObjectKey) (*request, error) {
+			object := r.version.New()
+			err := r.Client.Get(ctx, key, object)
+			return certificates.PodRequestFrom(object), err
+		},
+		Write: func(ctx context.Context, req *request, o answer.Outcome) error {
+			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
+		},
+		Shows: shows,
+		Waits: func(req *request, _ answer.Outcome) bool { return pending(req) },
 	}
-	facts, err := r.facts(ctx, req, signer)
+}
+
+func (r *reconciler) sign(ctx context.Context, req *request, by *declared.Signer, now time.Time) (*signer.Issued, error) {
+	if by.Unready != nil {
+		return by.Sign(ctx, noFacts, now)
+	}
+	facts, err := r.facts(ctx, req, by)
 	if err != nil {
 		return nil, err
 	}
-	return signer.Sign(ctx, facts, now)
-}
-
-// later has a request tried again.
-func later(o outcome) (reconcile.Result, error) {
-	if o.after > 0 {
-		return reconcile.Result{RequeueAfter: o.after}, nil
-	}
-	return reconcile.Result{}, o.retry
-}
-
-// result tells the queue what to do after a write. A conflict is nobody's
-// fault and no news.
-func result(stored error) (reconcile.Result, error) {
-	switch {
-	case errors.Is(stored, errSuperseded):
-		return reconcile.Result{}, nil
-	case apierrors.IsConflict(stored):
-		return reconcile.Result{RequeueAfter: time.Second}, nil
-	default:
-		return reconcile.Result{}, stored
-	}
-}
-
-// errSuperseded says that a request has no use for an outcome any more: it
-// has been deleted or answered otherwise.
-var errSuperseded = errors.New("the request does not wait any more")
-
-// maxConflicts bounds the attempts to store one outcome. Each conflict means
-// that somebody else got a change through meanwhile.
-const maxConflicts = 10
-
-// store puts the outcome on the request in one write, which holds only if
-// nobody has written since: no request gets two certificates, however many
-// signers there are. On a conflict the same outcome is tried again on the
-// request as it is now, if it still waits.
-func (r *reconciler) store(ctx context.Context, req *request, o outcome) error {
-	var err error
-	for range maxConflicts {
-		err = r.Client.Status().Update(ctx, toAPI(o.apply(req), r.version))
-		if err == nil {
-			return nil
-		}
-		latest, reason := r.recheck(ctx, req, err)
-		switch {
-		case reason != nil:
-			return reason
-		case o.on(latest):
-			return nil // stored, but the answer got lost or came late
-		case !pending(latest):
-			return errSuperseded
-		case !apierrors.IsConflict(err):
-			return fmt.Errorf("writing the status: %w", err)
-		}
-		req = latest
-	}
-	return err
-}
-
-// recheck looks, past the cache, at what has become of a request after a
-// write has failed for the given cause.
-func (r *reconciler) recheck(ctx context.Context, req *request, cause error) (*request, error) {
-	object := newObject(r.version)
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(req), object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, errSuperseded
-	case err != nil:
-		return nil, fmt.Errorf("looking at the request again after %v: %w", cause, err)
-	case object.GetUID() != req.UID:
-		return nil, errSuperseded // another request by the same name
-	}
-	return fromAPI(object), nil
+	return by.Sign(ctx, facts, now)
 }

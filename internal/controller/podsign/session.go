@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -39,7 +40,7 @@ func (c *controller) work(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of pods and their requests: %w", err)
 	}
-	signing, err := c.newWorker(ctx, &reconciler{controller: c, version: version, objects: objects}, objects)
+	signing, err := c.newWorker(ctx, &reconciler{controller: c, version: certificates.PodRequestVersions[version], objects: objects}, objects)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache
 		return nil, err
 	}
 	err = errors.Join(
-		signing.Watch(source.Kind(objects, newObject(r.version), &handler.EnqueueRequestForObject{}, r.predicate())),
+		signing.Watch(source.Kind[client.Object](objects, r.version.New(), turns.New(c.Clock), r.predicate())),
 		signing.Watch(source.Func(r.retryWithSigners)),
 	)
 	return signing, err
@@ -80,7 +81,7 @@ func (r *reconciler) predicate() predicate.Predicate {
 }
 
 func (r *reconciler) waits(o client.Object) bool {
-	req := fromAPI(o)
+	req := certificates.PodRequestFrom(o)
 	return req != nil && pending(req) && r.signerOf(req) != nil
 }
 
@@ -88,7 +89,7 @@ func (r *reconciler) waits(o client.Object) bool {
 // the requests that may have waited for it.
 func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
 	changed := make(chan struct{}, 1)
-	cancel := r.Signers.Subscribe(func() {
+	cancel := r.Signers.Changes.Subscribe(func(struct{}) {
 		select {
 		case changed <- struct{}{}:
 		default: // there is one to come already
@@ -109,14 +110,14 @@ func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
 }
 
 func (r *reconciler) enqueueAll(ctx context.Context, q queue) {
-	list := newList(r.version)
+	list := r.version.NewList()
 	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for a signer; their back-off brings them back")
 		return
 	}
-	itemsOf(list, func(req *request) {
-		if pending(req) && r.signerOf(req) != nil {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(req)})
+	for _, o := range certificates.PodRequestItems(list) {
+		if r.waits(o) {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
-	})
+	}
 }

@@ -5,6 +5,7 @@ package requestapprove
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +28,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -44,6 +45,9 @@ var approval = issuance.Finding{Reason: certmanager.Group, Message: "Certificate
 // reasonForbidden: nobody has granted the right to approve for an issuer.
 const reasonForbidden = "ApprovalForbidden"
 
+// reasonReview: somebody else has to decide.
+const reasonReview = "ReviewRequired"
+
 // Config is what the approver needs to run.
 type Config struct {
 	// Client is the approver's own identity. It needs update on
@@ -51,6 +55,8 @@ type Config struct {
 	Client client.Client
 	// Versions tells which resources a version of the API has.
 	Versions served.Lookup
+	// ReviewCAs leaves requests for CA certificates to somebody else.
+	ReviewCAs bool
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
 	// Events, if there is one, tells of what was approved and what could not be.
@@ -106,7 +112,7 @@ func (r *reconciler) work(ctx context.Context) error {
 		cr, ok := o.(*cmv1.CertificateRequest)
 		return ok && requests.Undecided(cr)
 	})
-	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, undecided))
+	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), undecided))
 	if err != nil {
 		return err
 	}
@@ -123,6 +129,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if r.ReviewCAs && asksForCA(cr) {
+		r.event(cr, corev1.EventTypeNormal, reasonReview, fmt.Sprintf(
+			"Requests for CA certificates are not approved without a person: decide with 'certplane approve -n %s %s' or 'certplane deny -n %s %s'",
+			cr.Namespace, cr.Name, cr.Namespace, cr.Name))
+		return reconcile.Result{}, nil
+	}
 	if err := issuance.SetDecision(cr, cmv1.CertificateRequestConditionApproved, approval, r.Clock.Now()); err != nil {
 		return reconcile.Result{}, nil // it has been decided
 	}
@@ -136,9 +148,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
+	log.FromContext(ctx).V(1).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
 	r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
 	return reconcile.Result{}, nil
+}
+
+// asksForCA reports whether the certificate could sign others.
+func asksForCA(cr *cmv1.CertificateRequest) bool {
+	return cr.Spec.IsCA || slices.Contains(cr.Spec.Usages, cmv1.UsageCertSign)
 }
 
 // whyForbidden says what to do about a request that the API does not let the

@@ -15,6 +15,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
 )
 
 const component = "cert-manager-certificaterequests-approver"
@@ -82,5 +83,56 @@ func TestApprover(t *testing.T) {
 	})
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(outside), outside); err != nil || len(outside.Status.Conditions) > 0 {
 		t.Errorf("%+v, %v", outside.Status, err)
+	}
+}
+
+// Where CAs are reviewed, requests for them wait for a person, and say so; all
+// others are approved as ever.
+func TestReviewCAs(t *testing.T) {
+	admin := connect(t, apitest.Start(t, func(cfg *server.Config) { cfg.CertManager.ReviewCAs = true }))
+	changes := map[string]func(*cmv1.CertificateRequestSpec){
+		"is-ca":     func(s *cmv1.CertificateRequestSpec) { s.IsCA, s.Usages = true, []cmv1.KeyUsage{"cert sign"} },
+		"cert-sign": func(s *cmv1.CertificateRequestSpec) { s.Usages = []cmv1.KeyUsage{"signing", "cert sign"} },
+		"web":       func(*cmv1.CertificateRequestSpec) {},
+	}
+	for name, change := range changes {
+		csr, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cr := &cmv1.CertificateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Name: "later"}, Request: csr},
+		}
+		change(&cr.Spec)
+		if err := admin.Create(t.Context(), cr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decided := func(name string) bool {
+		cr := &cmv1.CertificateRequest{}
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, cr); err != nil {
+			t.Fatal(err)
+		}
+		return api.RequestCondition(cr, cmv1.CertificateRequestConditionApproved) != nil
+	}
+	apitest.Eventually(t, "what is no CA is approved", func() bool { return decided("web") })
+	apitest.Eventually(t, "the others say who decides", func() bool {
+		list := &eventsv1.EventList{}
+		if err := admin.List(t.Context(), list, client.InNamespace("default")); err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]bool{}
+		for _, event := range list.Items {
+			if event.Reason == "ReviewRequired" && strings.Contains(event.Note, "certplane approve -n default "+event.Regarding.Name) {
+				told[event.Regarding.Name] = true
+			}
+		}
+		return told["is-ca"] && told["cert-sign"] && !told["web"]
+	})
+	for _, name := range []string{"is-ca", "cert-sign"} {
+		if decided(name) {
+			t.Errorf("%s is approved", name)
+		}
 	}
 }

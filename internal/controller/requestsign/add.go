@@ -27,7 +27,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/signer/issuer"
 	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -50,7 +52,7 @@ func Component(t certmanager.IssuerType) string {
 // Config is what the controller needs to run.
 type Config struct {
 	// Client is the controller's own identity. It needs get on secrets and
-	// certificaterequests, and update on the status of these. It must read past
+	// certificaterequests, and patch on the status of these. It must read past
 	// caches.
 	Client client.Client
 	// Secrets tells of changes.
@@ -59,6 +61,8 @@ type Config struct {
 	Versions served.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
+	// Rules hold for all CA issuers.
+	Rules issuer.Rules
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
 	// Events, if there are any, tell of what happened, in the name of Component.
@@ -81,7 +85,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{
 		Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(),
-		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, opened: newOpened()},
+		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, opened: newOpened()},
 	}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
@@ -128,7 +132,7 @@ func (r *reconciler) work(ctx context.Context) error {
 	}
 	asking := handler.EnqueueRequestsFromMapFunc(r.asking)
 	err = errors.Join(
-		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, &handler.EnqueueRequestForObject{}, actionable())),
+		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), actionable())),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
 		signing.Watch(source.Func(r.waiting.follow(r.Secrets))),

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
@@ -46,6 +47,8 @@ type CSRConfig struct {
 	Versions served.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
+	// Rules hold for all CA issuers.
+	Rules issuer.Rules
 }
 
 // IsIssuer tells whether a signer's name is that of an issuer.
@@ -58,14 +61,14 @@ func IsIssuer(signerName string) bool {
 // manager, to learn of changes.
 type CSRs struct {
 	CSRConfig
-	issuers   issuers
-	listeners listeners
+	issuers issuers
+	changes notify.List[func(waited *csr) bool]
 }
 
 // NewCSRs returns the signer that all issuers together are.
 func NewCSRs(cfg CSRConfig) *CSRs {
 	return &CSRs{CSRConfig: cfg, issuers: issuers{
-		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, opened: newOpened(),
+		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, opened: newOpened(),
 	}}
 }
 
@@ -99,7 +102,8 @@ func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*si
 	if err != nil {
 		return nil, forCSR(err)
 	}
-	return &signer.Issued{Certificate: issued.Certificate, PEM: issued.Chain, Cut: issued.Cut}, nil
+	issued.Warnings = nil // the Event about the certificate says what matters
+	return issued, nil
 }
 
 // keyOf says where the key is that a SelfSigned issuer signs.
@@ -118,7 +122,7 @@ func forCSR(err error) error {
 	}
 	again := *wait
 	again.RetryAfter = lookAgain
-	if slices.Contains(told, again.Reason) {
+	if slices.Contains(watched, again.Reason) {
 		again.RetryAfter = lookSometimes
 	}
 	if again.Reason == issuer.ReasonMissingSecret {

@@ -54,7 +54,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	admin := apitest.Client(t, w.Admin(t))
 	w.create(t,
 		newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"), caIssuer("ca.v2", "ca"),
-		newCA(t, "kube-system", "ca", apitest.NewKey(t)), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: withCA("ca")},
+		newCA(t, "cert-manager", "ca", apitest.NewKey(t)), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: withCA("ca")},
 		caIssuer("unready", "missing"))
 	for _, user := range []string{"ann", "bob", "eve"} {
 		w.Grant(t, user, apitest.Allow("create", "certificatesigningrequests"))

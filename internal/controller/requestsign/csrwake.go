@@ -2,7 +2,6 @@ package requestsign
 
 import (
 	"context"
-	"sync"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -18,43 +17,10 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// listeners are told of changes. The zero value has none; it is safe for
-// concurrent use.
-type listeners struct {
-	mu  sync.Mutex
-	all map[int]func(waited func(*csr) bool) // mu guards it and last
-	// last is the number of the latest one.
-	last int
-}
-
-func (l *listeners) add(changed func(waited func(*csr) bool)) (remove func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = map[int]func(func(*csr) bool){}
-	}
-	l.last++
-	number := l.last
-	l.all[number] = changed
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.all, number)
-	}
-}
-
-func (l *listeners) tell(waited func(*csr) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, changed := range l.all {
-		changed(waited)
-	}
-}
-
 // Subscribe has changed called when an issuer or a Secret has changed, with what
 // tells whether a request may have waited for it.
 func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
-	return c.listeners.add(changed)
+	return c.changes.Subscribe(changed)
 }
 
 // Start follows issuers and Secrets until ctx ends. It implements
@@ -63,9 +29,9 @@ func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
 	go c.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName) {
-			c.listeners.tell(func(req *csr) bool { return c.usesSecret(ctx, req, secret) })
+			c.changes.Tell(func(req *csr) bool { return c.usesSecret(ctx, req, secret) })
 		},
-		Missed: func() { c.listeners.tell(func(*csr) bool { return true }) },
+		Missed: func() { c.changes.Tell(func(*csr) bool { return true }) },
 	})
 	resource := served.Resource{
 		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "clusterissuers", Lookup: c.Versions,
@@ -89,7 +55,7 @@ func (c *CSRs) followIssuers(ctx context.Context, kind client.Object) error {
 	changed := func(object any) {
 		if issuer, ok := object.(cmv1.GenericIssuer); ok {
 			name := certmanager.SignerOf(issuer).String()
-			c.listeners.tell(func(req *csr) bool { return req.Spec.SignerName == name })
+			c.changes.Tell(func(req *csr) bool { return req.Spec.SignerName == name })
 		}
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

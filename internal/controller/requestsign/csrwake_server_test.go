@@ -24,7 +24,7 @@ func TestCSRsGoOn(t *testing.T) {
 	w.failed(t, "late", delayed, "IssuerNotFound")
 	w.create(t, &cmv1.ClusterIssuer{ObjectMeta: meta("", "late"), Spec: withCA("late-ca")})
 	w.failed(t, "late", delayed, "IssuerNotReady")
-	w.create(t, newCA(t, "kube-system", "late-ca", apitest.NewKey(t)))
+	w.create(t, newCA(t, "cert-manager", "late-ca", apitest.NewKey(t)))
 	apitest.Issued(t, admin, late)
 
 	key := apitest.NewKey(t)
@@ -34,11 +34,11 @@ func TestCSRsGoOn(t *testing.T) {
 	own := apitest.Decide(t, admin, apitest.Create(t, admin, unsigned), certificatesv1.CertificateApproved)
 	w.failed(t, "own-key", delayed, "SecretNotFound")
 	wrong := keySecret(t, "own", key)
-	wrong.Namespace, wrong.Data["tls.key"] = "kube-system", []byte("broken")
+	wrong.Namespace, wrong.Data["tls.key"] = "cert-manager", []byte("broken")
 	w.create(t, wrong)
 	w.failed(t, "own-key", delayed, "ErrorParsingKey")
 	right := keySecret(t, "own", key)
-	right.Namespace = "kube-system"
+	right.Namespace = "cert-manager"
 	if err := w.everywhere.Update(t.Context(), right); err != nil {
 		t.Fatal(err)
 	}

@@ -1,23 +1,20 @@
 package requestsign
 
 import (
+	"crypto/x509"
 	"errors"
+	"math/big"
 	"testing"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
-
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // What a signer says becomes a condition, an event, and another attempt if
 // nobody tells when to try again.
@@ -40,37 +37,14 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			o := decide(&issuer.Issued{}, tc.err)
-			if o.reason != tc.want || o.event != tc.event || o.final() != tc.final || (o.retry != nil) != tc.retry {
+			o := decide(&signer.Issued{Certificate: &x509.Certificate{SerialNumber: big.NewInt(1)}}, tc.err)
+			if o.State.String() != tc.want || o.Reason != tc.event || o.Final() != tc.final || (o.Retry != nil) != tc.retry {
 				t.Errorf("%+v", o)
 			}
-			if tc.reason == "no verdict" && o.message != "The issuer cannot sign at present; it keeps trying" {
-				t.Errorf("it tells the requester of %q", o.message)
+			if tc.reason == "no verdict" && o.Message != "The issuer cannot sign at present; it keeps trying" {
+				t.Errorf("it tells the requester of %q", o.Message)
 			}
 		})
-	}
-}
-
-// The first failure counts, and the decision of an approver stays as it is.
-func TestApply(t *testing.T) {
-	later := now.Add(time.Hour)
-	cr := &cmv1.CertificateRequest{}
-	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "", metav1.NewTime(now))
-	failed := outcome{reason: cmv1.CertificateRequestReasonFailed, message: "m"}
-	once := failed.apply(cr, now)
-	twice := denied.apply(once, later)
-	if !twice.Status.FailureTime.Time.Equal(now) {
-		t.Errorf("it has failed at %v", twice.Status.FailureTime)
-	}
-	if cr.Status.FailureTime != nil || len(cr.Status.Conditions) != 1 {
-		t.Error("its argument has changed")
-	}
-	approved := certmanager.RequestCondition(twice, cmv1.CertificateRequestConditionApproved)
-	if diff := cmp.Diff(&cr.Status.Conditions[0], approved); diff != "" {
-		t.Errorf("approval (-before +after):\n%s", diff)
-	}
-	if !failed.on(once) || failed.on(twice) || denied.on(cr) {
-		t.Error("an outcome is not recognised")
 	}
 }
 

@@ -131,7 +131,7 @@ func TestFeatures(t *testing.T) {
 	issuer := withCA("ca")
 	issuer.CA.CRLDistributionPoints, issuer.CA.OCSPServers, issuer.CA.IssuingCertificateURLs =
 		[]string{"http://crl.example.com/ca.crl"}, []string{"http://ocsp.example.com"}, []string{"http://ca.example.com/ca.crt"}
-	w.create(t, longCA(t, "kube-system", "ca", all["ecdsa"]), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: issuer})
+	w.create(t, longCA(t, "cert-manager", "ca", all["ecdsa"]), &cmv1.ClusterIssuer{ObjectMeta: meta("", "ca"), Spec: issuer})
 	check := func(t *testing.T, how string, f feature, cert *x509.Certificate) {
 		t.Helper()
 		if diff := cmp.Diff(f.want(), lookOf(cert)); diff != "" {

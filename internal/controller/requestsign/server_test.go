@@ -30,7 +30,7 @@ func TestCA(t *testing.T) {
 	rsaKey, cluster := keys(t)["rsa"], "cluster-ca-"+w.namespace
 	w.create(t,
 		newCA(t, "", "ca", rsaKey), caIssuer("ca", "ca"),
-		newCA(t, "kube-system", cluster, rsaKey), &cmv1.ClusterIssuer{ObjectMeta: meta("", cluster), Spec: withCA(cluster)})
+		newCA(t, "cert-manager", cluster, rsaKey), &cmv1.ClusterIssuer{ObjectMeta: meta("", cluster), Spec: withCA(cluster)})
 	for name, key := range keys(t) {
 		w.create(t, request(t, name, cmmeta.IssuerReference{Name: "ca"}, key))
 		cr := w.becomes(t, name, cmv1.CertificateRequestReasonIssued)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -24,6 +23,7 @@ type issuers struct {
 	cache            client.Reader
 	client           client.Reader // past caches
 	clusterResources string
+	rules            issuer.Rules
 	opened           *opened
 }
 
@@ -59,13 +59,13 @@ func (i issuers) secretOf(found cmv1.GenericIssuer, key keyOf) types.NamespacedN
 }
 
 // sign answers a request. Its errors are verdicts.
-func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.Request, key keyOf, now time.Time) (*issuer.Issued, error) {
+func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.Request, key keyOf, now time.Time) (*signer.Issued, error) {
 	if ca := found.GetSpec().CA; ca != nil {
 		authority, err := i.open(ctx, i.secretOf(found, key))
 		if err != nil {
 			return nil, err
 		}
-		return issuer.SignCA(req, ca, authority, now, rand.Reader)
+		return i.rules.SignCA(req, ca, authority, now, rand.Reader)
 	}
 	from := issuer.KeySecret{Annotation: key.annotation, Namespace: key.secret.Namespace, Name: key.secret.Name}
 	if from.Name != "" {
@@ -99,41 +99,5 @@ func (i issuers) open(ctx context.Context, name types.NamespacedName) (*pki.Auth
 	if err != nil {
 		return nil, err
 	}
-	return i.opened.open(name, secret)
-}
-
-// opened keeps the CAs that are in use, because to open one can take longer
-// than to sign with it. It is safe for concurrent use.
-type opened struct {
-	mu  sync.Mutex
-	cas map[types.NamespacedName]ca // mu guards it
-}
-
-type ca struct {
-	uid       types.UID
-	version   string
-	authority *pki.Authority
-}
-
-// maxOpened bounds how many CAs are kept; beyond it all are opened again.
-const maxOpened = 1000
-
-func newOpened() *opened { return &opened{cas: map[types.NamespacedName]ca{}} }
-
-func (o *opened) open(name types.NamespacedName, secret *corev1.Secret) (*pki.Authority, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if known, ok := o.cas[name]; ok && secret != nil && known.uid == secret.UID && known.version == secret.ResourceVersion {
-		return known.authority, nil
-	}
-	delete(o.cas, name)
-	authority, err := issuer.OpenCA(name.String(), secret)
-	if err != nil {
-		return nil, err
-	}
-	if len(o.cas) >= maxOpened {
-		clear(o.cas)
-	}
-	o.cas[name] = ca{secret.UID, secret.ResourceVersion, authority}
-	return authority, nil
+	return i.opened.get(name, secret)
 }

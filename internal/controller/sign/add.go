@@ -21,9 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/turns"
 )
 
 // CA is where a signer's CA comes from.
@@ -52,6 +54,8 @@ type Config struct {
 	Client client.Client
 	// CA has the signer's CA.
 	CA CA
+	// Alone has certificates without the CAs above.
+	Alone bool
 	// Changes, if there is one, tells of requests that can be answered now.
 	Changes Changes
 	// Delegate, if there is one, signs instead of a CA. Then SignerName can be
@@ -63,8 +67,9 @@ type Config struct {
 	// Several says that SignerName stands for several signers, whose names are
 	// in the requests: events and metrics tell them apart.
 	Several bool
-	// Answered, if there is one, is told of each answer that is on its request.
-	Answered func(signerName string, issued bool)
+	// Answered, if there is one, is called with each final answer that is stored,
+	// and when that was.
+	Answered func(signerName string, issued bool, at time.Time)
 	// Settings are the user's.
 	Settings Settings
 	// Clock tells the time; nil is the real one.
@@ -97,7 +102,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName(cfg.SignerName)).
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(r.predicate())).
+		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(r.predicate())).
 		WatchesRawSource(r.retryWith(cfg.CA)).
 		WatchesRawSource(r.retryAfter(cfg.Changes)).
 		WithOptions(controller.Options{
@@ -135,17 +140,15 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	if !cfg.Several {
 		counts.Begin(cfg.SignerName)
 	}
-	return &reconciler{
-		ours:   cfg.Ours,
-		sign:   sign,
-		cache:  cache,
-		client: cfg.Client,
-		clock:  cfg.Clock,
-		report: reporter{
+	r := &reconciler{
+		ours: cfg.Ours, sign: sign, cache: cache, clock: cfg.Clock,
+		reporter: reporter{
 			signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts,
 			events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued"), awaitedEvent: cfg.AwaitedEvent,
 		},
-	}, nil
+	}
+	r.requests = answer.SigningRequests(cfg.Client, "", cfg.Clock, func(c *csr) bool { return actionable(c, r.ours) })
+	return r, nil
 }
 
 // sign returns what signs.
@@ -157,17 +160,18 @@ func (cfg Config) sign() (signer.Sign, error) {
 	if err != nil {
 		return nil, err
 	}
+	profile.Alone = cfg.Alone
 	return signer.Local(profile.With(limits(cfg.Settings.For(cfg.SignerName))), cfg.CA.Current, rand.Reader), nil
 }
 
 // watch returns what looks at the signer's CA while nobody needs it.
 func (r *reconciler) watch(cfg Config) *caWatch {
 	return &caWatch{
-		signerName: r.report.signerName,
+		signerName: r.signerName,
 		ca:         cfg.CA,
 		clock:      r.clock,
 		warnBefore: cfg.Settings.withDefaults().WarnBefore.Duration,
-		metrics:    r.report.metrics,
+		metrics:    r.metrics,
 		events:     cfg.Events,
 		regarding:  cfg.Account,
 	}

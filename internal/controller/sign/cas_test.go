@@ -164,7 +164,7 @@ func TestKeysElsewhere(t *testing.T) {
 // TestFlags: a flag changes its own field of what a file has said.
 func TestFlags(t *testing.T) {
 	settings := Settings{
-		MaxDuration: duration(1),
+		MaxDuration: metaDuration(1),
 		Signers:     []SignerSettings{{Name: servingSigner, MinRSABits: 2048, CA: keystore.Settings{CertFile: "file.crt", KeyFile: "file.key"}}},
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -176,7 +176,7 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Settings{
-		MaxDuration: duration(24 * 60 * 60 * 1e9),
+		MaxDuration: metaDuration(24 * 60 * 60 * 1e9),
 		Signers: []SignerSettings{
 			{Name: servingSigner, MinRSABits: 2048, CA: keystore.Settings{CertFile: "flag.crt", KeyFile: "file.key"}},
 			{Name: signer.LegacyUnknown, CA: keystore.Settings{KeyFile: "legacy.key"}},

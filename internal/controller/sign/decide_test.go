@@ -1,18 +1,15 @@
 package sign
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -37,7 +34,7 @@ func TestActionable(t *testing.T) {
 		{reason: "approved", conditions: []condition{approved}, want: true},
 		{reason: "approved counts by its presence", conditions: []condition{with(certificatesv1.CertificateApproved, "")}, want: true},
 		{reason: "other conditions do not matter", conditions: []condition{with("Other", "False"), approved}, want: true},
-		{reason: "delayed ones are tried again", conditions: []condition{approved, with(ConditionDelayed, "True")}, want: true},
+		{reason: "delayed ones are tried again", conditions: []condition{approved, with(certificates.ConditionDelayed, "True")}, want: true},
 		{reason: "undecided"},
 		{reason: "denied", conditions: []condition{denied}},
 		{reason: "both", conditions: []condition{approved, denied}},
@@ -78,87 +75,6 @@ func assertPredicate(t *testing.T, c *csr, want bool) {
 	}
 	if p.Delete(event.DeleteEvent{Object: c}) {
 		t.Error("delete event passes")
-	}
-}
-
-func TestDecide(t *testing.T) {
-	issued := &signer.Issued{PEM: []byte("chain")}
-	unavailable := signer.Unavailable(errors.New("disk on fire"))
-	tests := []struct {
-		reason string
-		issued *signer.Issued
-		err    error
-		want   certificatesv1.CertificateSigningRequestStatus
-		retry  bool
-	}{
-		{
-			reason: "a certificate ends the delay",
-			issued: issued,
-			want:   certificatesv1.CertificateSigningRequestStatus{Certificate: []byte("chain"), Conditions: []condition{{Type: "Approved"}}},
-		},
-		{
-			reason: "a permanent verdict fails the request and ends the delay",
-			err:    signer.Permanent("Bad", errors.New("no good")),
-			want: certificatesv1.CertificateSigningRequestStatus{Conditions: []condition{
-				{Type: "Approved"},
-				{Type: "Failed", Status: "True", Reason: "Bad", Message: "no good", LastUpdateTime: metav1.NewTime(now)},
-			}},
-		},
-		{
-			reason: "a pending verdict delays it",
-			err:    unavailable,
-			want: certificatesv1.CertificateSigningRequestStatus{Conditions: []condition{
-				{Type: "Approved"},
-				{
-					Type: "SigningDelayed", Status: "True", Reason: "SignerUnavailable",
-					Message: "the signer cannot sign at present; it keeps trying", LastUpdateTime: metav1.NewTime(now),
-				},
-			}},
-			retry: true,
-		},
-		{
-			reason: "what is no verdict says nothing about the request",
-			err:    errors.New("disk on fire"),
-			want: certificatesv1.CertificateSigningRequestStatus{Conditions: []condition{
-				{Type: "Approved"},
-				{
-					Type: "SigningDelayed", Status: "True", Reason: "SignerUnavailable",
-					Message: "the signer cannot sign at present; it keeps trying", LastUpdateTime: metav1.NewTime(now),
-				},
-			}},
-			retry: true,
-		},
-	}
-	for _, tc := range tests {
-		t.Run(tc.reason, func(t *testing.T) {
-			before := &csr{Status: certificatesv1.CertificateSigningRequestStatus{
-				Conditions: []condition{{Type: "Approved"}, {Type: ConditionDelayed, Reason: "Old"}},
-			}}
-			unchanged := before.DeepCopy()
-			o := decide(tc.issued, tc.err, now)
-			after := o.apply(before)
-			if diff := cmp.Diff(tc.want, after.Status); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-			if (o.retry != nil) != tc.retry {
-				t.Errorf("retry is %v, want %v", o.retry, tc.retry)
-			}
-			if diff := cmp.Diff(unchanged, before); diff != "" {
-				t.Errorf("the cached object was changed:\n%s", diff)
-			}
-			if o.on(before) || !o.on(after) {
-				t.Errorf("seen before: %v, seen after: %v", o.on(before), o.on(after))
-			}
-		})
-	}
-}
-
-func TestMessagesArePresentable(t *testing.T) {
-	long := strings.Repeat("ö", maxMessage)
-	o := decide(nil, signer.Permanent("Bad", errors.New("\xff"+long)), now)
-	got := o.condition.Message
-	if len(got) > maxMessage+3 || !utf8.ValidString(got) || !strings.HasSuffix(got, "ö...") {
-		t.Errorf("message of %d bytes: %q", len(got), got)
 	}
 }
 

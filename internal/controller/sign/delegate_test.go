@@ -56,7 +56,7 @@ func TestDelegateDelays(t *testing.T) {
 	if err != nil || first.RequeueAfter != 7*time.Second || again.RequeueAfter != 7*time.Second {
 		t.Errorf("asked again after %v and then %v, want 7s; error %v", first.RequeueAfter, again.RequeueAfter, err)
 	}
-	if got := certificates.Condition(f.get(), ConditionDelayed); got == nil || got.Message != "wait" {
+	if got := certificates.Condition(f.get(), certificates.ConditionDelayed); got == nil || got.Message != "wait" {
 		t.Errorf("condition is %+v", got)
 	}
 	if got := f.eventText(); got != "Warning SignerUnavailable wait (it is down)\n" {
@@ -71,7 +71,7 @@ func TestDelegateRefuses(t *testing.T) {
 	if got := certificates.Condition(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {
 		t.Errorf("condition is %+v", got)
 	}
-	if got := testutil.ToFloat64(r.report.metrics.Refused.WithLabelValues("example.com/*", "Other")); got != 1 {
+	if got := testutil.ToFloat64(r.metrics.Refused.WithLabelValues("example.com/*", "Other")); got != 1 {
 		t.Errorf("%v requests counted as refused for other reasons, want 1", got)
 	}
 }

@@ -3,13 +3,14 @@ package sign
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/keystore"
 )
 
 // AddFlags adds kube-controller-manager's flags for signing to flags. They
 // write to s.
 func AddFlags(flags *pflag.FlagSet, s *Settings) {
-	flags.DurationVar(&s.MaxDuration.Duration, "cluster-signing-duration", s.MaxDuration.Duration,
+	duration.Var(flags, &s.MaxDuration.Duration, "cluster-signing-duration", s.MaxDuration.Duration,
 		"Longest life of a certificate, and the life of one whose request names none.")
 	flags.StringVar(&s.CA.CertFile, "cluster-signing-cert-file", s.CA.CertFile,
 		"PEM file with the CA certificate of all signers of kubernetes.io, and with its chain if it is no root.")

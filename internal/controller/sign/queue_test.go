@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -27,7 +28,7 @@ func (c *changingCA) Subscribe(changed func(*pki.Authority)) func() {
 // Requests that have waited for a CA are tried with the next one at once.
 func TestNewCABringsWaitingRequests(t *testing.T) {
 	waiting, undecided, foreign := approved(t), approved(t), approved(t)
-	waiting.Status.Conditions = append(waiting.Status.Conditions, condition{Type: ConditionDelayed, Status: "True"})
+	waiting.Status.Conditions = append(waiting.Status.Conditions, condition{Type: certificates.ConditionDelayed, Status: "True"})
 	undecided.Name, undecided.Status.Conditions = "undecided", nil
 	foreign.Name, foreign.Spec.SignerName = "foreign", servingSigner
 	r := &reconciler{cache: newAPI(t, waiting, undecided, foreign), ours: ours}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -121,7 +122,7 @@ func TestDelays(t *testing.T) {
 			t.Errorf("error is %v, want the CA's, so that it is tried again", err)
 		}
 	}
-	got := certificates.Condition(f.get(), ConditionDelayed)
+	got := certificates.Condition(f.get(), certificates.ConditionDelayed)
 	if got == nil || got.Reason != "SignerUnavailable" || strings.Contains(got.Message, "secret") {
 		t.Errorf("condition is %+v", got)
 	}
@@ -134,7 +135,7 @@ func TestDelays(t *testing.T) {
 
 	f.ca.err = nil
 	assertQuiet(t, f)
-	if c := f.get(); len(c.Status.Certificate) == 0 || certificates.Condition(c, ConditionDelayed) != nil {
+	if c := f.get(); len(c.Status.Certificate) == 0 || certificates.Condition(c, certificates.ConditionDelayed) != nil {
 		t.Errorf("after the CA is back: %+v", c.Status)
 	}
 }
@@ -158,7 +159,7 @@ func TestWaitsForAValidCA(t *testing.T) {
 		if _, err := f.reconcile(); err == nil {
 			t.Error("no error, so it is not tried again")
 		}
-		if got := certificates.Condition(f.get(), ConditionDelayed); got == nil || got.Reason != "SignerExpired" || got.Message != tc.want {
+		if got := certificates.Condition(f.get(), certificates.ConditionDelayed); got == nil || got.Reason != "SignerExpired" || got.Message != tc.want {
 			t.Errorf("condition is %+v, want %q", got, tc.want)
 		}
 		if got := f.eventText(); !strings.Contains(got, "Warning SignerExpired "+tc.want) {
@@ -181,7 +182,7 @@ func TestKeepsCertificate(t *testing.T) {
 		writes int
 	}{
 		{reason: "conflict before persisting", fault: before(1, conflict()), writes: 2},
-		{reason: "several conflicts", fault: before(maxConflicts-1, conflict()), writes: maxConflicts},
+		{reason: "several conflicts", fault: before(answer.MaxConflicts-1, conflict()), writes: answer.MaxConflicts},
 		{reason: "conflict after persisting", fault: after(conflict()), writes: 1},
 		{reason: "connection lost after persisting", fault: after(errors.New("EOF")), writes: 1},
 		{reason: "time-out after persisting", fault: after(apierrors.NewTimeoutError("slow", 1)), writes: 1},
@@ -290,7 +291,7 @@ func TestGivesUp(t *testing.T) {
 		want   reconcile.Result
 		err    string
 	}{
-		{reason: "endless conflicts: quietly later", fault: before(maxConflicts, conflict()), want: reconcile.Result{RequeueAfter: time.Second}},
+		{reason: "endless conflicts: quietly later", fault: before(answer.MaxConflicts, conflict()), want: reconcile.Result{RequeueAfter: time.Second}},
 		{reason: "not allowed: loudly later", fault: before(1, apierrors.NewForbidden(resource, "alice", errors.New("no sign right"))), err: "writing the status: "},
 		{reason: "no API", fault: before(1, errors.New("EOF")), get: errors.New("connection refused"), err: "looking at the request again after EOF: connection refused"},
 		{reason: "no right to look", fault: before(1, conflict()), get: apierrors.NewForbidden(resource, "alice", nil), err: "looking at the request again"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/metrics"
@@ -59,7 +60,7 @@ func TestWaited(t *testing.T) {
 	}{
 		{reason: "approved before", conditions: []condition{{Type: "Other"}, at(-3 * time.Second)}, want: 3 * time.Second, known: true},
 		{reason: "another's clock is ahead", conditions: []condition{at(time.Minute)}, known: true},
-		{reason: "waited for the CA", conditions: []condition{at(-time.Hour), {Type: ConditionDelayed}}},
+		{reason: "waited for the CA", conditions: []condition{at(-time.Hour), {Type: certificates.ConditionDelayed}}},
 		{reason: "no time", conditions: []condition{{Type: "Approved"}}},
 		{reason: "not approved"},
 	}

@@ -27,8 +27,9 @@ type Settings struct {
 	// Flag: --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
 	// minRSABits is the size of the smallest RSA key that gets a certificate.
-	// Requests for smaller ones fail. Default: 1024, which is what clients of
-	// the API can still use; 2048 is what most rules ask for.
+	// Requests for smaller ones fail, and from 2048 on also requests with a public
+	// exponent below 65537. Default: 2048, which all tools of Kubernetes keep to;
+	// with 1024, the least, older clients get certificates too.
 	MinRSABits int `json:"minRSABits"`
 	// strict refuses node certificates (signers kubelet-serving and
 	// kube-apiserver-client-kubelet) whose common name has no valid node name
@@ -77,7 +78,7 @@ type SignerSettings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		MaxDuration: metav1.Duration{Duration: 365 * 24 * time.Hour},
-		MinRSABits:  minRSABits,
+		MinRSABits:  defaultRSABits,
 		Concurrency: 5,
 		WarnBefore:  metav1.Duration{Duration: 30 * 24 * time.Hour},
 	}
@@ -86,8 +87,9 @@ func DefaultSettings() Settings {
 // The bounds of minRSABits: below the first no verifier accepts certificates,
 // above the second no request is read.
 const (
-	minRSABits = 1024
-	maxRSABits = 16384
+	minRSABits     = 1024
+	maxRSABits     = 16384
+	defaultRSABits = 2048
 )
 
 // All returns what holds for each signer of kubernetes.io.

@@ -15,7 +15,7 @@ import (
 
 const servingSigner = certificatesv1.KubeletServingSignerName
 
-func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+func metaDuration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 func endpoint(signerName string) webhook.Settings {
 	return webhook.Settings{SignerName: signerName, URL: "https://ca.example.com/sign", TokenFile: "t"}
@@ -29,13 +29,13 @@ func TestSettings(t *testing.T) {
 	}{
 		{reason: "defaults", change: func(*Settings) {}},
 		{reason: "nothing said", change: func(s *Settings) { *s = Settings{}.withDefaults() }},
-		{reason: "zero is the default, as in kube-controller-manager", change: func(s *Settings) { s.MaxDuration = duration(0) }},
-		{reason: "short", change: func(s *Settings) { s.MaxDuration = duration(time.Minute) }},
+		{reason: "zero is the default, as in kube-controller-manager", change: func(s *Settings) { s.MaxDuration = metaDuration(0) }},
+		{reason: "short", change: func(s *Settings) { s.MaxDuration = metaDuration(time.Minute) }},
 		{reason: "a signer of its own kind", change: func(s *Settings) {
-			s.Signers = []SignerSettings{{Name: servingSigner, MaxDuration: duration(time.Hour), MinRSABits: 4096, Strict: true}}
+			s.Signers = []SignerSettings{{Name: servingSigner, MaxDuration: metaDuration(time.Hour), MinRSABits: 4096, Strict: true}}
 		}},
 		{
-			reason: "negative duration", change: func(s *Settings) { s.MaxDuration = duration(-time.Hour) },
+			reason: "negative duration", change: func(s *Settings) { s.MaxDuration = metaDuration(-time.Hour) },
 			want: "signing.maxDuration: -1h0m0s is too short: must be at least 1m",
 		},
 		{
@@ -52,7 +52,7 @@ func TestSettings(t *testing.T) {
 		},
 		{
 			reason: "a signer's duration", change: func(s *Settings) {
-				s.Signers = []SignerSettings{{Name: signerName}, {Name: servingSigner, MaxDuration: duration(time.Second)}}
+				s.Signers = []SignerSettings{{Name: signerName}, {Name: servingSigner, MaxDuration: metaDuration(time.Second)}}
 			},
 			want: "signing.signers[1].maxDuration: 1s is too short: must be at least 1m",
 		},
@@ -127,23 +127,23 @@ func message(err error) string {
 // What is said of one signer holds for it alone; the rest is as for all.
 func TestSettingsOfOneSigner(t *testing.T) {
 	settings := Settings{
-		MaxDuration: duration(24 * time.Hour),
+		MaxDuration: metaDuration(24 * time.Hour),
 		Strict:      true,
 		Signers: []SignerSettings{
-			{Name: servingSigner, MaxDuration: duration(48 * time.Hour)},
+			{Name: servingSigner, MaxDuration: metaDuration(48 * time.Hour)},
 			{Name: signerName, MinRSABits: 3072},
 		},
 	}
 	want := []SignerSettings{
-		{Name: signerName, MaxDuration: duration(24 * time.Hour), MinRSABits: 3072, Strict: true},
-		{Name: certificatesv1.KubeAPIServerClientKubeletSignerName, MaxDuration: duration(24 * time.Hour), MinRSABits: 1024, Strict: true},
-		{Name: servingSigner, MaxDuration: duration(48 * time.Hour), MinRSABits: 1024, Strict: true},
-		{Name: signer.LegacyUnknown, MaxDuration: duration(24 * time.Hour), MinRSABits: 1024, Strict: true},
+		{Name: signerName, MaxDuration: metaDuration(24 * time.Hour), MinRSABits: 3072, Strict: true},
+		{Name: certificatesv1.KubeAPIServerClientKubeletSignerName, MaxDuration: metaDuration(24 * time.Hour), MinRSABits: 2048, Strict: true},
+		{Name: servingSigner, MaxDuration: metaDuration(48 * time.Hour), MinRSABits: 2048, Strict: true},
+		{Name: signer.LegacyUnknown, MaxDuration: metaDuration(24 * time.Hour), MinRSABits: 2048, Strict: true},
 	}
 	if diff := cmp.Diff(want, settings.All()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	want[0] = SignerSettings{Name: signerName, MaxDuration: duration(8760 * time.Hour), MinRSABits: 1024}
+	want[0] = SignerSettings{Name: signerName, MaxDuration: metaDuration(8760 * time.Hour), MinRSABits: 2048}
 	if diff := cmp.Diff(want[0], Settings{}.For(signerName)); diff != "" {
 		t.Errorf("nothing said: -want +got:\n%s", diff)
 	}

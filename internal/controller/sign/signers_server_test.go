@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -72,18 +73,31 @@ func (w world) testSigners(t *testing.T) {
 	}
 }
 
-// testLegacySigner: no API takes new requests for it, but a store can have
-// them. It signs for any usage.
-func (w world) testLegacySigner(t *testing.T) {
-	request := apitest.NewCSR(t, "legacy", "kubernetes.io/legacy-unknown", pki.Subject{CommonName: "old", DNSNames: []string{"old.example.com"}}, apitest.NewKey(t))
+// storeLegacy stores an approved request from before signers had names, which no
+// API takes.
+func (w world) storeLegacy(t *testing.T, name string, subject pki.Subject, usages ...certificatesv1.KeyUsage) *csr {
+	t.Helper()
+	request := apitest.NewCSR(t, name, "kubernetes.io/legacy-unknown", subject, apitest.NewKey(t))
 	request.TypeMeta = metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}
-	request.UID, request.CreationTimestamp, request.Spec.Usages = "legacy-uid", metav1.Now(), []certificatesv1.KeyUsage{"signing", "any"}
+	request.UID, request.CreationTimestamp, request.Spec.Usages = types.UID(name+"-uid"), metav1.Now(), usages
 	stored, err := json.Marshal(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Store(t, "/registry/certificatesigningrequests/legacy", string(stored))
-	apitest.Decide(t, w.admin, w.get(t, "legacy"), certificatesv1.CertificateApproved)
+	w.Store(t, "/registry/certificatesigningrequests/"+name, string(stored))
+	apitest.Decide(t, w.admin, w.get(t, name), certificatesv1.CertificateApproved)
+	return request
+}
+
+// testLegacySigner: no API takes new requests for it, but a store can have
+// them. It signs for any usage, and for nobody who is above authorization.
+func (w world) testLegacySigner(t *testing.T) {
+	request := w.storeLegacy(t, "legacy", pki.Subject{CommonName: "old", DNSNames: []string{"old.example.com"}}, "signing", "any")
+	masters := w.storeLegacy(t, "legacy-master", pki.Subject{CommonName: "mallory", Organizations: []string{"ark", "system:masters"}}, "client auth")
+	failed := w.waitFor(t, masters.Name, func(c *csr) bool { return len(c.Status.Conditions) > 1 })
+	if got := failed.Status.Conditions[1]; got.Type != certificatesv1.CertificateFailed || !strings.Contains(got.Message, "group system:masters cannot be requested") {
+		t.Errorf("system:masters: %+v", got)
+	}
 	cert := w.parse(t, apitest.Issued(t, w.admin, request))[0]
 	if cert.Subject.CommonName != "old" || cert.KeyUsage != x509.KeyUsageDigitalSignature || !slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageAny}) {
 		t.Errorf("certificate of %s with usages %b, %v", cert.Subject, cert.KeyUsage, cert.ExtKeyUsage)

@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	Signers *declared.Set
 	// BuiltIn is the CA of the built-in signers; nil: there is none.
 	BuiltIn CA
+	// Honoured are the CAs of the API's own clients, if they are known.
+	Honoured signer.Honoured
 	// Taken tells who else signs for a name, or nothing. It can be nil.
 	Taken func(signerName string) string
 	// Settings are the user's.

@@ -268,7 +268,7 @@ func (r *reconciler) fromWebhook(ctx context.Context, s *v1alpha1.Signer, ca *v1
 		if err != nil {
 			return nil, newProblem(reasonInvalid, "spec.ca.webhook.roots: %v", err)
 		}
-		endpoint, err := webhook.NewEndpoint(webhook.Config{Settings: settings, Credentials: &credentials, Metrics: r.Metrics})
+		endpoint, err := webhook.NewEndpoint(webhook.Config{Settings: settings, Credentials: &credentials, Honoured: r.Honoured, Metrics: r.Metrics})
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "spec.ca.webhook: %v", err)
 		}

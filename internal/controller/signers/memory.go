@@ -120,7 +120,7 @@ func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap 
 func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	var first time.Time
 	for _, anchor := range m.of(s).anchors {
-		first = earlier(first, anchor.Until)
+		first = pki.Soonest(first, anchor.Until)
 	}
 	return first
 }

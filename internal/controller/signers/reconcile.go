@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
@@ -55,7 +56,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of Signer %s: %w", s.Name, err)
 	}
-	state.again = earlier(state.again, r.memory.firstEnd(s))
+	state.again = pki.Soonest(state.again, r.memory.firstEnd(s))
 	return reconcile.Result{RequeueAfter: state.lookAgain(now)}, nil
 }
 
@@ -189,15 +190,7 @@ func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	if p := opened.usable(now); p != nil {
 		return state{issuer: opened, problem: p, again: now.Add(lookEvery)}, nil
 	}
-	return state{issuer: opened, again: earlier(again, opened.end())}, nil
-}
-
-// earlier is the earlier of two times, either of which may be zero.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return state{issuer: opened, again: pki.Soonest(again, opened.end())}, nil
 }
 
 // put shows the signer to those who sign.
@@ -211,7 +204,7 @@ func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
 		Profile: st.profile, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
-		Counts: r.Signers.Counts(s.UID),
+		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured,
 	}
 	if st.profile != nil {
 		signer.Overlap = overlap(s, st.profile, r.Clock.Now())

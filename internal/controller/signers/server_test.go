@@ -69,6 +69,23 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A CA whose client certificates the API honours gives none above authorization,
+// wherever a Signer has it from.
+func TestHonoured(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, w.ClientCASecret(t, caNamespace, "ca"))
+	w.create(t, newSigner("clients", fromSecret("ca")))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	request := apitest.NewCSR(t, "mallory", signerName, pki.Subject{CommonName: "mallory", Organizations: []string{"system:masters"}}, apitest.NewKey(t))
+	apitest.Decide(t, w.core, apitest.Create(t, w.core, request), certificatesv1.CertificateApproved)
+	apitest.Eventually(t, "it is refused", func() bool {
+		c, err := w.core.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "mallory", metav1.GetOptions{})
+		return err == nil && len(c.Status.Conditions) == 2 && c.Status.Conditions[1].Type == certificatesv1.CertificateFailed &&
+			strings.Contains(c.Status.Conditions[1].Message, "group system:masters cannot be requested")
+	})
+	w.issue(t, "alice")
+}
+
 // Of two Signers with one name, which two API servers can admit at the same
 // time, the older signs, and its end is the other's turn.
 func TestDuplicate(t *testing.T) {

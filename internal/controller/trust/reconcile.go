@@ -163,12 +163,15 @@ func (r *reconciler) write(ctx context.Context, b *bundle, reason string, write 
 		return fmt.Errorf("writing trust bundle %s: %w", b.Name, err)
 	}
 	note := notes[reason]
-	log.FromContext(ctx).Info(note, "bundle", b.Name, "signer", b.Spec.SignerName, "until", b.Annotations[rollover.UntilAnnotation])
+	log.FromContext(ctx).V(verbosity[reason]).Info(note, "bundle", b.Name, "signer", b.Spec.SignerName, "until", b.Annotations[rollover.UntilAnnotation])
 	if r.Events != nil {
 		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, "Publish", "%s", note)
 	}
 	return nil
 }
+
+// verbosity is 0 but for what is as it should be.
+var verbosity = map[string]int{"Published": 1}
 
 // notes say what has happened to a bundle.
 var notes = map[string]string{

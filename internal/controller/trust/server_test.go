@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/datadir"
@@ -178,6 +181,7 @@ func TestServerOverlap(t *testing.T) {
 		found := w.bundlesOf(t, clientSigner)
 		return trusts(t, found, older.Certificate()) && trusts(t, found, newer.Certificate())
 	})
+	w.collectsRootsAsDocumented(t, older.Certificate(), newer.Certificate())
 	apitest.Eventually(t, "the old bundle says until when", func() bool {
 		old, err := w.admin.CertificatesV1().ClusterTrustBundles().Get(t.Context(), first.Name, metav1.GetOptions{})
 		if err != nil {
@@ -186,6 +190,53 @@ func TestServerOverlap(t *testing.T) {
 		until, err := time.Parse(time.RFC3339, old.Annotations[untilKey])
 		return err == nil && until.After(older.Certificate().NotAfter)
 	})
+}
+
+var (
+	// rootsCommand is how the documentation says to get the roots of a signer.
+	rootsCommand = regexp.MustCompile(`(?m)^\$ kubectl get clustertrustbundles --field-selector spec.signerName=.*$`)
+	template     = regexp.MustCompile(`jsonpath='?(\{.*\})'`)
+)
+
+// collectsRootsAsDocumented evaluates what each page of the documentation gives to
+// kubectl: all roots have to be in what it prints, for whoever reads PEM.
+func (w world) collectsRootsAsDocumented(t *testing.T, roots ...*x509.Certificate) {
+	t.Helper()
+	list, err := w.admin.CertificatesV1().ClusterTrustBundles().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + clientSigner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"trust.md", "pod-certificates.md", "declared-signers.md"} {
+		text, err := os.ReadFile(filepath.Join("../../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := rootsCommand.FindString(strings.ReplaceAll(string(text), "\\\n", ""))
+		found := template.FindStringSubmatch(command)
+		if found == nil {
+			t.Errorf("%s does not say how to get the roots of a signer: %q", page, command)
+			continue
+		}
+		printer := jsonpath.New(page)
+		if err := printer.Parse(found[1]); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := printer.Execute(&out, object); err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(out.String()))
+		for _, root := range roots {
+			if _, err := root.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+				t.Errorf("%s: the command loses the root %s: %v", page, root.Subject, err)
+			}
+		}
+	}
 }
 
 func rootAndKey(t *testing.T, name string) (*pki.Authority, []byte) {

@@ -1,0 +1,147 @@
+// Package nodelifecycle says of nodes that have gone silent that they are not
+// ready, as kube-controller-manager's node lifecycle controller does. It sets no
+// taints and evicts no pods: nothing runs pods here, and nothing reads the
+// taints.
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Name is the controller's in a configuration, as in Kubernetes.
+const Name = "node-lifecycle-controller"
+
+// Config is what the controller is made of.
+type Config struct {
+	// Client writes as the controller's own identity.
+	Client client.Client
+	// Leases needs to hold those of the namespace kube-node-lease alone.
+	Leases cache.Cache
+	// Settings say for how long a node may be silent.
+	Settings Settings
+	// Events tells of nodes that are silent.
+	Events events.EventRecorder
+	// Metrics gets the controller's metrics.
+	Metrics prometheus.Registerer
+	// Clock tells the time; nil is the real one.
+	Clock clock.PassiveClock
+}
+
+// Add registers the controller with mgr, whose cache it reads Nodes from.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	r := &reconciler{Config: cfg, nodes: mgr.GetCache(), known: map[string]observation{}}
+	if err := r.count(mgr); err != nil {
+		return err
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(Name).
+		For(&corev1.Node{}).
+		WatchesRawSource(source.Kind(cfg.Leases, &coordinationv1.Lease{}, handler.TypedEnqueueRequestsFromMapFunc(itsNode))).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the node lifecycle controller: %w", err)
+	}
+	return nil
+}
+
+// itsNode is the node that a lease is of: they have the same name.
+func itsNode(_ context.Context, lease *coordinationv1.Lease) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: lease.Name}}}
+}
+
+type reconciler struct {
+	Config
+	nodes client.Reader
+
+	mu sync.Mutex // guards known
+	// known is when nodes have given their last signs of life. A process that has
+	// just begun to look gives all of them the whole grace period.
+	known map[string]observation
+}
+
+// Reconcile looks at one node, and once more when its time is over.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	err := r.nodes.Get(ctx, types.NamespacedName{Name: request.Name}, node)
+	if apierrors.IsNotFound(err) {
+		r.forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	lease := &coordinationv1.Lease{}
+	err = r.Leases.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}, lease)
+	if apierrors.IsNotFound(err) {
+		lease, err = nil, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Clock.Now()
+	due := r.observe(node.Name, signsOf(node, lease)).at.Add(r.Settings.GracePeriod.Duration)
+	if now.Before(due) {
+		return reconcile.Result{RequeueAfter: due.Sub(now)}, nil
+	}
+	return reconcile.Result{}, r.silence(ctx, node)
+}
+
+func (r *reconciler) observe(name string, s signs) observation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[name] = r.known[name].observe(s, r.Clock.Now())
+	return r.known[name]
+}
+
+func (r *reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, name)
+}
+
+// silence says of a node that nobody knows how it is.
+func (r *reconciler) silence(ctx context.Context, node *corev1.Node) error {
+	conditions, changed := silenced(node, r.Clock.Now())
+	if !changed {
+		return nil
+	}
+	updated := node.DeepCopy()
+	updated.Status.Conditions = conditions
+	// A node that has just written its status itself is not silent.
+	patch := client.StrategicMergeFrom(node, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Status().Patch(ctx, updated, patch)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // the cache brings what is true now
+	}
+	if err != nil {
+		return fmt.Errorf("writing that node %s is silent: %w", node.Name, err)
+	}
+	log.FromContext(ctx).Info("A node gives no sign of life", "node", node.Name, "gracePeriod", r.Settings.GracePeriod.Duration)
+	if r.Events != nil {
+		r.Events.Eventf(node, nil, corev1.EventTypeNormal, "NodeNotReady", "Monitor", "Node %s status is now: NodeNotReady", node.Name)
+	}
+	return nil
+}

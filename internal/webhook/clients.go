@@ -1,0 +1,51 @@
+package webhook
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Clients says which API servers may ask.
+type Clients struct {
+	// Roots returns what their certificates are verified with, at each connection;
+	// nil asks for no certificate.
+	Roots func() []*x509.Certificate
+	// Names are the common names that may ask; none are all that are verified.
+	Names []string
+}
+
+// require has connections fail whose clients may not ask.
+func (c Clients) require(config *tls.Config) *tls.Config {
+	if c.Roots == nil {
+		return config
+	}
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.VerifyConnection = c.verify
+	return config
+}
+
+func (c Clients) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("there is no client certificate")
+	}
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, root := range c.Roots() {
+		options.Roots.AddCert(root)
+	}
+	for _, between := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	client := state.PeerCertificates[0]
+	if _, err := client.Verify(options); err != nil {
+		return fmt.Errorf("verifying the client certificate: %w", err)
+	}
+	if len(c.Names) > 0 && !slices.Contains(c.Names, client.Subject.CommonName) {
+		return fmt.Errorf("the client certificate is of %q, which is none of webhook.clientNames", client.Subject.CommonName)
+	}
+	return nil
+}
