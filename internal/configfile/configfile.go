@@ -4,10 +4,13 @@ package configfile
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"sort"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
@@ -25,7 +28,8 @@ type Config interface {
 
 // Load reads the configuration of a kind in path on top of cfg, which holds
 // the defaults. Unknown, repeated and ill-typed fields, and values that cannot
-// work, are errors that name the file and the field.
+// work, are errors that name the file and the field by its path. Durations may
+// have days (package duration).
 func Load(path, kind string, cfg Config) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -48,14 +52,44 @@ func parse(data []byte, kind string, cfg Config) error {
 	if err := checkKind(asJSON, kind); err != nil {
 		return err
 	}
+	if asJSON, err = fitted(asJSON, cfg); err != nil {
+		return err
+	}
 	strictErrs, err := kjson.UnmarshalStrict(asJSON, cfg)
 	if err != nil {
 		return err
 	}
-	if len(strictErrs) > 0 {
-		return strictErrs[0]
+	if err := together(strictErrs); err != nil {
+		return err
 	}
 	return cfg.Validate()
+}
+
+// fitted returns a document as the type of cfg reads it, or all that does not
+// fit.
+func fitted(asJSON []byte, cfg Config) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(asJSON))
+	decoder.UseNumber() // large numbers stay what they are
+	var document any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	var f fitter
+	document = f.fit(document, reflect.TypeOf(cfg), "")
+	if err := together(f.problems); err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
+// together returns one problem as it is, and several with a line each: a user
+// who fixes one wants to know of all.
+func together(problems []error) error {
+	if len(problems) < 2 {
+		return errors.Join(problems...)
+	}
+	sort.Slice(problems, func(i, j int) bool { return problems[i].Error() < problems[j].Error() })
+	return fmt.Errorf("%d fields are wrong:\n%w", len(problems), errors.Join(problems...))
 }
 
 // checkKind refuses a file that is meant for something else, before its fields

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,13 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
-)
-
-// The files of the client CAs.
-const (
-	clientRootName = "client-ca-root"
-	clientCAName   = "client-ca"
 )
 
 const (
@@ -53,7 +49,7 @@ type clientCA struct {
 // are written in an order in which those that are there after an interruption
 // are complete: root key, root, issuing key, issuing CA.
 func openClientCA(dir string, now time.Time) (clientCA, error) {
-	pair, err := readKeyPair(dir, clientCAName)
+	pair, err := readKeyPair(dir, datadir.ClientCA)
 	if errors.Is(err, fs.ErrNotExist) {
 		pair, err = makeIssuing(dir, now)
 	}
@@ -69,7 +65,7 @@ func openClientCA(dir string, now time.Time) (clientCA, error) {
 }
 
 func makeIssuing(dir string, now time.Time) (keyPair, error) {
-	_, root, err := openRoot(dir, clientRootName, "certplane client root CA", now)
+	_, root, err := openRoot(dir, datadir.ClientRootCA, "certplane client root CA", now)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("making the client CA: %w", err)
 	}
@@ -81,7 +77,7 @@ func makeIssuing(dir string, now time.Time) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, err
 	}
-	return writeKeyPair(dir, clientCAName, withRoot(issuing, root), key)
+	return writeKeyPair(dir, datadir.ClientCA, withRoot(issuing, root), key)
 }
 
 // withRoot is what stands in the issuing CA's file: the root makes known to
@@ -93,17 +89,13 @@ func withRoot(issuing, root *pki.Authority) []*x509.Certificate {
 // underRoot looks for the root. What is there has to fit: certificates that
 // the server does not trust shall not be issued.
 func (c clientCA) underRoot(dir string) (clientCA, error) {
-	file, _ := pairFiles(dir, clientRootName)
-	data, err := os.ReadFile(file)
+	file, _ := pairFiles(dir, datadir.ClientRootCA)
+	roots, err := readRoots(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
 	if err != nil {
-		return clientCA{}, fmt.Errorf("reading the client root CA: %w", err)
-	}
-	roots, err := pki.ParseBundle(data)
-	if err != nil {
-		return clientCA{}, fmt.Errorf("reading %s: %w", file, err)
+		return clientCA{}, err
 	}
 	if !slices.ContainsFunc(roots, c.issuedBy) {
 		return clientCA{}, fmt.Errorf("%s has not issued %s: restore the one that has, or remove %s and its key to have another issued",
@@ -142,7 +134,7 @@ func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 // readRoot reads the root and its key. More roots can follow it in its file,
 // which the server trusts too.
 func readRoot(dir string) (*pki.Authority, error) {
-	pair, err := readKeyPair(dir, clientRootName)
+	pair, err := readKeyPair(dir, datadir.ClientRootCA)
 	if err != nil {
 		return nil, err
 	}
@@ -177,4 +169,50 @@ func (c clientCA) replaced(issuing *pki.Authority, chain []*x509.Certificate) (c
 	}
 	klog.InfoS("Renewed the client CA", "certificate", c.issuing.certFile, "notAfter", issuing.Validity().NotAfter)
 	return c, nil
+}
+
+// isLaterThan reports whether another server's CA is older, or nothing that can
+// be read.
+func (c clientCA) isLaterThan(chainPEM []byte) bool {
+	chain, err := pki.ParseBundle(chainPEM)
+	return err != nil || c.authority.Validity().NotBefore.After(chain[0].NotBefore)
+}
+
+// replacedBy returns the CA with the certificate that another server has got for
+// it, if that is later. It must be for the same key and name, from a root that
+// this server trusts: who can write to the store shall not choose a CA.
+func (c clientCA) replacedBy(chainPEM []byte) (clientCA, error) {
+	chain, err := pki.ParseBundle(chainPEM)
+	if err != nil || !chain[0].NotBefore.After(c.authority.Validity().NotBefore) {
+		return c, nil
+	}
+	mine := c.authority.Certificate()
+	if !pki.SameKey(chain[0].PublicKey, mine.PublicKey) || !bytes.Equal(chain[0].RawSubject, mine.RawSubject) {
+		return c, nil // another CA, which this server's operator has not chosen
+	}
+	later, err := pki.NewAuthority(chain, c.issuing.key)
+	if err != nil {
+		return c, fmt.Errorf("taking the client CA that another server has renewed: %w", err)
+	}
+	roots, err := readRoots(c.trusted)
+	if err != nil {
+		return c, err
+	}
+	if !slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return chain[0].CheckSignatureFrom(root) == nil }) {
+		return c, fmt.Errorf("taking the client CA that another server has renewed: %s has not issued it: bring the keys from that server with 'certplane pki export' and 'certplane pki import'", c.trusted)
+	}
+	return c.replaced(later, chain)
+}
+
+// readRoots reads the certificates that the server trusts.
+func readRoots(file string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the client root CA: %w", err)
+	}
+	roots, err := pki.ParseBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return roots, nil
 }

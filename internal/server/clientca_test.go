@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/x509"
 	"flag"
 	"os"
@@ -238,5 +239,83 @@ func TestClientCARootsOfOthers(t *testing.T) {
 	then := mustOpenPKI(t, dir, someNames, firstStart.Add(issuingLifetime-renewIssuingBefore))
 	if end := then.clientCA.authority.Validity().NotAfter; !end.After(firstStart.Add(issuingLifetime)) {
 		t.Error("the CA was not renewed")
+	}
+}
+
+// A server that has the root's key renews the CA for all servers of its store.
+// What the store says is believed only if a root says it too.
+func TestRenewedClientCAReachesOtherServers(t *testing.T) {
+	stores := startClaimStores(t)
+	first, second := stores.claim(t, "/shared"), stores.claim(t, "/shared")
+	first.makePKI(t)
+	mustStart(t, first)
+	if err := os.CopyFS(second.dir.PKI(), os.DirFS(first.dir.PKI())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(second.dir.PKI(), "client-ca-root.key")); err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, second)
+	exchange := func(c claim, ca clientCA) clientCA {
+		t.Helper()
+		latest, err := c.latestCA(t.Context(), ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return latest
+	}
+	due := firstStart.Add(issuingLifetime - renewIssuingBefore)
+	old := mustOpenPKI(t, second.dir.PKI(), someNames, firstStart).clientCA
+	if same := exchange(second, old); !bytes.Equal(same.issuing.certPEM, old.issuing.certPEM) {
+		t.Error("the only CA there is was replaced")
+	}
+	renewed := exchange(first, mustOpenPKI(t, first.dir.PKI(), someNames, due).clientCA)
+	taken := exchange(second, old)
+	if !bytes.Equal(taken.issuing.certPEM, renewed.issuing.certPEM) || bytes.Equal(taken.issuing.certPEM, old.issuing.certPEM) {
+		t.Error("the renewed CA has not reached the second server")
+	}
+	if then := mustOpenPKI(t, second.dir.PKI(), someNames, due).clientCA; !bytes.Equal(then.issuing.certPEM, renewed.issuing.certPEM) {
+		t.Error("the second server has not kept the renewed CA")
+	}
+	exchange(second, old) // does not bring the old one back
+	if again := exchange(first, renewed); !bytes.Equal(again.issuing.certPEM, renewed.issuing.certPEM) {
+		t.Error("an old CA has replaced a renewed one")
+	}
+
+	stranger, err := pki.NewRoot("certplane client root CA", renewed.issuing.key, 20*year, due)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := renewed.authority.Certificate()
+	forge := func(name string, key crypto.Signer) string {
+		t.Helper()
+		forged, err := stranger.NewIntermediate(name, key, issuingLifetime, due.Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pki.EncodeCertificates(withRoot(forged, stranger)...))
+	}
+	otherKey, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ reason, offered, err string }{
+		{reason: "nothing", offered: ""},
+		{reason: "no certificate", offered: "junk"},
+		{reason: "an older one", offered: string(old.issuing.certPEM)},
+		{reason: "another CA", offered: forge(cert.Subject.CommonName, otherKey)},
+		{reason: "another name", offered: forge("other", renewed.issuing.key)},
+		{reason: "from another root", offered: forge(cert.Subject.CommonName, renewed.issuing.key), err: "certplane pki import"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			before := files(t, second.dir.PKI())
+			got, err := taken.replacedBy([]byte(tc.offered))
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if again := changed(before, files(t, second.dir.PKI())); len(again) > 0 || !bytes.Equal(got.issuing.certPEM, taken.issuing.certPEM) {
+				t.Errorf("it was taken, and changed %v", again)
+			}
+		})
 	}
 }

@@ -2,6 +2,9 @@ package server
 
 import (
 	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver"
@@ -33,6 +36,10 @@ type Config struct {
 	Serving ServingConfig `json:"serving"`
 	// etcd says where objects are stored.
 	Etcd EtcdConfig `json:"etcd"`
+	// leaderElection says how servers that share an etcd (etcd.servers) take
+	// turns to run the controllers: one of them signs. Without etcd.servers
+	// there is no election.
+	LeaderElection controllers.LeaseTimes `json:"leaderElection"`
 	// encryption says how what is stored is encrypted.
 	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
@@ -51,6 +58,10 @@ type Config struct {
 	Tracing apiserver.TracingConfig `json:"tracing"`
 
 	controllers.Settings
+
+	// NewPKI is the operator's word, for one start, that the store shall
+	// belong to the keys in pki/, whatever it belonged to before.
+	NewPKI bool `json:"-"`
 }
 
 // ServingConfig is the stanza "serving".
@@ -62,6 +73,11 @@ type ServingConfig struct {
 	// server besides the listen address, localhost and this host's name. They
 	// go into the serving certificate. Default: none.
 	ExtraNames []string `json:"extraNames,omitempty"`
+	// advertiseAddress is where others reach this server, IP or IP:PORT. The
+	// Service default/kubernetes names it, and the serving certificate.
+	// Default: the listen address; if that is all of this host's addresses,
+	// the one that the default route has.
+	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
 	// tls rules the connections.
 	TLS apiserver.TLSConfig `json:"tls"`
 }
@@ -82,15 +98,32 @@ type EtcdConfig struct {
 	// prefix is the root of all keys. Default: /registry, as kube-apiserver's.
 	// Flag: --etcd-prefix.
 	Prefix string `json:"prefix,omitempty"`
+	// quotaMiB is how much may be in use in the store, in MiB. Beyond it nothing
+	// grows but what the server itself and members of system:masters write;
+	// everybody can delete. For that there is room for an eighth more (16 MiB at
+	// least). The file on disk can have twice as much, as what was removed leaves
+	// holes. Of an external etcd, eight ninths of its own limit (its
+	// --quota-backend-bytes) count if that is less. Default: 8192, as with 0.
+	QuotaMiB int `json:"quotaMiB"`
+	// maxPercentPerTenant is how much of the quota one tenant may have, in
+	// percent, when more than half of the quota is in use. A tenant is a
+	// namespace; for CertificateSigningRequests and PodCertificateRequests it is
+	// who has made them. 0 is no bound. Default: 20.
+	MaxPercentPerTenant int `json:"maxPercentPerTenant"`
 }
 
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
 	return Config{
-		APIVersion:     configfile.APIVersion,
-		Kind:           configKind,
-		Serving:        ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
-		Etcd:           EtcdConfig{Prefix: "/registry"},
+		APIVersion: configfile.APIVersion,
+		Kind:       configKind,
+		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
+		Etcd:       EtcdConfig{Prefix: "/registry", QuotaMiB: defaultQuotaMiB, MaxPercentPerTenant: 20},
+		LeaderElection: controllers.LeaseTimes{
+			LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
+			RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
+			RetryPeriod:   metav1.Duration{Duration: time.Second},
+		},
 		API:            apiserver.DefaultAPIConfig(),
 		Authentication: authn.DefaultSettings(),
 		Admission:      admission.Config{},
@@ -113,6 +146,12 @@ func LoadConfig(path string) (Config, error) {
 func (c Config) Validate() error {
 	if (c.Etcd.CertFile == "") != (c.Etcd.KeyFile == "") {
 		return fmt.Errorf("etcd.certFile and etcd.keyFile: set both or none")
+	}
+	if err := c.Etcd.validateSpace(); err != nil {
+		return err
+	}
+	if err := c.LeaderElection.Validate(); err != nil {
+		return err
 	}
 	if err := c.Serving.validate(); err != nil {
 		return err

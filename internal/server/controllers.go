@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
@@ -14,15 +17,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	accountkeys "github.com/certplane/certplane/internal/authn/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/aggregate"
 	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controller/token"
 	"github.com/certplane/certplane/internal/controller/typecheck"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // The accounts of the controllers that only a server of its own needs.
@@ -30,6 +37,7 @@ const (
 	aggregatorAccount = "clusterrole-aggregation-controller"
 	namespaceAccount  = "namespace-controller"
 	accountAccount    = "service-account-controller"
+	tokenAccount      = "tokens-controller"
 	garbageAccount    = "generic-garbage-collector"
 	policyAccount     = "validatingadmissionpolicy-status-controller"
 	definitionAccount = "definition-installer"
@@ -39,11 +47,19 @@ const (
 // What a service account may do is in its bootstrap ClusterRole,
 // system:controller:<name>.
 func accounts() []string {
-	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, garbageAccount, policyAccount, definitionAccount)
+	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, tokenAccount, garbageAccount, policyAccount, definitionAccount)
 }
 
-// newControllers builds all controllers; the returned manager runs them.
-func newControllers(ids identities, credentials *credentials, settings controllers.Settings) (ctrl.Manager, error) {
+// clientCAs are those whose client certificates the API honours, and how more
+// become so.
+type clientCAs struct {
+	honoured signer.Honoured
+	honour   func(*pki.Authority)
+}
+
+// newControllers builds all controllers; the returned manager runs them, while
+// it holds the lease if there is an election.
+func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, election *election) (ctrl.Manager, error) {
 	controllers.UseLogger()
 	reader, err := ids.asAccount(controllers.CacheAccount)
 	if err != nil {
@@ -53,14 +69,18 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
-	manager, err := ctrl.NewManager(reader, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                 kinds,
 		MapperProvider:         newMapper,
 		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
 		Logger:                 klog.Background(),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
-	})
+	}
+	if err := election.apply(&options); err != nil {
+		return nil, err
+	}
+	manager, err := ctrl.NewManager(reader, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
@@ -69,11 +89,17 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
-	if err := addKeepers(process); err != nil {
+	config := controllers.Config{
+		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
+		Honoured: clients.honoured, Honour: clients.honour,
+	}
+	if err := addKeepers(process, config, credentials.serviceAccountKey); err != nil {
 		return nil, err
 	}
-	err = controllers.Add(process, controllers.Config{Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...)})
-	return manager, err
+	if err := controllers.Add(process, config); err != nil {
+		return nil, err
+	}
+	return manager, election.announce(manager)
 }
 
 // openGenerated opens the CA of the signers for which none is configured.
@@ -88,7 +114,8 @@ func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
 
 // addKeepers adds the controllers that keep the API in order. In a cluster
 // others do this.
-func addKeepers(process controllers.Process) error {
+func addKeepers(process controllers.Process, config controllers.Config, tokenKey crypto.Signer) error {
+	tokens := func(process controllers.Process) error { return addTokens(process, config, tokenKey) }
 	for _, keeper := range []struct {
 		name string
 		add  func(controllers.Process) error
@@ -96,6 +123,7 @@ func addKeepers(process controllers.Process) error {
 		{"aggregate", addAggregator},
 		{"namespace", addNamespaces},
 		{"serviceaccount", addAccounts},
+		{"token", tokens},
 		{"garbage", addGarbage},
 		{"typecheck", addTypeCheck},
 		{"define", addDefinitions},
@@ -139,6 +167,44 @@ func addAccounts(process controllers.Process) error {
 		return err
 	}
 	return serviceaccount.Add(process.Manager, serviceaccount.Config{Client: writer, Accounts: accounts})
+}
+
+// addTokens adds the controller that fills Secrets with tokens. Its cache has
+// the metadata of these Secrets alone: there may be very many others.
+func addTokens(process controllers.Process, config controllers.Config, key crypto.Signer) error {
+	writer, recorder, err := process.Actor(tokenAccount)
+	if err != nil {
+		return err
+	}
+	cfg, err := process.As(tokenAccount)
+	if err != nil {
+		return err
+	}
+	secrets, err := cache.New(cfg, cache.Options{
+		Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper(),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultFieldSelector: fields.OneTermEqualSelector("type", string(token.Type)),
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of Secrets for tokens: %w", err)
+	}
+	if err := process.Manager.Add(secrets); err != nil {
+		return fmt.Errorf("adding the cache of Secrets for tokens: %w", err)
+	}
+	keys, err := accountkeys.NewKeys(key)
+	if err != nil {
+		return err
+	}
+	rootCA, err := config.OpenRoots()
+	if err != nil {
+		return err
+	}
+	return token.Add(process.Manager, token.Config{
+		Client: writer, Secrets: secrets, Events: recorder, Roots: rootCA,
+		Issue: func(secret types.NamespacedName, account string, uid types.UID) (string, error) {
+			return keys.IssueLegacy(secret.Namespace, secret.Name, accountkeys.Ref{Name: account, UID: uid})
+		},
+	})
 }
 
 func addGarbage(process controllers.Process) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,11 @@ func (p *parts) define(ctx context.Context) error {
 	}
 	patient, cancel := context.WithTimeout(ctx, definePatience)
 	defer cancel()
-	if err := newInstaller(writer).Install(patient); err != nil && ctx.Err() == nil {
+	installer := newInstaller(writer)
+	if installer.Discovery, err = discovery.NewDiscoveryClientForConfig(p.installing); err != nil {
+		return fmt.Errorf("making the discovery client of %s: %w", definitionAccount, err)
+	}
+	if err := installer.Install(patient); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot install the definitions of certplane's own kinds yet")
 	}
 	return ctx.Err()

@@ -22,7 +22,8 @@ type EncryptionConfig struct {
 	// which providers (secretbox, aesgcm, aescbc, kms). A change of the file is
 	// taken up without a restart. Servers that share an etcd need the same
 	// keys. Default: pki/encryption.yaml in the data directory, which is made
-	// on first start and encrypts Secrets by secretbox with a random key.
+	// on first start and encrypts Secrets, and Certificates of cert-manager.io,
+	// by secretbox with a random key.
 	// "certplane encryption rotate" changes that key.
 	ConfigFile string `json:"configFile,omitempty"`
 }
@@ -41,16 +42,16 @@ func openEncryption(ctx context.Context, dir datadir.Dir, cfg Config, storage ap
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return file, err
 	}
-	return file, makeKeys(ctx, file, storage)
+	return file, makeKeys(ctx, dir, storage)
 }
 
 // makeKeys makes new keys only if the store has seen none before: with others
 // nobody could read what is there. A start that was interrupted goes on with
 // the keys that it had made.
-func makeKeys(ctx context.Context, file string, storage apiserver.Storage) error {
+func makeKeys(ctx context.Context, dir datadir.Dir, storage apiserver.Storage) error {
+	file, candidate := dir.EncryptionKeys(), dir.NewEncryptionKeys()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	candidate := file + ".new"
 	keys, err := openCandidate(candidate)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func makeKeys(ctx context.Context, file string, storage apiserver.Storage) error
 	}
 	if owner != keys.Fingerprint() {
 		return errors.Join(os.Remove(candidate), fmt.Errorf(
-			"%s is missing but what is stored is encrypted: restore it from a backup or, if servers share an etcd, copy the folder pki from the first one", file))
+			"%s is missing but what is stored is encrypted: restore it from a backup or, if servers share an etcd, bring the keys from the first one: 'certplane pki export' there, 'certplane pki import' here", file))
 	}
 	if err := os.Rename(candidate, file); err != nil {
 		return fmt.Errorf("keeping the encryption keys: %w", err)

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/kms/pkg/service"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -35,6 +38,34 @@ func TestEncryptionKeysAreMadeOnFirstStart(t *testing.T) {
 	s.Restart(t)
 	if after := readKeys(t, file); after.Fingerprint() != before.Fingerprint() {
 		t.Error("a second start made other keys")
+	}
+}
+
+// Certificates can have the passwords of keystores in them.
+func TestCertificatesAreEncrypted(t *testing.T) {
+	s := apitest.Start(t)
+	client, err := dynamic.NewForConfig(s.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": map[string]any{"name": "keystore"},
+		"spec": map[string]any{
+			"secretName": "keystore", "commonName": "keystore", "issuerRef": map[string]any{"name": "nobody"},
+			"keystores": map[string]any{"pkcs12": map[string]any{"create": true, "password": "hunter2hunter2"}},
+		},
+	}}
+	certificates := client.Resource(schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}).Namespace("default")
+	made, err := certificates.Create(t.Context(), certificate, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := s.Stored(t, "/registry/cert-manager.io/certificates/default/keystore")
+	if !strings.HasPrefix(stored, "k8s:enc:secretbox:v1:key1:") || strings.Contains(stored, "hunter2") {
+		t.Errorf("stored is %q", stored)
+	}
+	if got, _, _ := unstructured.NestedString(made.Object, "spec", "keystores", "pkcs12", "password"); got != "hunter2hunter2" {
+		t.Errorf("the password is %q", got)
 	}
 }
 
@@ -65,7 +96,8 @@ func TestLostEncryptionKeys(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RestartFails(t); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
+	if err := s.RestartFails(t); err == nil || !strings.Contains(err.Error(), "the encryption key is missing") ||
+		!strings.Contains(err.Error(), "Restore the whole folder from a backup") {
 		t.Errorf("a start without its keys says %v", err)
 	}
 	writeFile(t, file, kept)

@@ -1,10 +1,13 @@
 package server_test
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/backup"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
@@ -32,10 +36,15 @@ func TestServersShareAnExternalEtcd(t *testing.T) {
 	stranger := first.Config
 	stranger.DataDir = t.TempDir()
 	err := server.Run(t.Context(), stranger, func(server.Ready) { t.Error("a server without the keys of the store started") })
-	if err == nil || !strings.Contains(err.Error(), "copy the folder pki") {
+	if err == nil || !strings.Contains(err.Error(), "certplane pki import") {
 		t.Errorf("a server without the keys of the store says %v", err)
 	}
-	second := apitest.Start(t, useStore, func(cfg *server.Config) { copyPKI(t, first.Config.DataDir, cfg.DataDir) })
+	port := netip.MustParseAddrPort(strings.TrimPrefix(first.URL, "https://")).Port()
+	second := apitest.Start(t, useStore, func(cfg *server.Config) {
+		sharePKI(t, first.Config.DataDir, cfg.DataDir)
+		cfg.Serving.AdvertiseAddress = fmt.Sprint("192.0.2.7:", port)
+	})
+	awaitService(t, first, port, "127.0.0.1", "192.0.2.7")
 
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
 	if _, err := apitest.Client(t, first.Admin(t)).RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -44,21 +53,40 @@ func TestServersShareAnExternalEtcd(t *testing.T) {
 	if _, err := apitest.Client(t, second.Admin(t)).RbacV1().ClusterRoles().Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
 		t.Errorf("the second server does not see what the first one stored: %v", err)
 	}
+	second.Stop(t)
+	awaitService(t, first, port, "127.0.0.1")
 	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "etcd")); !os.IsNotExist(err) {
 		t.Errorf("a server with an external etcd made one of its own: %v", err)
 	}
 }
 
-func copyPKI(t *testing.T, from, to string) {
+// awaitService waits until the Service default/kubernetes names these addresses
+// and a port.
+func awaitService(t *testing.T, s *apitest.Server, port uint16, addresses ...string) {
 	t.Helper()
-	if err := os.CopyFS(datadir.Dir(to).PKI(), os.DirFS(datadir.Dir(from).PKI())); err != nil {
+	services := apitest.Client(t, s.Admin(t)).CoreV1().Services(metav1.NamespaceDefault)
+	apitest.Eventually(t, fmt.Sprint("Service default/kubernetes names ", addresses), func() bool {
+		service, err := services.Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err == nil && slices.Equal(service.Spec.ExternalIPs, addresses) &&
+			len(service.Spec.Ports) == 1 && service.Spec.Ports[0].Port == int32(port)
+	})
+}
+
+// sharePKI brings the keys of one server to another, as an operator does.
+func sharePKI(t *testing.T, from, to string) {
+	t.Helper()
+	file, protection := filepath.Join(t.TempDir(), "keys"), backup.Protection{Passphrase: "correct horse"}
+	if _, err := backup.ExportKeys(file, datadir.Dir(from), protection, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.ImportKeys(file, datadir.Dir(to), protection); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // startExternalEtcd runs an etcd on a loopback port with TLS both ways and
 // returns the configuration to reach it.
-func startExternalEtcd(t *testing.T) server.EtcdConfig {
+func startExternalEtcd(t *testing.T, options ...func(*embed.Config)) server.EtcdConfig {
 	t.Helper()
 	dir := t.TempDir()
 	ca := newAuthority(t)
@@ -67,7 +95,7 @@ func startExternalEtcd(t *testing.T) server.EtcdConfig {
 	serverCert, serverKey := issue(t, ca, dir, "server", pki.ServerUsages())
 	clientCert, clientKey := issue(t, ca, dir, "client", pki.ClientUsages())
 
-	endpoint := url.URL{Scheme: "https", Host: freeAddress(t)}
+	endpoint := url.URL{Scheme: "https", Host: apitest.FreeAddress(t)}
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "etcd")
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{endpoint}, []url.URL{endpoint}
@@ -76,6 +104,9 @@ func startExternalEtcd(t *testing.T) server.EtcdConfig {
 		CertFile: serverCert, KeyFile: serverKey, TrustedCAFile: caFile, ClientCertAuth: true,
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	for _, option := range options {
+		option(cfg)
+	}
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -128,14 +159,4 @@ func writeFile(t *testing.T, path string, data []byte) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

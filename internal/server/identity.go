@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"fmt"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	tokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -28,12 +30,25 @@ type identities struct {
 func newIdentities(server *rest.Config, accounts []string) identities {
 	ids := identities{tokens: map[string]*user.DefaultInfo{}, server: server, accounts: map[string]*rest.Config{}}
 	for _, name := range accounts {
-		ids.accounts[name] = ids.as(&user.DefaultInfo{
-			Name:   serviceaccount.MakeUsername(accountNamespace, name),
-			Groups: append(serviceaccount.MakeGroupNames(accountNamespace), user.AllAuthenticated),
-		})
+		ids.accounts[name] = ids.as(accountInfo(name))
 	}
 	return ids
+}
+
+// accountInfo is what requests say of a service account of this process, in
+// the form of all service accounts. There is no object with a UID: it is made of
+// the name, so that it stays over starts and is the same on every server.
+func accountInfo(name string) *user.DefaultInfo {
+	info := (&serviceaccount.ServiceAccountInfo{
+		Namespace:    accountNamespace,
+		Name:         name,
+		UID:          uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://certplane.dev/serviceaccounts/"+accountNamespace+"/"+name)).String(),
+		CredentialID: tokenjwt.CredentialIDForJTI(uuid.NewString()),
+	}).UserInfo()
+	return &user.DefaultInfo{
+		Name: info.GetName(), UID: info.GetUID(), Extra: info.GetExtra(),
+		Groups: append(info.GetGroups(), user.AllAuthenticated),
+	}
 }
 
 // asServer returns a client configuration with all rights.

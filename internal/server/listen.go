@@ -4,9 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"syscall"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/certplane/certplane/internal/advertise"
 )
 
 func (c ServingConfig) validate() error {
@@ -17,7 +22,44 @@ func (c ServingConfig) validate() error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("serving.listen: port %q is not a number from 0 to 65535", port)
 	}
+	if c.AdvertiseAddress == "" {
+		return nil
+	}
+	switch advertised, err := parseAdvertised(c.AdvertiseAddress, 1); {
+	case err != nil:
+		return fmt.Errorf("serving.advertiseAddress: %q is neither IP nor IP:PORT; names belong into serving.extraNames", c.AdvertiseAddress)
+	case advertised.Addr().IsUnspecified() || advertised.Addr().IsMulticast() || advertised.Addr().Zone() != "":
+		return fmt.Errorf("serving.advertiseAddress: %s is not an address at which others can reach a server", advertised.Addr())
+	case advertised.Port() == 0:
+		return errors.New("serving.advertiseAddress: port 0 cannot be reached; leave it out for that of serving.listen")
+	}
 	return nil
+}
+
+func parseAdvertised(address string, defaultPort uint16) (netip.AddrPort, error) {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return netip.AddrPortFrom(ip.Unmap(), defaultPort), nil
+	}
+	endpoint, err := netip.ParseAddrPort(address)
+	return netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port()), err
+}
+
+// advertised is where others reach listener. A host that listens everywhere and
+// has no route to others is reached from itself alone.
+func advertised(cfg ServingConfig, listener net.Listener) netip.AddrPort {
+	listening := listener.Addr().(*net.TCPAddr).AddrPort()
+	if endpoint, err := parseAdvertised(cfg.AdvertiseAddress, listening.Port()); err == nil {
+		return endpoint
+	}
+	ip := listening.Addr().Unmap().WithZone("")
+	if ip.IsUnspecified() {
+		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if host, err := utilnet.ChooseHostInterface(); err == nil {
+			found, _ := netip.AddrFromSlice(host)
+			ip = found.Unmap()
+		}
+	}
+	return netip.AddrPortFrom(ip, listening.Port())
 }
 
 // listen opens the API's port before anything else is started.
@@ -33,22 +75,34 @@ func listen(cfg ServingConfig) (net.Listener, error) {
 }
 
 // localURL is how programs on this host reach listener: wildcard addresses
-// become loopback ones.
-func localURL(listener net.Listener) string {
+// become loopback ones. The wildcard of one family listens for both where the
+// host has both, and the listener's own address is then the IPv6 one: which
+// loopback address to name is what the operator has written.
+func localURL(listen string, listener net.Listener) string {
 	addr := listener.Addr().(*net.TCPAddr)
 	ip := addr.IP
-	switch {
-	case ip.Equal(net.IPv4zero):
+	if ip.IsUnspecified() {
 		ip = net.IPv4(127, 0, 0, 1)
-	case ip.IsUnspecified():
-		ip = net.IPv6loopback
+		if addr.IP.To4() == nil && isIPv6(listen) {
+			ip = net.IPv6loopback
+		}
 	}
 	return "https://" + net.JoinHostPort(ip.String(), strconv.Itoa(addr.Port))
 }
 
+// isIPv6 reports whether HOST:PORT names a host by an IPv6 address.
+func isIPv6(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.To4() == nil
+}
+
 // servingNames are the names and addresses in the serving certificate.
 func servingNames(cfg ServingConfig, listener net.Listener) []string {
-	names := []string{"localhost", "127.0.0.1", "::1"}
+	names := []string{"localhost", "127.0.0.1", "::1", advertised(cfg, listener).Addr().String()}
+	for _, suffix := range []string{"", ".default", ".default.svc"} { // of the Service that names the API
+		names = append(names, advertise.Name+suffix)
+	}
 	if host, err := os.Hostname(); err == nil {
 		names = append(names, host)
 	}

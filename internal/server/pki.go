@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -44,7 +45,7 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the PKI folder: %w", err)
 	}
-	servingCA, servingRoot, err := openRoot(dir, "serving-ca", "certplane serving CA", now)
+	servingCA, servingRoot, err := openRoot(dir, datadir.ServingCA, "certplane serving CA", now)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	serviceAccountKey, err := openKey(filepath.Join(dir, "service-account.key"))
+	serviceAccountKey, err := openKey(filepath.Join(dir, datadir.ServiceAccountKey))
 	if err != nil {
 		return nil, err
 	}

@@ -5,31 +5,60 @@ import (
 	"fmt"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/authz"
 )
 
 // readyPoll is how often a starting server looks whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
+// decider says whether a request would be allowed.
+type decider func(ctx context.Context, request authorizer.Attributes) authz.Verdict
+
 // waitReady waits until the API is ready and its authorizer has taken in the
-// bootstrap roles of the account of cfg: a controller that starts before that
-// is refused and falls into its back-off.
-func waitReady(ctx context.Context, cfg *rest.Config) error {
-	client, err := kubernetes.NewForConfig(cfg)
+// bootstrap roles of the account with which all controllers read: one that
+// starts before that is refused and falls into its back-off. An authorizer that
+// denies what that account needs is an error that names both.
+func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, decide decider) error {
+	client, err := kubernetes.NewForConfig(asServer)
 	if err != nil {
 		return fmt.Errorf("making the readiness client: %w", err)
 	}
+	watch := authorizer.AttributesRecord{
+		User: reader, Verb: "watch", ResourceRequest: true,
+		APIGroup: certificatesv1.GroupName, APIVersion: "v1", Resource: "certificatesigningrequests",
+	}
+	var last *authz.Verdict
+	var denied error
 	err = wait.PollUntilContextTimeout(ctx, readyPoll, startTimeout, true, func(ctx context.Context) (bool, error) {
-		return isReady(ctx, client) && mayWatch(ctx, client), nil
+		if !isReady(ctx, client) {
+			return false, nil
+		}
+		verdict := decide(ctx, watch)
+		last = &verdict
+		if verdict.Decision == authorizer.DecisionDeny && verdict.Err == nil {
+			denied = unfit(reader, verdict)
+			return false, denied
+		}
+		return verdict.Decision == authorizer.DecisionAllow, nil
 	})
-	if ctx.Err() == nil && err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case denied != nil:
+		return denied
+	case wait.Interrupted(err) && last != nil:
+		return unfit(reader, *last)
+	case err != nil:
 		return fmt.Errorf("waiting for the API to be ready: %w", err)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // isReady asks as anybody would. Errors mean "not yet": the caller bounds how
@@ -38,12 +67,25 @@ func isReady(ctx context.Context, client kubernetes.Interface) bool {
 	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
-func mayWatch(ctx context.Context, client kubernetes.Interface) bool {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "watch", Group: "certificates.k8s.io", Resource: "certificatesigningrequests",
-		},
-	}}
-	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	return err == nil && answer.Status.Allowed
+// unfit says what the authorization configuration has to let the server's own
+// accounts do, and how.
+func unfit(account user.Info, verdict authz.Verdict) error {
+	const group = "system:serviceaccounts:" + accountNamespace
+	needs := fmt.Sprintf("the server's own account %s, with which its controllers watch certificatesigningrequests.%s", account.GetName(), certificatesv1.GroupName)
+	because := ""
+	if verdict.Reason != "" {
+		because = " (" + verdict.Reason + ")"
+	}
+	switch {
+	case verdict.Err != nil && verdict.By != "":
+		return fmt.Errorf("authorization: %s cannot be asked about %s: %w", verdict.By, needs, verdict.Err)
+	case verdict.Decision == authorizer.DecisionDeny:
+		return fmt.Errorf("authorization: %s denies %s%s. Have it allow the group %s, or have it not be asked: "+
+			"put RBAC before it, or give it the match condition \"!('%s' in request.groups)\"", verdict.By, needs, because, group, group)
+	default:
+		if verdict.Err != nil {
+			because += ": " + verdict.Err.Error()
+		}
+		return fmt.Errorf("authorization: nobody allows %s%s. Add the authorizer RBAC to authorization.configFile, or have a webhook allow the group %s", needs, because, group)
+	}
 }

@@ -26,6 +26,10 @@ type renewal struct {
 	clock       clock.WithTicker
 	credentials *credentials
 	serving     *servingCert
+	// recordKeys tells the store of keys that have changed as planned.
+	recordKeys func(context.Context) error
+	// latestCA offers the client CA to other servers, and returns the latest.
+	latestCA func(context.Context, clientCA) (clientCA, error)
 }
 
 // run renews until ctx ends. What fails is tried again: there are weeks.
@@ -40,8 +44,26 @@ func (r *renewal) run(ctx context.Context) error {
 			if err := r.renew(r.clock.Now()); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot renew the server's certificates", "tryAgainIn", renewalPoll)
 			}
+			if err := r.recordKeys(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot record the server's keys in the store", "tryAgainIn", renewalPoll)
+			}
+			if err := r.exchange(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot exchange the client CA with the other servers of the store", "tryAgainIn", renewalPoll)
+			}
 		}
 	}
+}
+
+// exchange has all servers of the store use the latest client CA.
+func (r *renewal) exchange(ctx context.Context) error {
+	latest, err := r.latestCA(ctx, r.credentials.clientCA)
+	if err != nil {
+		return err
+	}
+	credentials := *r.credentials
+	credentials.clientCA = latest
+	r.credentials = &credentials
+	return nil
 }
 
 func (r *renewal) renew(now time.Time) error {

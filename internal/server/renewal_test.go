@@ -72,6 +72,8 @@ func newTestRenewal(t *testing.T) (*renewal, *testclock.FakeClock) {
 	return &renewal{
 		dir: dir, names: names, url: "https://localhost", clock: now,
 		credentials: credentials, serving: newServingCert(credentials.serving),
+		recordKeys: func(context.Context) error { return nil },
+		latestCA:   func(_ context.Context, mine clientCA) (clientCA, error) { return mine, nil },
 	}, now
 }
 

@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/loopback"
 )
@@ -27,8 +31,14 @@ const startTimeout = time.Minute
 type Ready struct {
 	// URL is where programs on this host reach the API.
 	URL string
+	// DataDir is the folder with all that the server keeps.
+	DataDir string
 	// Kubeconfig is a file with all rights.
 	Kubeconfig string
+	// ClientCAEnd is when the CA ends that issues for clients, and for signers
+	// that have no CA of their own; ServingCAEnd when that of the server's own
+	// certificate does.
+	ClientCAEnd, ServingCAEnd time.Time
 }
 
 // Run runs a standalone server until ctx ends or a part of it fails. It calls
@@ -66,33 +76,55 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	}()
 
 	names := servingNames(cfg.Serving, listener)
-	credentials, err := openPKI(dir.PKI(), names, time.Now())
-	if err != nil {
-		return err
-	}
 	store, err := startStore(ctx, dir, cfg.Etcd)
 	if err != nil {
 		return err
 	}
 	defer store.stop()
+	claim := claim{dir: dir, cfg: cfg, records: store.records(), kv: store.client}
+	if err := claim.check(ctx); err != nil { // before any key is made
+		return err
+	}
+	credentials, err := openPKI(dir.PKI(), names, time.Now())
+	if err != nil {
+		return err
+	}
 	if store.backend.EncryptionFile, err = openEncryption(ctx, dir, cfg, store.backend); err != nil {
 		return err
 	}
+	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
+		return err
+	}
+	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot exchange the client CA with the other servers of the store")
+	}
+	if cfg.CertManager.ClusterResourceNamespace, err = claim.clusterResources(ctx); err != nil {
+		return err
+	}
 
+	election, err := newElection(cfg, lock)
+	if err != nil {
+		return err
+	}
 	serving := newServingCert(credentials.serving)
-	parts, err := assemble(cfg, listener, serving, credentials, store)
+	parts, err := assemble(cfg, listener, serving, credentials, store, election)
 	if err != nil {
 		return err
 	}
 	parts.renewal = &renewal{
 		dir: dir, names: names, url: parts.url, clock: clock.RealClock{}, credentials: credentials, serving: serving,
+		recordKeys: claim.update, latestCA: claim.latestCA,
 	}
 	served = true
 	return parts.run(ctx, func() error {
 		if err := writeKubeconfig(dir.AdminKubeconfig(), parts.url, credentials); err != nil {
 			return err
 		}
-		ready(Ready{URL: parts.url, Kubeconfig: dir.AdminKubeconfig()})
+		ready(Ready{
+			URL: parts.url, DataDir: string(dir), Kubeconfig: dir.AdminKubeconfig(),
+			ClientCAEnd:  credentials.clientCA.authority.Validity().NotAfter,
+			ServingCAEnd: credentials.servingRoot.Validity().NotAfter,
+		})
 		return nil
 	})
 }
@@ -100,33 +132,45 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 // parts are what runs, each in its own goroutine, once the store is there.
 type parts struct {
 	url         string
+	asServer    *rest.Config
 	store       *store
 	api         *apiserver.Server
 	controllers ctrl.Manager
-	renewal     *renewal
+	// newControllers makes others, for when these have lost their lease.
+	newControllers func() (ctrl.Manager, error)
+	renewal        *renewal
+	advertise      advertise.Keeper
 	// installing is how the definitions of our own kinds come into the API.
 	installing *rest.Config
 }
 
 // assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store) (*parts, error) {
+func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, election *election) (*parts, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
 	}
-	url, inside := localURL(listener), loopback.New()
+	issuing, err := openIssuingCAs(filepath.Join(datadir.Dir(cfg.DataDir).PKI(), datadir.IssuingCAs), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	issuing.honour(credentials.clientCA.authority)
+	url, inside := localURL(cfg.Serving.Listen, listener), loopback.New()
 	ids := newIdentities(&rest.Config{
 		Host:      url,
 		Transport: inside,
 		QPS:       -1, // no client-side limit towards our own server
 		// It would cost memory and time, and saves nothing within a host.
 		DisableCompression: true,
+		// Which version of a kind our own parts use is decided, and is no news.
+		WarningHandlerWithContext: rest.NoWarnings{},
 	}, accounts())
+	asServer := ids.asServer()
 	api, err := apiserver.New(apiserver.Config{
 		Listener:          listener,
 		ServingCert:       serving,
-		ClientCA:          clientCA,
-		Loopback:          ids.asServer(),
+		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
+		Loopback:          asServer,
 		Inside:            inside.Serve,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
@@ -139,11 +183,23 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		ServiceAccountKey: credentials.serviceAccountKey,
 		Authorization:     cfg.Authorization,
 		DelegatedSigners:  cfg.Signing.Delegated(),
+		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 	})
 	if err != nil {
 		return nil, err
 	}
-	manager, err := newControllers(ids, credentials, cfg.Settings)
+	if election != nil {
+		election.api = asServer
+	}
+	advertiser, err := newAdvertiser(advertised(cfg.Serving, listener), asServer, store)
+	if err != nil {
+		return nil, err
+	}
+	clients := clientCAs{honoured: honoured(api.ClientCAs()), honour: issuing.honour}
+	newManager := func() (ctrl.Manager, error) {
+		return newControllers(ids, credentials, cfg.Settings, clients, election)
+	}
+	manager, err := newManager()
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +207,10 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	return &parts{url: url, store: store, api: api, controllers: manager, installing: installing}, nil
+	return &parts{
+		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager,
+		advertise: advertiser, installing: installing,
+	}, nil
 }
 
 // run runs the parts until ctx ends or one fails, and announces when all work.
@@ -166,16 +225,18 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error {
 		defer stopServing()
-		if err := waitReady(ctx, p.controllers.GetConfig()); err != nil {
+		if err := waitReady(ctx, p.asServer, accountInfo(controllers.CacheAccount), p.api.Decide); err != nil {
 			return err
 		}
 		if err := p.define(ctx); err != nil {
 			return err
 		}
-		return p.controllers.Start(ctx)
+		defer alongside(ctx, p.advertise.Run)()
+		return p.work(ctx)
 	})
+	first := p.controllers.GetCache()
 	group.Go(func() error {
-		if !p.controllers.GetCache().WaitForCacheSync(ctx) {
+		if !first.WaitForCacheSync(ctx) {
 			return ctx.Err()
 		}
 		return announce()

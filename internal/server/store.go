@@ -7,9 +7,13 @@ import (
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/storerecord"
+	"github.com/certplane/certplane/internal/storespace"
 )
 
 // store is where the objects are: an etcd inside this process or an external
@@ -18,6 +22,10 @@ type store struct {
 	backend apiserver.Storage
 	// embedded is nil when the etcd is an external one.
 	embedded *etcd.Server
+	// client is for what is no object of the API.
+	client *clientv3.Client
+	// unwatch ends the watch over the store's space. It is nil if there is none.
+	unwatch func()
 }
 
 // remoteTimeout is how long an external etcd may take to answer at start.
@@ -34,16 +42,61 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 		Shared:   len(cfg.Servers) > 0,
 	}
 	if len(cfg.Servers) > 0 {
-		return &store{backend: backend}, checkRemote(ctx, cfg)
+		if err := checkRemote(ctx, cfg); err != nil {
+			return nil, err
+		}
+		return startRemote(ctx, cfg, backend)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	embedded, err := etcd.Start(ctx, etcd.Config{Dir: dir.Etcd()})
+	embedded, err := etcd.Start(ctx, etcd.Config{Dir: dir.Etcd(), Quota: cfg.quota()})
 	if err != nil {
 		return nil, storeError(err)
 	}
 	backend.Servers, backend.Connect = []string{embedded.Endpoint()}, embedded.Connect
-	return &store{backend: backend, embedded: embedded}, nil
+	s := &store{backend: backend, embedded: embedded, client: embedded.Connect()}
+	return s.withSpace(ctx, cfg, embeddedSpace{embedded}, cfg.quota())
+}
+
+// startRemote uses an etcd that answers.
+func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage) (*store, error) {
+	client, err := cfg.Remote().Connect()
+	if err != nil {
+		return nil, err
+	}
+	s, space := &store{backend: backend, client: client}, remoteSpace{cfg.Remote(), client}
+	reading, err := space.Read(ctx)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s.withSpace(ctx, cfg, space, cfg.quotaWithin(reading.Limit))
+}
+
+// withSpace makes the store writable, and has its space watched until it stops.
+// A store that cannot be used is stopped.
+func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Store, quota int64) (*store, error) {
+	space, err := newSpace(cfg, of, s.client, quota)
+	if err == nil {
+		err = space.Recover(ctx)
+	}
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.backend.Space = space
+	s.unwatch = alongside(context.Background(), space.Run)
+	return s, nil
+}
+
+// Remote is the external etcd of Servers.
+func (c EtcdConfig) Remote() etcd.Remote {
+	return etcd.Remote{Servers: c.Servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
+}
+
+// records is where the store's record is.
+func (s *store) records() storerecord.Store {
+	return storerecord.Store{KV: s.client, Prefix: s.backend.Prefix}
 }
 
 // checkRemote makes a wrong address or certificate an error at once, not a
@@ -51,8 +104,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 func checkRemote(ctx context.Context, cfg EtcdConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
-	remote := etcd.Remote{Servers: cfg.Servers, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile}
-	if err := remote.Check(ctx); err != nil {
+	if err := cfg.Remote().Check(ctx); err != nil {
 		return fmt.Errorf("%w; check etcd.servers and its certificate files (--etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile)", err)
 	}
 	return nil
@@ -76,6 +128,14 @@ func storeError(err error) error {
 }
 
 func (s *store) stop() {
+	switch {
+	case s.unwatch == nil:
+	case s.embedded != nil && s.embedded.HasFailed():
+		go s.unwatch() // a store that has failed may never answer the watch
+	default:
+		s.unwatch()
+	}
+	s.client.Close()
 	if s.embedded != nil {
 		s.embedded.Stop()
 	}

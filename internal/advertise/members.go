@@ -1,0 +1,113 @@
+package advertise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+)
+
+// memberTTL is how long a server that died is named.
+const memberTTL = 15 * time.Second
+
+// Members are the servers that share an etcd. Each of them has a key under a
+// lease of its own: no clock of theirs is compared with another.
+type Members struct {
+	// Client reaches the etcd.
+	Client *clientv3.Client
+	// Prefix is that of the keys.
+	Prefix string
+	// TTL is how long a server that died is named. Default: 15 s.
+	TTL time.Duration
+
+	lease clientv3.LeaseID
+}
+
+// Join has this server named as a member for the time of a lease, and returns the
+// endpoints of all members. It must be called again before the lease ends.
+func (m *Members) Join(ctx context.Context, own netip.AddrPort) ([]netip.AddrPort, error) {
+	if err := m.renew(ctx); err != nil {
+		return nil, fmt.Errorf("renewing the lease of this server: %w", err)
+	}
+	members, err := m.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if members[m.key()] != own {
+		if _, err := m.Client.Put(ctx, m.key(), own.String(), clientv3.WithLease(m.lease)); err != nil {
+			return nil, fmt.Errorf("storing where this server is: %w", err)
+		}
+		members[m.key()] = own
+	}
+	return endpoints(members), nil
+}
+
+// Leave has this server not be named any more, and returns the endpoints of the
+// others.
+func (m *Members) Leave(ctx context.Context) ([]netip.AddrPort, error) {
+	if m.lease != clientv3.NoLease {
+		if _, err := m.Client.Revoke(ctx, m.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil, fmt.Errorf("giving back the lease of this server: %w", err)
+		}
+		m.lease = clientv3.NoLease
+	}
+	members, err := m.list(ctx)
+	return endpoints(members), err
+}
+
+// renew gets a lease if there is none, or it has ended.
+func (m *Members) renew(ctx context.Context) error {
+	if m.lease != clientv3.NoLease {
+		_, err := m.Client.KeepAliveOnce(ctx, m.lease)
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+	}
+	ttl := m.TTL
+	if ttl == 0 {
+		ttl = memberTTL
+	}
+	granted, err := m.Client.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return err
+	}
+	m.lease = granted.ID
+	return nil
+}
+
+// key is this server's as long as it has its lease. Two servers may well be
+// reached at the same endpoint, behind a load balancer.
+func (m *Members) key() string { return m.Prefix + strconv.FormatInt(int64(m.lease), 16) }
+
+func (m *Members) list(ctx context.Context) (map[string]netip.AddrPort, error) {
+	answer, err := m.Client.Get(ctx, m.Prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading where the servers are: %w", err)
+	}
+	members := map[string]netip.AddrPort{}
+	for _, kv := range answer.Kvs {
+		endpoint, err := netip.ParseAddrPort(string(kv.Value))
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "A server stored an address that is none", "key", string(kv.Key))
+			continue
+		}
+		members[string(kv.Key)] = endpoint
+	}
+	return members, nil
+}
+
+func endpoints(members map[string]netip.AddrPort) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, endpoint := range members {
+		all = append(all, endpoint)
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	return slices.Compact(all)
+}

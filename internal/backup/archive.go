@@ -1,0 +1,129 @@
+package backup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+)
+
+// writer writes the members of a file.
+type writer struct {
+	tar    *tar.Writer
+	gzip   *gzip.Writer
+	sealed io.WriteCloser
+	digest hash.Hash
+}
+
+func newWriter(dst io.Writer, protection Protection) (*writer, error) {
+	sealed, err := protection.seal(dst)
+	if err != nil {
+		return nil, err
+	}
+	compressed := gzip.NewWriter(sealed)
+	return &writer{tar: tar.NewWriter(compressed), gzip: compressed, sealed: sealed, digest: sha256.New()}, nil
+}
+
+func (w *writer) add(name string, mode fs.FileMode, data []byte) error {
+	addDigest(w.digest, name, data)
+	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: int64(len(data)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = w.tar.Write(data)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the backup: %w", err)
+	}
+	return nil
+}
+
+func (w *writer) addJSON(name string, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return w.add(name, 0o600, data)
+}
+
+// close ends the file with its summary.
+func (w *writer) close(summary Summary) error {
+	summary.Digest = digestText(w.digest)
+	if err := w.addJSON(summaryName, summary); err != nil {
+		return err
+	}
+	for _, end := range []io.Closer{w.tar, w.gzip, w.sealed} {
+		if err := end.Close(); err != nil {
+			return fmt.Errorf("writing the backup: %w", err)
+		}
+	}
+	return nil
+}
+
+// addDigest keeps members apart: names and contents cannot flow into each
+// other.
+func addDigest(digest hash.Hash, name string, data []byte) {
+	fmt.Fprintf(digest, "%q %d\n", name, len(data))
+	digest.Write(data)
+}
+
+func digestText(digest hash.Hash) string { return "sha256:" + hex.EncodeToString(digest.Sum(nil)) }
+
+// maxMember bounds the memory that a member of a file can take.
+const maxMember = 1 << 30
+
+// readMembers calls visit for each member and returns the summary. It fails if
+// the file does not end as it was written.
+func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, data []byte) error) (Summary, error) {
+	members, digest := tar.NewReader(archive), sha256.New()
+	for {
+		member, err := members.Next()
+		if errors.Is(err, io.EOF) {
+			return Summary{}, fmt.Errorf("%w: it has no end, it may have been cut off", errDamaged)
+		}
+		if err != nil {
+			return Summary{}, damage(err)
+		}
+		if member.Size > maxMember || member.Typeflag != tar.TypeReg {
+			return Summary{}, fmt.Errorf("%w: %q is not a valid member", errDamaged, member.Name)
+		}
+		data, err := io.ReadAll(members)
+		if err != nil {
+			return Summary{}, damage(err)
+		}
+		if member.Name == summaryName {
+			return readSummary(data, digestText(digest), archive)
+		}
+		addDigest(digest, member.Name, data)
+		if err := visit(member.Name, member.FileInfo().Mode().Perm(), data); err != nil {
+			return Summary{}, err
+		}
+	}
+}
+
+func readSummary(data []byte, digest string, rest io.Reader) (Summary, error) {
+	// What is behind shows whether the file was cut off or changed.
+	if _, err := io.Copy(io.Discard, rest); err != nil {
+		return Summary{}, damage(err)
+	}
+	summary := Summary{}
+	if err := json.Unmarshal(data, &summary); err != nil {
+		return Summary{}, damage(err)
+	}
+	if summary.Digest != digest {
+		return Summary{}, fmt.Errorf("%w: its digest is %s, not %s", errDamaged, digest, summary.Digest)
+	}
+	return summary, nil
+}
+
+// damage says what a broken archive means.
+func damage(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it was cut off", errDamaged)
+	}
+	return fmt.Errorf("%w: %w", errDamaged, err)
+}

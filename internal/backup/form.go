@@ -1,0 +1,142 @@
+// Package backup writes a server's store and keys into one file, and makes a
+// data directory of such a file.
+//
+// A file is a tar archive, compressed with gzip, and encrypted with age unless
+// it has no keys. Its members, in this order:
+//
+//	header.json    which form the file has, whose store it is of, and when
+//	store/NNNNNN   pages of etcd's keys, as etcd's own protobuf messages
+//	pki/NAME       the files of the folder pki
+//	summary.json   what there is, to compare with; it ends the file
+//
+// What servers on one store have in common goes from one to another in a file
+// of the same form, without pages.
+package backup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/certplane/certplane/internal/storerecord"
+)
+
+// form is the version of files. A file of a newer one is not read.
+const form = 1
+
+const (
+	headerName  = "header.json"
+	summaryName = "summary.json"
+	storePrefix = "store/"
+	pkiPrefix   = "pki/"
+)
+
+// header says what a file is of.
+type header struct {
+	Form    int       `json:"form"`
+	Program string    `json:"program"` // its version
+	Saved   time.Time `json:"saved"`
+	Prefix  string    `json:"prefix"` // of all keys
+	// Revision is that of the store at which all keys were read.
+	Revision int64 `json:"revision"`
+	// KeysAlone marks a file of ExportKeys.
+	KeysAlone bool `json:"keysAlone,omitempty"`
+}
+
+// Summary is what a backup holds.
+type Summary struct {
+	// Saved is when, and Program by which version.
+	Saved   time.Time `json:"saved"`
+	Program string    `json:"program"`
+	// Record is that of the store.
+	Record storerecord.Record `json:"record"`
+	// Revision is that of the store when it was saved.
+	Revision int64 `json:"revision"`
+	// Objects counts them by resource.
+	Objects map[string]int `json:"objects"`
+	// Encrypted is how many values are stored encrypted.
+	Encrypted int `json:"encrypted"`
+	// Keys reports whether the folder pki is in the file.
+	Keys bool `json:"keys"`
+	// Leases are those of keys that expire, with their lifetime in seconds.
+	Leases map[int64]int64 `json:"leases,omitempty"`
+	// Digest is that of all members before.
+	Digest string `json:"digest"`
+}
+
+// differs says what one summary has and another has not.
+func (s Summary) differs(other Summary) error {
+	var differences []string
+	for _, resource := range slices.Sorted(maps.Keys(s.Objects)) {
+		if s.Objects[resource] != other.Objects[resource] {
+			differences = append(differences, fmt.Sprintf("%d of %d %s", other.Objects[resource], s.Objects[resource], resource))
+		}
+	}
+	if len(s.Objects) != len(other.Objects) {
+		differences = append(differences, fmt.Sprintf("%d of %d resources", len(other.Objects), len(s.Objects)))
+	}
+	if s.Encrypted != other.Encrypted {
+		differences = append(differences, fmt.Sprintf("%d of %d encrypted values", other.Encrypted, s.Encrypted))
+	}
+	if len(differences) > 0 {
+		return fmt.Errorf("the store has %s", strings.Join(differences, ", "))
+	}
+	return nil
+}
+
+// resourceOf names the resource of a key below a store's prefix; "" is what is
+// no object.
+func resourceOf(key string) string {
+	if strings.HasPrefix(key, storerecord.OwnKeys) {
+		return ""
+	}
+	parts := strings.SplitN(strings.TrimPrefix(key, "/"), "/", 3)
+	if strings.Contains(parts[0], ".") && len(parts) == 3 { // an API group
+		return parts[1] + "." + parts[0]
+	}
+	if parts[0] == "minions" {
+		return "nodes"
+	}
+	return parts[0]
+}
+
+// encodePage joins messages, each after its length.
+func encodePage(kvs []*mvccpb.KeyValue) ([]byte, error) {
+	var page []byte
+	for _, kv := range kvs {
+		data, err := proto.Marshal(kv)
+		if err != nil {
+			return nil, fmt.Errorf("encoding key %q: %w", kv.Key, err)
+		}
+		page = append(binary.AppendUvarint(page, uint64(len(data))), data...)
+	}
+	return page, nil
+}
+
+var errDamaged = errors.New("the file is damaged")
+
+// decodePage calls visit for each key of a page.
+func decodePage(page []byte, visit func(*mvccpb.KeyValue) error) error {
+	for len(page) > 0 {
+		size, n := binary.Uvarint(page)
+		if n <= 0 || size > uint64(len(page)-n) {
+			return fmt.Errorf("%w: a page of the store ends too early", errDamaged)
+		}
+		kv := &mvccpb.KeyValue{}
+		if err := proto.Unmarshal(page[n:n+int(size)], kv); err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if err := visit(kv); err != nil {
+			return err
+		}
+		page = page[n+int(size):]
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/sealed"
+	"github.com/certplane/certplane/internal/storerecord"
+)
+
+// Saving is one call of Save.
+type Saving struct {
+	Source     Source
+	Protection Protection
+	// WithoutKeys leaves the folder pki out.
+	WithoutKeys bool
+	// Now is the time that the file bears.
+	Now time.Time
+}
+
+// attempts is how often a backup is begun again because keys have changed
+// meanwhile, or the store has compacted what was being read.
+const attempts = 5
+
+// errChanged reports that a backup has to begin again.
+var errChanged = errors.New("the keys or the store changed while they were saved")
+
+// Save writes the store and the keys of a server into a new file, which nobody
+// else can read. The file is there whole or not at all.
+func Save(ctx context.Context, file string, saving Saving) (Summary, error) {
+	if !saving.WithoutKeys && !saving.Protection.Encrypts() {
+		return Summary{}, errors.New("keys are saved encrypted only")
+	}
+	if err := checkFree(file); err != nil {
+		return Summary{}, err
+	}
+	client, close, err := saving.Source.open(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer close()
+	var summary Summary
+	err = createFile(file, func(dst *os.File) (err error) {
+		summary, err = saving.write(ctx, client, dst)
+		return err
+	})
+	return summary, err
+}
+
+func (s Saving) write(ctx context.Context, client *clientv3.Client, file *os.File) (Summary, error) {
+	var err error
+	for range attempts {
+		if _, err = file.Seek(0, io.SeekStart); err != nil {
+			break
+		}
+		if err = file.Truncate(0); err != nil {
+			break
+		}
+		var summary Summary
+		summary, err = s.attempt(ctx, client, file)
+		if !errors.Is(err, errChanged) {
+			return summary, err
+		}
+	}
+	return Summary{}, fmt.Errorf("saving: %w; try again", err)
+}
+
+// attempt writes the keys that were there before and after the store was read:
+// they are then those of that moment.
+func (s Saving) attempt(ctx context.Context, client *clientv3.Client, dst io.Writer) (Summary, error) {
+	keys, err := s.readKeys()
+	if err != nil {
+		return Summary{}, err
+	}
+	out, err := newWriter(dst, s.Protection)
+	if err != nil {
+		return Summary{}, err
+	}
+	reading := &reading{
+		client: client, prefix: s.Source.Prefix, out: out,
+		summary: Summary{Saved: s.Now.UTC(), Program: buildinfo.Read().Version, Objects: map[string]int{}, Keys: keys != nil, Leases: map[int64]int64{}},
+	}
+	if err := reading.run(ctx); err != nil {
+		return Summary{}, err
+	}
+	after, err := s.readKeys()
+	if err != nil {
+		return Summary{}, err
+	}
+	if !keys.equal(after) {
+		return Summary{}, errChanged
+	}
+	if keys != nil {
+		if err := s.checkKeys(&reading.summary.Record); err != nil {
+			return Summary{}, err
+		}
+	}
+	for name, file := range keys {
+		if err := out.add(pkiPrefix+name, file.mode, file.data); err != nil {
+			return Summary{}, err
+		}
+	}
+	return reading.summary, out.close(reading.summary)
+}
+
+func (s Saving) readKeys() (keyFiles, error) {
+	if s.WithoutKeys {
+		return nil, nil
+	}
+	return readKeyFiles(s.Source.Dir.PKI())
+}
+
+// checkKeys refuses keys that are not those of the store, such as those of
+// another data directory. What encrypts may have changed since it was recorded.
+// The store of an older version has no record, and gets that of its keys.
+func (s Saving) checkKeys(record *storerecord.Record) error {
+	found, err := storerecord.Read(s.Source.Dir)
+	if err != nil {
+		return err
+	}
+	if record.Format == 0 {
+		*record = storerecord.Record{Format: storerecord.FormatFirst, ID: "without a record", Keys: found}
+		return nil
+	}
+	if err := record.Keys.Check(found.WithoutEncryption()); err != nil {
+		return fmt.Errorf("%s does not belong to the store: %w", s.Source.Dir.PKI(), err)
+	}
+	return nil
+}
+
+// pageKeys is how many keys are read at once.
+const pageKeys = 200
+
+// reading reads a store at one revision.
+type reading struct {
+	client  *clientv3.Client
+	prefix  string
+	out     *writer
+	summary Summary
+}
+
+func (r *reading) run(ctx context.Context) error {
+	store := storerecord.Store{KV: r.client, Prefix: r.prefix}
+	from, end := r.prefix+"/", clientv3.GetPrefixRangeEnd(r.prefix+"/")
+	for page := 1; ; page++ {
+		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageKeys), clientv3.WithRev(r.summary.Revision)}
+		answer, err := r.client.Get(ctx, from, options...)
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return errChanged
+		}
+		if err != nil {
+			return fmt.Errorf("reading the store: %w", err)
+		}
+		if page == 1 {
+			if err := r.begin(answer.Header.Revision); err != nil {
+				return err
+			}
+		}
+		for _, kv := range answer.Kvs {
+			if err := r.count(ctx, strings.TrimPrefix(string(kv.Key), r.prefix), kv.Value, kv.Lease, store); err != nil {
+				return err
+			}
+		}
+		data, err := encodePage(answer.Kvs)
+		if err != nil {
+			return err
+		}
+		if err := r.out.add(fmt.Sprintf("%s%06d", storePrefix, page), 0o600, data); err != nil {
+			return err
+		}
+		if !answer.More {
+			break
+		}
+		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+	}
+	if len(r.summary.Objects) == 0 {
+		return fmt.Errorf("the store has no objects below %s: see that --etcd-prefix is that of the server", r.prefix)
+	}
+	return nil
+}
+
+func (r *reading) begin(revision int64) error {
+	r.summary.Revision = revision
+	return r.out.addJSON(headerName, header{
+		Form: form, Program: r.summary.Program, Saved: r.summary.Saved, Prefix: r.prefix, Revision: revision,
+	})
+}
+
+// count takes a key into the summary.
+func (r *reading) count(ctx context.Context, key string, value []byte, leaseID int64, store storerecord.Store) error {
+	if r.prefix+key == store.Key() {
+		record, err := storerecord.Parse(value)
+		if err != nil {
+			return err
+		}
+		r.summary.Record = *record
+	}
+	r.summary.add(key, value)
+	if _, known := r.summary.Leases[leaseID]; leaseID == 0 || known {
+		return nil
+	}
+	lease, err := r.client.TimeToLive(ctx, clientv3.LeaseID(leaseID))
+	if err != nil {
+		return fmt.Errorf("reading a lease: %w", err)
+	}
+	if lease.GrantedTTL > 0 { // else it has expired meanwhile
+		r.summary.Leases[leaseID] = lease.GrantedTTL
+	} else {
+		r.summary.Leases[leaseID] = 1
+	}
+	return nil
+}
+
+// add counts an object.
+func (s *Summary) add(key string, value []byte) {
+	if resource := resourceOf(key); resource != "" {
+		s.Objects[resource]++
+		if sealed.Is(value) {
+			s.Encrypted++
+		}
+	}
+}
+
+// The names of files in a folder of backups sort by time.
+const (
+	filePrefix = "certplane-"
+	fileSuffix = ".backup"
+	fileTime   = "20060102T150405Z"
+)
+
+// FileIn is where a backup goes in a folder.
+func FileIn(dir string, now time.Time) string {
+	return filepath.Join(dir, filePrefix+now.UTC().Format(fileTime)+fileSuffix)
+}
+
+// Prune removes all but the newest backups that FileIn has named in dir, and
+// returns what it has removed. Other files are left alone.
+func Prune(dir string, keep int) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("looking for old backups: %w", err)
+	}
+	var files []string
+	for _, entry := range entries {
+		stamp, ours := strings.CutPrefix(entry.Name(), filePrefix)
+		stamp, named := strings.CutSuffix(stamp, fileSuffix)
+		if _, err := time.Parse(fileTime, stamp); ours && named && err == nil && entry.Type().IsRegular() {
+			files = append(files, filepath.Join(dir, entry.Name()))
+		}
+	}
+	if len(files) <= keep {
+		return nil, nil
+	}
+	old := slices.Clip(files[:len(files)-keep])
+	for _, file := range old {
+		if err := os.Remove(file); err != nil {
+			return nil, fmt.Errorf("removing an old backup: %w", err)
+		}
+	}
+	return old, nil
+}
+
+func readHeader(data []byte) (header, error) {
+	head := header{}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return header{}, damage(err)
+	}
+	if head.Form > form {
+		return header{}, fmt.Errorf("the backup is of form %d, written by certplane %s, and this program knows forms up to %d: use that version or a newer one", head.Form, head.Program, form)
+	}
+	return head, nil
+}

@@ -1,0 +1,212 @@
+package configfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/duration"
+)
+
+var (
+	durationType    = reflect.TypeFor[metav1.Duration]()
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// fitter makes a document fit the Go type that it is for: durations become what
+// metav1.Duration reads. It collects the values that do not fit, each by its
+// path. Fields that the type does not have are left as they are: the decoder
+// names them.
+type fitter struct {
+	problems []error
+}
+
+func (f *fitter) refuse(path, format string, args ...any) {
+	if path == "" {
+		path = "the file"
+	}
+	f.problems = append(f.problems, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+}
+
+// fit returns value as t reads it.
+func (f *fitter) fit(value any, t reflect.Type, path string) any {
+	switch {
+	case value == nil:
+		return nil
+	case t == durationType:
+		return f.length(value, path)
+	case t.Kind() == reflect.Pointer:
+		return f.fit(value, t.Elem(), path)
+	case reflect.PointerTo(t).Implements(unmarshalerType):
+		f.own(value, t, path)
+		return value
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return f.object(value, t, path)
+	case reflect.Map:
+		return f.entries(value, t, path)
+	case reflect.Slice, reflect.Array:
+		return f.list(value, t, path)
+	default:
+		f.scalar(value, t, path)
+		return value
+	}
+}
+
+func (f *fitter) length(value any, path string) any {
+	text, ok := value.(string)
+	if !ok {
+		f.refuse(path, "%s is not a duration: want %s", shown(value), duration.Want)
+		return value
+	}
+	length, err := duration.Parse(text)
+	if err != nil {
+		f.refuse(path, "%v", err)
+		return value
+	}
+	return length.String() // which metav1.Duration reads
+}
+
+// own asks a type that has a form of its own.
+func (f *fitter) own(value any, t reflect.Type, path string) {
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(data, reflect.New(t).Interface())
+	}
+	if err != nil {
+		f.refuse(path, "%s cannot be read: %v", shown(value), err)
+	}
+}
+
+func (f *fitter) object(value any, t reflect.Type, path string) any {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		f.refuse(path, "%s is not an object: want fields below it, such as %s", shown(value), exampleOf(t))
+		return value
+	}
+	f.fields(fields, t, path)
+	return fields
+}
+
+// fields goes through the fields of t and of what is embedded in it.
+func (f *fitter) fields(values map[string]any, t reflect.Type, path string) {
+	for field := range t.Fields() {
+		name, inline := nameOf(field)
+		if inline {
+			f.fields(values, field.Type, path)
+		} else if value, ok := values[name]; ok && name != "" {
+			values[name] = f.fit(value, field.Type, below(path, name))
+		}
+	}
+}
+
+// nameOf returns the name of a field in JSON, or none if it has none there.
+func nameOf(field reflect.StructField) (name string, inline bool) {
+	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
+	switch {
+	case name == "-" || !field.IsExported() && !field.Anonymous:
+		return "", false
+	case field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct:
+		return "", true
+	default:
+		return name, false
+	}
+}
+
+// exampleOf names a field that t has.
+func exampleOf(t reflect.Type) string {
+	for field := range t.Fields() {
+		name, inline := nameOf(field)
+		if inline {
+			return exampleOf(field.Type)
+		}
+		if name != "" {
+			return name
+		}
+	}
+	return "{}"
+}
+
+func (f *fitter) entries(value any, t reflect.Type, path string) any {
+	entries, ok := value.(map[string]any)
+	if !ok {
+		f.refuse(path, "%s is not an object: want NAME: VALUE below it", shown(value))
+		return value
+	}
+	for name, entry := range entries {
+		entries[name] = f.fit(entry, t.Elem(), below(path, name))
+	}
+	return entries
+}
+
+func (f *fitter) list(value any, t reflect.Type, path string) any {
+	items, ok := value.([]any)
+	if !ok {
+		if t.Elem().Kind() != reflect.Uint8 { // bytes are a string in base64
+			f.refuse(path, "%s is not a list: want [%s]", shown(value), shown(value))
+		}
+		return value
+	}
+	for i, item := range items {
+		items[i] = f.fit(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+	}
+	return items
+}
+
+func (f *fitter) scalar(value any, t reflect.Type, path string) {
+	number, isNumber := value.(json.Number)
+	switch t.Kind() {
+	case reflect.String:
+		if _, ok := value.(string); ok {
+			return
+		}
+		if isNumber || value == true || value == false {
+			f.refuse(path, "%s is not a string: write it with quotes, \"%v\"", shown(value), value)
+		} else {
+			f.refuse(path, "%s is not a string", shown(value))
+		}
+	case reflect.Bool:
+		if _, ok := value.(bool); !ok {
+			f.refuse(path, "%s is not true or false", shown(value))
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if _, err := strconv.ParseInt(number.String(), 10, t.Bits()); !isNumber || err != nil {
+			f.refuse(path, "%s is not a whole number of at most %d", shown(value), int64(1)<<(t.Bits()-1)-1)
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if _, err := strconv.ParseUint(number.String(), 10, t.Bits()); !isNumber || err != nil {
+			f.refuse(path, "%s is not a whole number from 0 to %d", shown(value), uint64(1)<<(t.Bits()-1)-1+uint64(1)<<(t.Bits()-1))
+		}
+	case reflect.Float32, reflect.Float64:
+		if _, err := strconv.ParseFloat(number.String(), t.Bits()); !isNumber || err != nil {
+			f.refuse(path, "%s is not a number", shown(value))
+		}
+	}
+}
+
+func below(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// shown is a value as it stands in an error: by its kind if it has others below
+// it.
+func shown(value any) string {
+	switch value := value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return strconv.Quote(value)
+	default:
+		return fmt.Sprint(value)
+	}
+}
