@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/agent/contact"
 	"github.com/certplane/certplane/internal/agent/credential"
 	"github.com/certplane/certplane/internal/agent/identity"
 	"github.com/certplane/certplane/internal/agent/keep"
@@ -37,7 +39,7 @@ const poll = 2 * time.Second
 // Run works until ctx ends. Each value of again makes it forget how long it
 // wanted to wait after refusals. Volumes are kept by the time of clock.
 func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan struct{}) error {
-	a, err := start(ctx, cfg, clock)
+	a, err := open(ctx, cfg, clock, false)
 	if err != nil {
 		return err
 	}
@@ -45,8 +47,11 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended, err := a.serve(ctx)
+	if err == nil {
+		err = a.join(ctx)
+	}
 	if err != nil {
-		return err
+		return a.failed(err)
 	}
 	var group wait.Group
 	defer group.Wait()
@@ -70,15 +75,18 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 // Once returns when all files of all manifests are there. If ctx ends before,
 // the error says what is missing.
 func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
-	pods, err := manifests.Read(cfg.ManifestsDir)
-	if err != nil {
-		return err
-	}
-	a, err := start(ctx, cfg, clock)
+	a, err := open(ctx, cfg, clock, true)
 	if err != nil {
 		return err
 	}
 	defer a.stop()
+	pods, err := manifests.Read(cfg.ManifestsDir)
+	if err == nil {
+		err = a.join(ctx)
+	}
+	if err != nil {
+		return a.failed(err)
+	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group wait.Group
 	defer group.Wait()
@@ -89,7 +97,12 @@ func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 	if wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, ready) == nil {
 		return nil
 	}
-	return errors.New("not all files are there:\n  " + strings.Join(missing(a.board.Host(), pods), "\n  "))
+	a.observe(run)
+	wrong := missing(a.board.Host(), pods)
+	if problem := a.board.Host().ServerProblem(); problem != "" {
+		wrong = append(wrong, problem)
+	}
+	return errors.New("not all files are there:\n  " + strings.Join(wrong, "\n  "))
 }
 
 // missing says, for each pod without all of its files, what it lacks.
@@ -114,13 +127,22 @@ func missing(host status.Host, pods []manifests.Pod) []string {
 // agent is a running agent.
 type agent struct {
 	cfg      Config
+	clock    clock.WithTicker
 	board    *status.Board
-	node     *node.Node
-	keeper   *keep.Keeper
+	contact  *contact.Tracker
 	registry *prometheus.Registry
-	// reported is the last thing that was wrong with the manifests.
-	reported string
+	metrics  *keep.Metrics
+	records  *records.Store
 	closers  []func()
+
+	// The next two are there when the agent has joined.
+	node   *node.Node
+	keeper *keep.Keeper
+
+	mu       sync.Mutex
+	identity *identity.Identity // nil before there is one
+	wanted   []manifests.Pod    // as last read
+	logged   map[string]bool    // problems
 }
 
 func (a *agent) stop() {
@@ -129,17 +151,25 @@ func (a *agent) stop() {
 	}
 }
 
-// start makes all parts. They work when they are run.
-func start(ctx context.Context, cfg Config, clock clock.WithTicker) (*agent, error) {
-	a := &agent{cfg: cfg, registry: prometheus.NewRegistry()}
-	if err := a.start(ctx, clock); err != nil {
+// failed writes down why the agent does not start.
+func (a *agent) failed(err error) error {
+	if errBoard := a.board.Start(err.Error()); errBoard != nil {
+		return errors.Join(err, errBoard)
+	}
+	return err
+}
+
+// open takes the agent's folder, and begins to tell how it is.
+func open(ctx context.Context, cfg Config, clk clock.WithTicker, once bool) (*agent, error) {
+	a := &agent{cfg: cfg, clock: clk, contact: contact.New(clk), registry: prometheus.NewRegistry(), logged: map[string]bool{}}
+	if err := a.open(ctx, once); err != nil {
 		a.stop()
 		return nil, err
 	}
 	return a, nil
 }
 
-func (a *agent) start(ctx context.Context, clk clock.WithTicker) error {
+func (a *agent) open(ctx context.Context, once bool) error {
 	if err := a.cfg.prepare(); err != nil {
 		return err
 	}
@@ -148,30 +178,50 @@ func (a *agent) start(ctx context.Context, clk clock.WithTicker) error {
 		return err
 	}
 	a.closers = append(a.closers, unlock)
-	store, err := records.Open(a.cfg.recordsDir())
-	if err != nil {
+	if a.records, err = records.Open(a.cfg.recordsDir()); err != nil {
 		return err
 	}
-	a.board = status.NewBoard(a.cfg.StatusFile(), a.cfg.NodeName)
-	metrics, err := keep.NewMetrics(a.registry, a.board)
-	if err != nil {
+	earlier, _ := status.Read(a.cfg.StatusFile()) // there need not be any
+	a.board = status.NewBoard(a.cfg.StatusFile(), earlier)
+	if err := a.board.Begin(a.cfg.NodeName, once); err != nil {
+		return err
+	}
+	if a.metrics, err = keep.NewMetrics(a.registry, a.board); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	a.observeUntilStopped(ctx)
+	return nil
+}
+
+// join makes all parts that talk to the server, once the host has an identity.
+// They work when they are run.
+func (a *agent) join(ctx context.Context) error {
 	id, err := identity.Open(ctx, identity.Config{
 		Node: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, BootstrapKubeconfig: a.cfg.BootstrapKubeconfig, Dir: a.cfg.identityDir(),
+		Contact: a.contact, Waits: a.board.Start,
 	})
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, id.Stop)
-	return a.connect(ctx, id.Config, clk, keep.Config{
-		Root: a.cfg.VolumesDir, Records: store, Board: a.board, Actions: a.cfg.AfterRefresh,
-		Metrics: metrics, Clock: clk, Jitter: credential.Random,
-	})
+	if err := a.connect(ctx, id.Config, keep.Config{
+		Root: a.cfg.VolumesDir, Records: a.records, Board: a.board, Actions: a.cfg.AfterRefresh,
+		Metrics: a.metrics, Clock: a.clock, Jitter: credential.Random,
+	}); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.identity = id
+	a.mu.Unlock()
+	if err := a.board.Started(); err != nil {
+		return err
+	}
+	a.observe(ctx)
+	return nil
 }
 
 // connect makes the parts that talk to the API.
-func (a *agent) connect(ctx context.Context, config *rest.Config, clk clock.WithTicker, cfg keep.Config) error {
+func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Config) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the server's priority and fairness decides
 	config.UserAgent = "certplane-agent"
@@ -183,31 +233,31 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, clk clock.With
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	// A server that takes a sign of life, and says nothing, is away.
+	config.Timeout = node.CallTimeout
+	signs, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	a.closers = append(a.closers, broadcaster.Shutdown)
-	a.node = node.New(a.cfg.NodeName, client, clock.RealClock{})
+	a.node = node.New(a.cfg.NodeName, signs, clock.RealClock{})
 	cfg.Node, cfg.Client, cfg.Discovery, cfg.Dynamic = a.node, client, client.Discovery(), dynamic
 	cfg.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "certplane-agent", Host: a.cfg.NodeName})
 	a.keeper = keep.New(ctx, cfg)
 	return nil
 }
 
-// read hands the manifests to the keeper. What is wrong with them is logged
-// once, and shown as long as it is so.
+// read hands the manifests to the keeper. As long as something is wrong with
+// them, that is shown, and nothing is removed.
 func (a *agent) read(ctx context.Context) {
 	pods, err := manifests.Read(a.cfg.ManifestsDir)
 	a.keeper.Set(pods, err == nil)
-	logger := klog.FromContext(ctx)
+	a.mu.Lock()
+	a.wanted = pods
+	a.mu.Unlock()
 	if errBoard := a.board.Manifests(err); errBoard != nil {
-		logger.Error(errBoard, "The status cannot be told")
+		klog.FromContext(ctx).Error(errBoard, "The status cannot be told")
 	}
-	problem := ""
-	if err != nil {
-		problem = err.Error()
-	}
-	if problem != "" && problem != a.reported {
-		logger.Error(err, "A manifest is not used; nothing is removed as long as that is so")
-	}
-	a.reported = problem
 }

@@ -66,7 +66,10 @@ type Config struct {
 type MetricsConfig struct {
 	// bindAddress is the address of /metrics, /healthz and /readyz, HOST:PORT,
 	// served without TLS to anybody; "0" serves none. /readyz fails while a file
-	// of a manifest is missing. Default: 127.0.0.1:8083.
+	// of a manifest is missing, a manifest cannot be used, the host has no valid
+	// certificate of its own, or the server refuses it or has been away for two
+	// minutes. /readyz/files, /readyz/manifests, /readyz/identity and
+	// /readyz/server are one of these each. Default: 127.0.0.1:8083.
 	// Flag: --metrics-bind-address.
 	BindAddress string `json:"bindAddress"`
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/internal/agent"
@@ -40,7 +43,27 @@ type host struct {
 	clock           *testingclock.FakeClock
 	// again is a SIGHUP.
 	again chan struct{}
+	logs  logs
 	stop  func()
+}
+
+// logs is what an agent has logged.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// count returns how often a text was logged.
+func (l *logs) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
 }
 
 // newHost returns a host with an empty folder of manifests, which may host the
@@ -114,7 +137,8 @@ func (h *host) letHost(resources ...string) {
 // run runs the agent until the test or h.stop ends it.
 func (h *host) run() {
 	h.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&h.logs)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx, h.cfg, h.clock, h.again) }()
 	stopped := false

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/token"
 )
@@ -100,6 +100,7 @@ func TestNoIdentity(t *testing.T) {
 	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "--bootstrap-kubeconfig") {
 		t.Errorf("without anything: %v", err)
 	}
+	h.toldStart("this host has no identity yet")
 	h.bootstrapped()
 	for _, secret := range h.secrets() {
 		if err := h.admin.CoreV1().Secrets("kube-system").Delete(t.Context(), secret, metav1.DeleteOptions{}); err != nil {
@@ -111,6 +112,40 @@ func TestNoIdentity(t *testing.T) {
 		err = h.once(2 * time.Second)
 		return err != nil && strings.Contains(err.Error(), "the server does not know the token")
 	})
+	h.toldStart("the server does not know the token")
+}
+
+// toldStart wants the status to say why the agent could not start.
+func (h *host) toldStart(want string) {
+	h.t.Helper()
+	if told, err := status.Read(h.cfg.StatusFile()); err != nil || !strings.Contains(told.Start, want) || told.Node != h.node {
+		h.t.Errorf("the status of a start that failed: %+v, %v; want %q", told, err, want)
+	}
+}
+
+// A first join without a server says so, and not that somebody has to approve.
+func TestJoinWithoutServer(t *testing.T) {
+	h := newHost(t, common.Start(t))
+	h.bootstrapped()
+	config, err := clientcmd.LoadFromFile(h.cfg.BootstrapKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "https://" + apitest.FreeAddress(h.t)
+	for _, cluster := range config.Clusters {
+		cluster.Server = nobody
+	}
+	if err := clientcmd.WriteToFile(*config, h.cfg.BootstrapKubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	want := "waiting for the certificate of node " + h.node + ": server " + nobody + ": dial tcp " + nobody[len("https://"):] + ": connect: connection refused"
+	if err := h.once(time.Second); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	h.toldStart(want)
+	if told, err := status.Read(h.cfg.StatusFile()); err != nil || told.Server.URL != nobody || !strings.Contains(told.Server.Error, "connection refused") {
+		t.Errorf("the server in the status: %+v, %v", told.Server, err)
+	}
 }
 
 func (h *host) secrets() (names []string) {
@@ -139,6 +174,7 @@ func TestOnceFails(t *testing.T) {
 	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "bad.yaml: apiVersion") {
 		t.Errorf("with a bad manifest: %v", err)
 	}
+	h.toldStart("bad.yaml: apiVersion")
 	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "bad.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +185,8 @@ func TestOnceFails(t *testing.T) {
 	}
 }
 
-// A command runs after a refresh, and again until it succeeds.
+// A command runs after a refresh, and again until it succeeds. Others that are
+// for the same volume run once, whether it succeeds or not.
 func TestAfterRefresh(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
@@ -157,7 +194,12 @@ func TestAfterRefresh(t *testing.T) {
 	if err := os.WriteFile(broken, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.cfg.AfterRefresh = []hook.Action{{Pod: h.namespace + "/web", Command: []string{"/bin/sh", "-c", `: >"$2"; test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done, called}}}
+	other := filepath.Join(t.TempDir(), "other")
+	h.cfg.AfterRefresh = []hook.Action{
+		{Pod: h.namespace + "/web", Command: []string{"/bin/sh", "-c", `: >"$2"; test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done, called}},
+		{Pod: h.namespace + "/web", Signal: "HUP", PIDFile: broken},
+		{Pod: h.namespace + "/web", Command: []string{"/bin/sh", "-c", `echo ran >>"$0"`, other}},
+	}
 	h.web(certificate)
 	h.run()
 	first := h.request()
@@ -171,8 +213,10 @@ func TestAfterRefresh(t *testing.T) {
 	chain = ca.issue(h, second)
 	h.eventually("the failure is told", func() bool {
 		data, err := os.ReadFile(h.cfg.StatusFile())
-		return err == nil && strings.Contains(string(data), "after the refresh: running /bin/sh: exit status 1")
+		return err == nil && strings.Contains(string(data), "after the refresh: running /bin/sh: exit status 1") &&
+			strings.Contains(string(data), "after the refresh: sending HUP: "+broken+" has no process number")
 	})
+	h.eventually("the others have run", func() bool { _, err := os.Stat(other); return err == nil })
 	if err := os.Remove(broken); err != nil {
 		t.Fatal(err)
 	}
@@ -180,27 +224,37 @@ func TestAfterRefresh(t *testing.T) {
 		data, err := os.ReadFile(done)
 		return err == nil && string(data) == chain
 	})
+	h.stop() // what has succeeded is remembered
+	h.run()
+	h.eventually("the signal has no file", func() bool {
+		data, err := os.ReadFile(h.cfg.StatusFile())
+		return err == nil && strings.Contains(string(data), "sending HUP: lstat "+broken) && !strings.Contains(string(data), "exit status 1")
+	})
+	if data, err := os.ReadFile(other); err != nil || string(data) != "ran\n" {
+		t.Errorf("the command that succeeds: %q, %v; want one run", data, err)
+	}
+}
+
+// get asks the agent.
+func (h *host) get(path string) (string, int) {
+	answer, err := http.Get("http://" + h.cfg.Metrics.BindAddress + path)
+	if err != nil {
+		return "", 0
+	}
+	defer answer.Body.Close()
+	var body strings.Builder
+	if err := answer.Write(&body); err != nil {
+		h.t.Fatal(err)
+	}
+	return body.String(), answer.StatusCode
 }
 
 func TestMetrics(t *testing.T) {
 	h := newHost(t, common.Start(t))
-	handler := httptest.NewServer(http.NotFoundHandler())
-	h.cfg.Metrics.BindAddress = handler.Listener.Addr().String()
-	handler.Close()
+	h.cfg.Metrics.BindAddress = apitest.FreeAddress(h.t)
 	h.web(certificate, "serviceAccountToken: {path: token}")
 	h.run()
-	get := func(path string) (string, int) {
-		answer, err := http.Get("http://" + h.cfg.Metrics.BindAddress + path)
-		if err != nil {
-			return "", 0
-		}
-		defer answer.Body.Close()
-		var body strings.Builder
-		if err := answer.Write(&body); err != nil {
-			t.Fatal(err)
-		}
-		return body.String(), answer.StatusCode
-	}
+	get := h.get
 	request := h.request()
 	h.eventually("readyz says what is missing", func() bool {
 		body, code := get("/readyz")
@@ -209,13 +263,19 @@ func TestMetrics(t *testing.T) {
 	chain := newSigner(t).issue(h, request)
 	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
 	h.eventually("readyz is fine", func() bool { _, code := get("/readyz"); return code == http.StatusOK })
-	body, _ := get("/metrics")
+	var body string
+	h.passing(0, "the server's answers are counted", func() bool {
+		body, _ = get("/metrics")
+		return strings.Contains(body, "\ncertplane_agent_server_reachable 1")
+	})
 	for _, want := range []string{
 		`certplane_agent_podcertificate_states{signer_name="example.com/spiffe",state="fresh"} 1`,
 		`certplane_agent_answers_total{result="Issued",signer_name="example.com/spiffe"} 1`,
 		`certplane_agent_requests_total{result="ok",signer_name="example.com/spiffe"} 1`,
 		`certplane_agent_expiration_timestamp_seconds{namespace="` + h.namespace + `",path="bundle.pem",pod="web",source="podCertificate",volume="tls"} `,
 		`certplane_agent_volume_writes_total{result="replaced"}`,
+		`certplane_agent_server_last_contact_timestamp_seconds `,
+		`certplane_agent_identity_expiration_timestamp_seconds `,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics lacks %s", want)

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -38,14 +40,57 @@ func (a *agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		for _, pod := range a.board.Host().Pods {
-			if !pod.Ready() {
-				http.Error(w, pod.Namespace+"/"+pod.Name+": "+pod.Missing(), http.StatusServiceUnavailable)
-				return
-			}
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { a.ready(w, checks...) })
+	for _, c := range checks {
+		mux.HandleFunc("GET /readyz/"+c.name, func(w http.ResponseWriter, _ *http.Request) { a.ready(w, c) })
+	}
 	return mux
+}
+
+// ready answers with a line for each check, if one fails.
+func (a *agent) ready(w http.ResponseWriter, checks ...check) {
+	var lines []string
+	failed := false
+	for _, c := range checks {
+		if problem := c.problem(a); problem != "" {
+			lines, failed = append(lines, "[-]"+c.name+" failed: "+problem), true
+		} else {
+			lines = append(lines, "[+]"+c.name+" ok")
+		}
+	}
+	if failed {
+		http.Error(w, strings.Join(lines, "\n"), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// check is a part of being ready.
+type check struct {
+	name    string
+	problem func(*agent) string
+}
+
+// serverGrace is how long the server may be away. Files stay fresh for longer
+// than that: who asks for them alone asks for the check "files".
+const serverGrace = 2 * time.Minute
+
+var checks = []check{
+	{"files", func(a *agent) string {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return strings.Join(missing(a.board.Host(), a.wanted), "; ")
+	}},
+	{"manifests", func(a *agent) string { return a.board.Host().Manifests }},
+	{"identity", func(a *agent) string {
+		host := a.board.Host()
+		return cmp.Or(host.Start, host.IdentityProblem(a.clock.Now()), host.Registration)
+	}},
+	{"server", func(a *agent) string {
+		state := a.contact.State()
+		if state.Error == "" || !state.Refused && a.clock.Since(state.Since) < serverGrace {
+			return ""
+		}
+		return "server " + state.URL + ": " + state.Error
+	}},
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/apitest"
 )
 
@@ -58,6 +60,9 @@ func TestFirstPass(t *testing.T) {
 	if all := h.requests(); len(all) != 1 {
 		t.Errorf("there are %d requests, want one", len(all))
 	}
+	h.eventually("it is told that nobody signs", func() bool {
+		return strings.Contains(h.source(0).Error, "Does anybody sign for example.com/spiffe? To find out: certplane explain podcertificaterequest "+request.Name+" -n "+h.namespace)
+	})
 	if pod.Spec.NodeName != h.node || len(pod.OwnerReferences) != 1 || pod.OwnerReferences[0].UID != node.UID {
 		t.Errorf("the pod is not the node's: %v, %v", pod.Spec.NodeName, pod.OwnerReferences)
 	}
@@ -202,6 +207,7 @@ func TestServerAway(t *testing.T) {
 	h := newHost(t, apitest.Start(t))
 	ca := newSigner(t)
 	h.web(certificate, "serviceAccountToken: {path: token}", "configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: server-ca.pem}]}")
+	h.cfg.Metrics.BindAddress = apitest.FreeAddress(h.t)
 	h.run()
 	chain := ca.issue(h, h.request())
 	h.eventually("the files are there", func() bool {
@@ -219,6 +225,24 @@ func TestServerAway(t *testing.T) {
 	if h.file("token") != token || h.file("server-ca.pem") != serverCA {
 		t.Error("a file is lost that nobody can bring now")
 	}
+	h.eventually("the server's absence is told", func() bool {
+		told, err := status.Read(h.cfg.StatusFile())
+		return err == nil && told.Server.LastContact != nil && strings.Contains(told.ServerProblem(), "connection refused")
+	})
+	h.eventually("after a while the agent is not ready", func() bool {
+		body, code := h.get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-]server failed: server https://") &&
+			strings.Contains(body, "[+]files ok") && strings.Contains(body, "[+]manifests ok")
+	})
+	if _, code := h.get("/readyz/files"); code != http.StatusOK {
+		t.Errorf("/readyz/files answers %d although all files are there", code)
+	}
+	if n := h.logs.count(`"Something does not work" problem="server `); n != 1 {
+		t.Errorf("it is logged %d times that the server is away, want once", n)
+	}
+	if body, _ := h.get("/metrics"); !strings.Contains(body, "\ncertplane_agent_server_reachable 0") {
+		t.Error("no metric tells that the server is away")
+	}
 	h.stop()
 	h.login()
 	h.run()
@@ -226,6 +250,25 @@ func TestServerAway(t *testing.T) {
 	if all := h.requests(); len(all) != 1 {
 		t.Errorf("there are %d requests, want the first alone", len(all))
 	}
+}
+
+// What the server refuses is in the log once, not with each attempt and not
+// never, and so is its end.
+func TestRefusalIsLogged(t *testing.T) {
+	h := newHost(t, common.Start(t))
+	h.manifest("foreign.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: foreign}\nspec: {serviceAccountName: builder}")
+	h.run()
+	const refusal = `to let this host have the service account, bind a role with the verb \"host\"`
+	h.eventually("the refusal is in the log", func() bool { return h.logs.count(refusal) > 0 })
+	looks := 0
+	h.eventually("three minutes go by", func() bool { looks++; return looks > 180 })
+	if n := h.logs.count(refusal); n != 1 {
+		t.Errorf("the refusal is in the log %d times, want once", n)
+	}
+	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "foreign.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("its end is in the log", func() bool { return h.logs.count("A problem is gone") == 1 })
 }
 
 func TestManifestGoes(t *testing.T) {

@@ -4,11 +4,13 @@ package hook
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,8 +37,10 @@ type Action struct {
 	// signal is sent to the process whose number is in pidFile: HUP, INT, TERM,
 	// QUIT, USR1 or USR2.
 	Signal string `json:"signal,omitempty"`
-	// pidFile belongs to signal. It must not be writable for a group or for all:
-	// they could have any process get the signal.
+	// pidFile belongs to signal. Neither it nor a folder on the way to it may be
+	// writable for a group or for all: they could have any process get the
+	// signal. If one of them belongs to a user who is neither root nor the
+	// agent's, so must the process.
 	PIDFile string `json:"pidFile,omitempty"`
 	// timeout is how long command may take before it is killed. Default: 30s.
 	Timeout metav1.Duration `json:"timeout,omitempty"`
@@ -66,6 +70,25 @@ func (a Action) Validate() error {
 		return fmt.Errorf("signal: unknown value %q; known: HUP, INT, QUIT, TERM, USR1, USR2", a.Signal)
 	}
 	return nil
+}
+
+// String says what is done. The arguments of a command are not in it: they can
+// be secrets.
+func (a Action) String() string {
+	if a.Signal != "" {
+		return a.Signal + " to the process of " + a.PIDFile
+	}
+	return a.Command[0]
+}
+
+// Key is the same for the same action, also after a restart.
+func (a Action) Key() string {
+	content, err := json.Marshal(a)
+	if err != nil { // it came from JSON
+		panic(err)
+	}
+	digest := sha256.Sum256(content)
+	return hex.EncodeToString(digest[:8])
 }
 
 // Volume is one with new files.
@@ -109,26 +132,4 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 func end(said string) string {
 	said = strings.TrimSpace(said)
 	return said[max(0, len(said)-1024):]
-}
-
-func (a Action) signal() error {
-	info, err := os.Stat(a.PIDFile)
-	if err != nil {
-		return fmt.Errorf("sending %s: %w", a.Signal, err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("sending %s: others than its owner can write to %s, and could have any process get the signal", a.Signal, a.PIDFile)
-	}
-	data, err := os.ReadFile(a.PIDFile)
-	if err != nil {
-		return fmt.Errorf("sending %s: %w", a.Signal, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || pid <= 1 { // 0, 1 and below are not a program's own
-		return fmt.Errorf("sending %s: %s has no process number", a.Signal, a.PIDFile)
-	}
-	if err := syscall.Kill(pid, signals[a.Signal]); err != nil {
-		return fmt.Errorf("sending %s to process %d of %s: %w", a.Signal, pid, a.PIDFile, err)
-	}
-	return nil
 }

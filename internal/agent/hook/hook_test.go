@@ -1,15 +1,19 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/agent/safepath"
 )
 
 var web = Volume{Namespace: "shop", Pod: "web", Volume: "tls", Dir: "/v/tls"}
@@ -76,11 +80,91 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestSignal(t *testing.T) {
-	victim := exec.Command("sleep", "600")
-	if err := victim.Start(); err != nil {
+// sleeper is a process of a user; -1 is this one's.
+func sleeper(t *testing.T, uid int) *exec.Cmd {
+	t.Helper()
+	process := exec.Command("sleep", "600")
+	if uid >= 0 {
+		process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill() // fails if the test has ended it
+		_ = process.Wait()
+	})
+	return process
+}
+
+// A user who owns a file gets signals to his own processes, and to no others.
+func TestWhoseProcess(t *testing.T) {
+	const user, other = 65534, 65533
+	of := func(uids ...uint32) []safepath.Stranger {
+		var all []safepath.Stranger
+		for _, uid := range uids {
+			all = append(all, safepath.Stranger{UID: uid, Path: "/run/x"})
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		reason    string
+		strangers []safepath.Stranger
+		process   owner
+		ok        bool
+	}{
+		{"root's file", nil, owner{0, 0}, true},
+		{"a user's file, the user's process", of(user), owner{user, user}, true},
+		{"a program that has root's rights for a while", of(user), owner{user, 0}, true},
+		{"a user's file, root's process", of(user), owner{0, 0}, false},
+		{"a user's file, another's process", of(user), owner{other, other}, false},
+		{"a file and a folder of two users", of(user, other), owner{user, user}, false},
+	} {
+		if err := checkOwner(tt.strangers, tt.process); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.reason, err)
+		}
+	}
+
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files and processes to other users")
+	}
+	ours, theirs := sleeper(t, -1), sleeper(t, user)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pid")
+	action := Action{Signal: "TERM", PIDFile: file}
+	send := func(pid, fileOwner, dirOwner int) error {
+		t.Helper()
+		if err := os.WriteFile(file, fmt.Appendln(nil, pid), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chown(file, fileOwner, -1), os.Chown(dir, dirOwner, -1)); err != nil {
+			t.Fatal(err)
+		}
+		return action.Do(t.Context(), web)
+	}
+	const want = "belongs to user 65534, so the process must be this user's too, but it is user 0's"
+	if err := send(ours.Process.Pid, user, 0); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a user's file with a number of root's: %v", err)
+	}
+	if err := send(ours.Process.Pid, 0, user); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a user's folder with a number of root's: %v", err)
+	}
+	if err := send(theirs.Process.Pid, user, user); err != nil {
+		t.Error(err)
+	}
+	if err := theirs.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("the user's process ended with %v", err)
+	}
+	if err := send(ours.Process.Pid, 0, 0); err != nil {
+		t.Error(err)
+	}
+	if err := ours.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("root's process ended with %v", err)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	victim := sleeper(t, -1)
 	file := filepath.Join(t.TempDir(), "pid")
 	write := func(content string) {
 		t.Helper()

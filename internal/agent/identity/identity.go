@@ -21,8 +21,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/agent/contact"
 )
 
 const (
@@ -30,6 +33,9 @@ const (
 	pairName = "certplane-agent-client"
 	// poll is how often to look whether a certificate has come.
 	poll = 100 * time.Millisecond
+	// checkTimeout is how long the server may take to say whether it knows a
+	// token.
+	checkTimeout = 10 * time.Second
 )
 
 // Config says who the agent is.
@@ -43,6 +49,10 @@ type Config struct {
 	BootstrapKubeconfig string
 	// Dir is where certificates are kept, and where the API is.
 	Dir string
+	// Contact looks at all calls.
+	Contact *contact.Tracker
+	// Waits is called with what Open waits for, whenever that changes.
+	Waits func(string) error
 }
 
 // Identity is what the agent talks to the API with.
@@ -51,6 +61,25 @@ type Identity struct {
 	Config *rest.Config
 
 	manager certificate.Manager // nil with a ready kubeconfig
+}
+
+// Certificate is what the host proves with who it is; nil if that is something
+// else.
+func (i *Identity) Certificate() *x509.Certificate {
+	if i.manager != nil {
+		if current := i.manager.Current(); current != nil {
+			return current.Leaf
+		}
+		return nil
+	}
+	content := i.Config.CertData
+	if len(content) == 0 && i.Config.CertFile != "" {
+		content, _ = os.ReadFile(i.Config.CertFile) // calls fail as well without it
+	}
+	if certs, err := certutil.ParseCertsPEM(content); err == nil {
+		return certs[0]
+	}
+	return nil
 }
 
 // Stop ends the renewal.
@@ -68,6 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Identity, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig %s: %w", cfg.Kubeconfig, err)
 		}
+		cfg.Contact.Watch(config)
 		return &Identity{Config: config}, nil
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -106,6 +136,10 @@ func newOpening(ctx context.Context, cfg Config) (*opening, error) {
 	o.own = rest.AnonymousClientConfig(server)
 	// One file with both. The client looks at it again and again.
 	o.own.CertFile, o.own.KeyFile = store.CurrentPath(), store.CurrentPath()
+	cfg.Contact.Watch(o.own)
+	if o.bootstrap != nil {
+		cfg.Contact.Watch(o.bootstrap)
+	}
 	return o, nil
 }
 
@@ -153,16 +187,44 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 		return nil, fmt.Errorf("looking after the agent's certificate: %w", err)
 	}
 	manager.Start()
-	arrived := func(context.Context) (bool, error) { return manager.Current() != nil, nil }
-	if err := wait.PollUntilContextCancel(ctx, poll, true, arrived); err != nil {
+	if err := o.await(ctx, manager); err != nil {
 		manager.Stop()
-		return nil, fmt.Errorf("waiting for the certificate of node %s: is its request approved? See 'certplane kubectl get csr': %w", o.cfg.Node, context.Cause(ctx))
+		return nil, err
 	}
 	if err := o.remember(); err != nil {
 		manager.Stop()
 		return nil, err
 	}
 	return &Identity{Config: o.own, manager: manager}, nil
+}
+
+// await waits for the certificate, and says meanwhile why it is not there.
+func (o *opening) await(ctx context.Context, manager certificate.Manager) error {
+	reason := ""
+	arrived := func(context.Context) (bool, error) {
+		if manager.Current() != nil {
+			return true, nil
+		}
+		next := o.missing()
+		if next == reason {
+			return false, nil
+		}
+		reason = next
+		return false, o.cfg.Waits(reason)
+	}
+	err := wait.PollUntilContextCancel(ctx, poll, true, arrived)
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%s: %w", o.missing(), context.Cause(ctx))
+	}
+	return err
+}
+
+// missing says what the certificate waits for.
+func (o *opening) missing() string {
+	if state := o.cfg.Contact.State(); state.Error != "" {
+		return fmt.Sprintf("waiting for the certificate of node %s: server %s: %s", o.cfg.Node, state.URL, state.Error)
+	}
+	return fmt.Sprintf("waiting for the certificate of node %s: is its request approved? See 'certplane kubectl get csr'", o.cfg.Node)
 }
 
 // checkName refuses a certificate of another name: the host has been renamed,
@@ -190,6 +252,8 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the bootstrap kubeconfig %s: %w", o.cfg.BootstrapKubeconfig, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if apierrors.IsUnauthorized(err) {
 		return fmt.Errorf("the server does not know the token in %s: has it expired? 'certplane token create' makes a new one", o.cfg.BootstrapKubeconfig)

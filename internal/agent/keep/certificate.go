@@ -38,7 +38,9 @@ func (v *visit) certificate(ctx context.Context, s *shelf, source *corev1.PodCer
 	} else {
 		g.missing, g.told.Ready = true, false
 		if err == nil {
-			g.told.Error = "not issued yet"
+			var wake time.Time
+			g.told.Error, g.told.Waiting, wake = unanswered(record, source.SignerName, v.manifest.Namespace, now)
+			v.wakeBy(wake)
 		}
 	}
 	return g
@@ -52,6 +54,9 @@ func failureOf(record credential.Record) error {
 		return nil
 	case f.Kind == credential.Denied, f.Kind == credential.Failed:
 		return fmt.Errorf("%s: %s: %s", f.Kind, f.Reason, f.Message)
+	}
+	if f.Message == errAway.Error() {
+		return errAway
 	}
 	return errors.New(f.Message)
 }
@@ -118,7 +123,11 @@ func (v *visit) send(ctx context.Context, record credential.Record, source *core
 	}
 	// It can be that the Node or the Pod is another one than we think.
 	k.Node.Forget()
-	return record.Unsent(err, requests.Never(err), k.Clock.Now(), k.Jitter)
+	never := requests.Never(err)
+	if text, waiting := explain(err); waiting {
+		err = errors.New(text)
+	}
+	return record.Unsent(err, never, k.Clock.Now(), k.Jitter)
 }
 
 func (v *visit) sendOnce(ctx context.Context, pending *credential.Request, source *corev1.PodCertificateProjection) error {

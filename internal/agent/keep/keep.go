@@ -70,6 +70,7 @@ type Keeper struct {
 	bundles  *trustbundle.Reader
 	queue    workqueue.TypedDelayingInterface[string]
 	backoff  workqueue.TypedRateLimiter[string]
+	attempts *attempts
 
 	mu      sync.Mutex
 	wanted  map[string]manifests.Pod // by namespace/name
@@ -83,8 +84,9 @@ type Keeper struct {
 func New(ctx context.Context, cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, wanted: map[string]manifests.Pod{}, leaving: map[string]time.Time{}, retry: map[string]bool{},
-		queue:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: cfg.Clock}),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+		attempts: newAttempts(),
+		queue:    workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: cfg.Clock}),
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 	}
 	k.pods = pods.New(ctx, cfg.Node.Name, cfg.Client, cfg.Discovery, cfg.Dynamic, k.podChanged)
 	k.requests = requests.New(ctx, cfg.Node.Name, cfg.Discovery, cfg.Dynamic, k.podChanged)

@@ -83,7 +83,37 @@ var (
 		"When a certificate or a token ends.", []string{"namespace", "pod", "volume", "path", "source"}, nil)
 )
 
+var (
+	reachableDesc = prometheus.NewDesc("certplane_agent_server_reachable",
+		"1 if the server answered the last call, and accepts who asks; else 0.", nil, nil)
+	contactDesc = prometheus.NewDesc("certplane_agent_server_last_contact_timestamp_seconds",
+		"When the server answered last.", nil, nil)
+	identityDesc = prometheus.NewDesc("certplane_agent_identity_expiration_timestamp_seconds",
+		"When the host's own certificate ends.", nil, nil)
+)
+
+// aboutServer shows how the host is with its server.
+func aboutServer(host status.Host, metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	reachable := 0.0
+	if host.Server.LastContact != nil && host.Server.Error == "" {
+		reachable = 1
+	}
+	gauge(reachableDesc, reachable)
+	if t := host.Server.LastContact; t != nil {
+		gauge(contactDesc, float64(t.Unix()))
+	}
+	if t := host.Identity.NotAfter; t != nil {
+		gauge(identityDesc, float64(t.Unix()))
+	}
+}
+
 func (states) Describe(descs chan<- *prometheus.Desc) {
+	descs <- reachableDesc
+	descs <- contactDesc
+	descs <- identityDesc
 	descs <- statesDesc
 	descs <- expiryDesc
 }
@@ -91,7 +121,9 @@ func (states) Describe(descs chan<- *prometheus.Desc) {
 func (s states) Collect(metrics chan<- prometheus.Metric) {
 	type key struct{ signer, state string }
 	counts := map[key]float64{}
-	for _, pod := range s.board.Host().Pods {
+	host := s.board.Host()
+	aboutServer(host, metrics)
+	for _, pod := range host.Pods {
 		for _, v := range pod.Volumes {
 			for _, source := range v.Sources {
 				if source.State != "" {

@@ -2,10 +2,7 @@ package keep
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -15,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/projection"
 	"github.com/certplane/certplane/internal/agent/records"
@@ -29,7 +25,7 @@ func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, e
 	told := status.Pod{Namespace: manifest.Namespace, Name: manifest.Name, File: manifest.File}
 	pod, err := k.register(ctx, manifest)
 	if err != nil {
-		told.Error = err.Error()
+		told.Error, told.Waiting = explain(err)
 	}
 	visit := &visit{k: k, manifest: manifest, pod: pod, retry: k.takeRetry(manifest.Key())}
 	visit.wakeBy(k.Clock.Now().Add(resync + k.Jitter(resync/5)))
@@ -110,7 +106,7 @@ func (s *shelf) save() error {
 }
 
 func clone(v records.Volume) records.Volume {
-	v.Certificates, v.Tokens = maps.Clone(v.Certificates), maps.Clone(v.Tokens)
+	v.Certificates, v.Tokens, v.Done = maps.Clone(v.Certificates), maps.Clone(v.Tokens), maps.Clone(v.Done)
 	return v
 }
 
@@ -137,7 +133,12 @@ func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume,
 	files, err := v.files(spec.Projected, parts, told.Dir, failed)
 	if err == nil {
 		markReady(spec.Projected, told.Sources, files)
+	}
+	if err == nil && (len(files) > 0 || s.Told != "") { // else nothing has come yet
 		err = v.write(ctx, s, told.Dir, files)
+		if err == nil {
+			told.Actions = v.act(ctx, s, told.Dir, digest(files))
+		}
 	}
 	if err = errors.Join(err, s.save()); err != nil {
 		told.Error = err.Error()
@@ -175,61 +176,12 @@ func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files v
 	}
 }
 
-// write puts the files into the folder, and tells the program behind it.
+// write puts the files into the folder.
 func (v *visit) write(ctx context.Context, s *shelf, dir string, files volume.Files) error {
-	if len(files) == 0 && s.Told == "" {
-		return nil // nothing has come yet
-	}
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
 	v.k.Metrics.wrote(change, err)
-	if err != nil {
-		return err
-	}
-	if change == volume.Replaced {
+	if err == nil && change == volume.Replaced {
 		klog.FromContext(ctx).Info("Wrote the files of a volume", "pod", v.manifest.Key(), "volume", s.id.Volume, "dir", dir)
 	}
-	return v.tell(ctx, s, dir, digest(files))
-}
-
-// tell runs the actions after a refresh. The first files are no refresh: no
-// program can have begun with older ones. Content whose action has failed, or
-// was cut short, is told again.
-func (v *visit) tell(ctx context.Context, s *shelf, dir, content string) error {
-	if s.Told == content {
-		return nil
-	}
-	if s.Told != "" {
-		target := hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}
-		if err := v.act(ctx, target); err != nil {
-			return err
-		}
-	}
-	s.Told = content
-	return nil
-}
-
-func (v *visit) act(ctx context.Context, target hook.Volume) error {
-	for _, action := range v.k.Actions {
-		if !action.For(target) {
-			continue
-		}
-		// A command has a time limit of its own.
-		err := action.Do(context.WithoutCancel(ctx), target)
-		v.k.Metrics.acted(err)
-		if err != nil {
-			return fmt.Errorf("after the refresh: %w", err)
-		}
-		klog.FromContext(ctx).Info("Told a program that its files are new", "pod", v.manifest.Key(), "volume", target.Volume)
-	}
-	return nil
-}
-
-// digest stands for the content of files.
-func digest(files volume.Files) string {
-	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(sum, "%q %d\n", name, len(files[name].Data))
-		sum.Write(files[name].Data)
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
+	return err
 }

@@ -2,7 +2,6 @@ package keep
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -31,13 +30,10 @@ type got struct {
 func of(kind, name string, parts []projection.Part, err error) got {
 	g := got{parts: parts, missing: err != nil, err: err, told: status.Source{Kind: kind, Name: name, Ready: err == nil}}
 	if err != nil {
-		g.told.Error = err.Error()
+		g.told.Error, g.told.Waiting = explain(err)
 	}
 	return g
 }
-
-// errUnregistered is the error of sources that need the pod in the API.
-var errUnregistered = errors.New("the pod is not registered yet")
 
 func (v *visit) source(ctx context.Context, s *shelf, source *corev1.VolumeProjection) got {
 	var g got

@@ -20,6 +20,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/agent/safepath"
 )
 
 // Pod is one that a file describes.
@@ -39,8 +41,12 @@ func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
 // by namespace and name. A file that cannot be used is left out as a whole; the
 // error says why, and joins those of several files. Hidden files, which editors
 // leave behind, do not count.
+//
+// Whoever can write a manifest can have files of any owner, and what this host
+// was granted. So the folder, its files, and what links in it lead to must
+// belong to root or to the user of this process.
 func Read(dir string) ([]Pod, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := list(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifests: %w", err)
 	}
@@ -63,6 +69,31 @@ func Read(dir string) ([]Pod, error) {
 	}
 	slices.SortFunc(pods, func(a, b Pod) int { return strings.Compare(a.Key(), b.Key()) })
 	return pods, errors.Join(errs...)
+}
+
+// trust: an agent that is tried out by a user works in that user's folders.
+var trust = safepath.Rule{PrivateGroup: true}
+
+// maxFile is enough for thousands of pods.
+const maxFile = 16 << 20
+
+func list(dir string) ([]os.DirEntry, error) {
+	resolved, strangers, err := trust.Dir(dir)
+	if err == nil {
+		err = refuse(strangers)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadDir(resolved)
+}
+
+func refuse(strangers []safepath.Stranger) error {
+	if len(strangers) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to user %d, who could have files of any owner by it: give it to root or to the agent's user with 'chown'",
+		strangers[0].Path, strangers[0].UID)
 }
 
 func isManifest(name string) bool {
@@ -88,7 +119,10 @@ func claim(owners map[string]string, pods []Pod) error {
 }
 
 func readFile(path string) ([]Pod, error) {
-	data, err := os.ReadFile(path)
+	data, strangers, err := trust.Read(path, maxFile)
+	if err == nil {
+		err = refuse(strangers)
+	}
 	if err != nil {
 		return nil, err
 	}

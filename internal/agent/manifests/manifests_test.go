@@ -1,9 +1,11 @@
 package manifests
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,5 +174,81 @@ spec:
 	}
 	if mode := pods[0].Spec.Volumes[1].Projected.DefaultMode; mode == nil || *mode != 0o640 {
 		t.Errorf("defaultMode = %v", mode)
+	}
+}
+
+// Manifests come from files that nobody but root and the agent's user can
+// have a hand in. What a ConfigMap's mount or a tool links to is fine.
+func TestWhoseFiles(t *testing.T) {
+	write := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(pod("web", "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		reason string
+		make   func(dir, elsewhere string) error
+		want   string // "" if the pod is found
+	}{
+		{"a file", func(dir, _ string) error { write(dir + "/web.yaml"); return nil }, ""},
+		{"a link, as in mounts of ConfigMaps", func(dir, _ string) error {
+			if err := os.Mkdir(dir+"/..1", 0o755); err != nil {
+				return err
+			}
+			write(dir + "/..1/web.yaml")
+			return errors.Join(os.Symlink("..1", dir+"/..data"), os.Symlink("..data/web.yaml", dir+"/web.yaml"))
+		}, ""},
+		{"a link out of the folder", func(dir, elsewhere string) error {
+			write(elsewhere + "/web.yaml")
+			return os.Symlink(elsewhere+"/web.yaml", dir+"/web.yaml")
+		}, ""},
+		{"a link into a folder of all", func(dir, elsewhere string) error {
+			write(elsewhere + "/web.yaml")
+			return errors.Join(os.Chmod(elsewhere, 0o777), os.Symlink(elsewhere+"/web.yaml", dir+"/web.yaml"))
+		}, "others than its owner can write to "},
+		{"a file of all", func(dir, _ string) error {
+			write(dir + "/web.yaml")
+			return os.Chmod(dir+"/web.yaml", 0o646)
+		}, "web.yaml (mode 0646): take that right away with 'chmod go-w'"},
+		{"a folder of all", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chmod(dir, 0o777) }, "others than its owner can write to "},
+		{"a folder of all that keep each other's files", func(dir, _ string) error {
+			write(dir + "/web.yaml")
+			return os.Chmod(dir, 0o777|os.ModeSticky)
+		}, ""},
+		{"a pipe that nobody writes to", func(dir, _ string) error { return syscall.Mkfifo(dir+"/web.yaml", 0o600) }, "web.yaml is not a regular file"},
+		{"a folder with the name of a manifest", func(dir, _ string) error { return os.Mkdir(dir+"/web.yaml", 0o755) }, "web.yaml is not a regular file"},
+		{"a link that leads to itself", func(dir, _ string) error { return os.Symlink("web.yaml", dir+"/web.yaml") }, "too many levels of symbolic links"},
+		{"a device", func(dir, _ string) error { return os.Symlink("/dev/zero", dir+"/web.yaml") }, "others than its owner"},
+		{"a file without end", func(dir, _ string) error {
+			write(dir + "/web.yaml")
+			return os.Truncate(dir+"/web.yaml", maxFile+1)
+		}, "web.yaml is larger than "},
+		{"a user's file", func(dir, _ string) error {
+			write(dir + "/web.yaml")
+			return os.Chown(dir+"/web.yaml", 65534, -1)
+		}, "web.yaml belongs to user 65534, who could have files of any owner by it"},
+		{"a user's folder", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chown(dir, 65534, -1) }, "belongs to user 65534"},
+		{"a link of a user's", func(dir, elsewhere string) error {
+			write(elsewhere + "/web.yaml")
+			return errors.Join(os.Symlink(elsewhere+"/web.yaml", dir+"/web.yaml"), os.Lchown(dir+"/web.yaml", 65534, -1))
+		}, "web.yaml belongs to user 65534"},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			if strings.Contains(tt.want, "65534") && os.Geteuid() != 0 {
+				t.Skip("only root can give files to other users")
+			}
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			if err := tt.make(dir, elsewhere); err != nil {
+				t.Fatal(err)
+			}
+			pods, err := Read(dir)
+			if tt.want == "" && (err != nil || len(pods) != 1) {
+				t.Errorf("%d pods, %v", len(pods), err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || len(pods) > 0) {
+				t.Errorf("%d pods, %v; want %s", len(pods), err, tt.want)
+			}
+		})
 	}
 }

@@ -4,17 +4,22 @@ package node
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/apimachinery/lease"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -27,10 +32,14 @@ const (
 	// leaseSeconds is how long the host counts as alive after it was heard of;
 	// a kubelet's number. A quarter of it is the time between two signs.
 	leaseSeconds = 40
-	// heartbeat is the time between two reports of the status.
+	// heartbeat is the time between two reports of the status, if nobody doubts
+	// that the host is ready.
 	heartbeat = 5 * time.Minute
 	// maxAge is how long what is known of the Node is believed.
 	maxAge = 30 * time.Second
+	// CallTimeout is how long a sign of life may take. A server that does not
+	// answer within it is away.
+	CallTimeout = 10 * time.Second
 )
 
 // Node is the host in the API. It is safe for concurrent use.
@@ -40,9 +49,10 @@ type Node struct {
 	client kubernetes.Interface
 	clock  clock.WithTicker
 
-	mu     sync.Mutex
-	known  *corev1.Node
-	seenAt time.Time
+	mu      sync.Mutex
+	known   *corev1.Node
+	seenAt  time.Time
+	problem string // why it is not known
 }
 
 // New returns the host of a name. Nothing is registered yet.
@@ -63,10 +73,19 @@ func (n *Node) Current(ctx context.Context) (*corev1.Node, error) {
 		found, err = n.client.CoreV1().Nodes().Create(ctx, n.object(), metav1.CreateOptions{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("registering node %s: %w", n.Name, err)
+		err = fmt.Errorf("registering node %s: %w", n.Name, err)
+		n.problem = err.Error()
+		return nil, err
 	}
-	n.known, n.seenAt = found, n.clock.Now()
+	n.known, n.seenAt, n.problem = found, n.clock.Now(), ""
 	return found, nil
+}
+
+// Problem is why the host is not registered; empty if it is, as far as is known.
+func (n *Node) Problem() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.problem
 }
 
 // Forget makes the next Current ask the server: somebody says that the object
@@ -101,20 +120,62 @@ func (n *Node) status(status corev1.NodeStatus) corev1.NodeStatus {
 	}
 	status.Conditions = []corev1.NodeCondition{ready}
 	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}}
+	// kubectl divides what pods use by what there is.
+	status.Capacity = resources()
+	status.Allocatable = status.Capacity
 	status.NodeInfo.OperatingSystem, status.NodeInfo.Architecture = runtime.GOOS, runtime.GOARCH
 	status.NodeInfo.KubeletVersion = "certplane-agent " + buildinfo.Read().Version
 	return status
+}
+
+// resources are what the host has. There are no places for pods among them: it
+// runs none.
+func resources() corev1.ResourceList {
+	list := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI)}
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if bytes := memory(string(data)); bytes > 0 {
+			list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
+		}
+	}
+	return list
+}
+
+// memory reads the size of the memory out of /proc/meminfo (proc_meminfo(5)), or
+// returns 0.
+func memory(meminfo string) int64 {
+	for line := range strings.Lines(meminfo) {
+		var kibibytes int64
+		if n, err := fmt.Sscanf(line, "MemTotal: %d kB", &kibibytes); n == 1 && err == nil {
+			return kibibytes * 1024
+		}
+	}
+	return 0
 }
 
 // Run shows that the host is alive until ctx ends.
 func (n *Node) Run(ctx context.Context) {
 	var group wait.Group
 	defer group.Wait()
-	signs := lease.NewController(n.clock, n.client, n.Name, leaseSeconds, func() {
-		klog.FromContext(ctx).Info("The server does not hear that this host is alive", "node", n.Name)
-	}, leaseSeconds*time.Second/4, n.Name, corev1.NamespaceNodeLease, n.own)
-	group.StartWithContext(ctx, signs.Run)
-	wait.JitterUntilWithContext(ctx, n.report, heartbeat, 0.1, true)
+	signs := lease.NewController(n.clock, n.client, n.Name, leaseSeconds, func() {}, leaseSeconds*time.Second/4, n.Name, corev1.NamespaceNodeLease, n.own)
+	group.StartWithContext(klog.NewContext(ctx, quiet(klog.FromContext(ctx))), signs.Run)
+	var reported time.Time
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		if now := n.clock.Now(); now.Sub(reported) >= heartbeat || n.isDoubted(ctx) {
+			n.report(ctx)
+			reported = now
+		}
+	}, leaseSeconds*time.Second/4, 0.1, true)
+}
+
+// isDoubted reports whether the API says that the host is not ready: the server
+// could not hear of it for a while.
+func (n *Node) isDoubted(ctx context.Context) bool {
+	node, err := n.Current(ctx)
+	if err != nil {
+		return false // registering tells of it
+	}
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return ready == nil || ready.Status != corev1.ConditionTrue
 }
 
 // own makes the lease go with the Node.
@@ -134,8 +195,27 @@ func (n *Node) report(ctx context.Context) {
 		updated.Status = n.status(updated.Status)
 		updated.ResourceVersion = "" // the status is the host's alone
 		_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		n.Forget() // it is another one now
 	}
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Info("Could not report the status of this host", "node", n.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not report the status of this host", "node", n.Name, "err", err)
 	}
 }
+
+// quiet is a logger for what tries again by itself: that the server is away is
+// told once, by whoever looks at all calls.
+func quiet(logger klog.Logger) klog.Logger { return logger.WithSink(quietSink{logger.GetSink()}) }
+
+type quietSink struct{ logr.LogSink }
+
+func (s quietSink) Error(err error, message string, values ...any) {
+	if s.Enabled(2) {
+		s.Info(2, message, append(values, "err", err)...)
+	}
+}
+
+func (s quietSink) WithValues(values ...any) logr.LogSink {
+	return quietSink{s.LogSink.WithValues(values...)}
+}
+
+func (s quietSink) WithName(name string) logr.LogSink { return quietSink{s.LogSink.WithName(name)} }

@@ -20,9 +20,12 @@ type Volume struct {
 	// their files: sources can change places in a manifest.
 	Certificates map[string]credential.Record `json:"certificates,omitempty"`
 	Tokens       map[string]token.Record      `json:"tokens,omitempty"`
-	// Told is the content that the program behind the volume knows of, as a
+	// Told is the content that all programs behind the volume know of, as a
 	// digest.
 	Told string `json:"told,omitempty"`
+	// Done are the actions that have succeeded for newer content while others
+	// have not, each with the digest of that content.
+	Done map[string]string `json:"done,omitempty"`
 }
 
 // ID names a volume.

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ func pod(name string, sources ...Source) Pod {
 
 func TestBoard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.json")
-	board := NewBoard(path, "n")
+	board := NewBoard(path, Host{Node: "n"})
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "has an agent run") {
 		t.Errorf("before there is a status: %v", err)
 	}
@@ -72,31 +71,109 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestPrint(t *testing.T) {
-	soon, past := now.Add(90*time.Minute), now.Add(-2*time.Hour)
-	host := Host{Manifests: "bad.yaml: no", Pods: []Pod{
-		{Namespace: "shop", Name: "web", Error: "server away", Volumes: []Volume{{Name: "tls", Error: "disk full", Sources: []Source{
-			{Kind: "podCertificate", Name: "example.com/s", Ready: true, State: "expired", NotAfter: &past, RefreshAt: &soon, Error: "Denied: No:\nnot you"},
-			{Kind: "clusterTrustBundle", Name: "roots", Ready: true},
-			{Kind: "configMap", Name: "x"},
-		}}}},
-	}}
-	var out bytes.Buffer
-	if err := Print(&out, host, now); err != nil {
-		t.Fatal(err)
+// A start that fails keeps what an earlier agent told; one that succeeds begins
+// with nothing.
+func TestStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status.json")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	want := `NAMESPACE   POD   VOLUME   SOURCE                         STATE     EXPIRES    REFRESH   LAST ERROR
+	read := func() Host {
+		t.Helper()
+		host, err := Read(path)
+		must(err)
+		return host
+	}
+	earlier := Host{Node: "n", Server: Server{LastContact: &now}, Pods: []Pod{pod("web")}}
+	board := NewBoard(path, earlier)
+	must(board.Begin("n", false))
+	must(board.Start("no identity"))
+	earlier.Start = "no identity"
+	if diff := cmp.Diff(earlier, read()); diff != "" {
+		t.Errorf("after a failure (-want +got):\n%s", diff)
+	}
+	must(board.Started())
+	if diff := cmp.Diff(Host{Node: "n", Server: Server{LastContact: &now}}, read()); diff != "" {
+		t.Errorf("after the start (-want +got):\n%s", diff)
+	}
+	soon, later := now.Add(59*time.Second), now.Add(time.Minute)
+	must(board.Observe(Server{URL: "u", LastContact: &now}, Identity{}, ""))
+	info, err := os.Stat(path)
+	must(err)
+	must(board.Observe(Server{URL: "u", LastContact: &soon}, Identity{}, ""))
+	if again, err := os.Stat(path); err != nil || !os.SameFile(info, again) || !board.Host().Server.LastContact.Equal(soon) {
+		t.Error("the file is written for each answer of the server")
+	}
+	must(board.Observe(Server{URL: "u", LastContact: &later}, Identity{}, ""))
+	if got := read().Server.LastContact; !got.Equal(later) {
+		t.Errorf("the last contact is %s, want %s", got, later)
+	}
+}
+
+func TestReport(t *testing.T) {
+	soon, past := now.Add(90*time.Minute), now.Add(-2*time.Hour)
+	no := false
+	host := Host{
+		Node: "edge-1", Server: Server{URL: "https://s:6443", LastContact: &past, Error: "connection refused", Since: &past},
+		Identity: Identity{User: "system:node:edge-1", NotAfter: &past}, Registration: "away too",
+		Manifests: "bad.yaml: no", Pods: []Pod{
+			{Namespace: "shop", Name: "web", Error: "not known", Volumes: []Volume{{
+				Name: "tls", Error: "disk full",
+				Sources: []Source{
+					{Kind: "podCertificate", Name: "example.com/s", Ready: true, State: "expired", NotAfter: &past, RefreshAt: &soon, Error: "Denied: No:\nnot you"},
+					{Kind: "clusterTrustBundle", Name: "roots", Ready: true},
+					{Kind: "configMap", Name: "x"},
+				},
+				Actions: []Action{{Name: "reload", Error: "after the refresh: killed"}},
+			}}},
+		},
+	}
+	report := NewReport(host, &no, now)
+	want := `Node:       edge-1
+Server:     https://s:6443, does not answer, last contact 120m ago
+Identity:   system:node:edge-1, certificate ends 120m ago
+
+NAMESPACE   POD   VOLUME   SOURCE                         STATE     EXPIRES    REFRESH   LAST ERROR
 shop        web   tls      podCertificate example.com/s   expired   120m ago   in 90m    Denied: No: not you
 shop        web   tls      clusterTrustBundle roots       ready     -          -         -
 shop        web   tls      configMap x                    missing   -          -         -
 
+the agent does not run: this is what it said last
+
+server https://s:6443: connection refused
+
+identity: the certificate of system:node:edge-1 has ended at 2030-05-17T10:00:00Z: give the agent a new token with --bootstrap-kubeconfig ('certplane token create' prints one)
+
 manifests: bad.yaml: no
 
-shop/web: server away
+shop/web: not known
 
 shop/web: volume tls: disk full
+
+shop/web: volume tls: after the refresh: killed
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(want, report.Text(now)); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct {
+		reason  string
+		host    Host
+		running bool
+		want    int
+	}{
+		{"all is well", Host{Server: Server{LastContact: &now}, Identity: Identity{NotAfter: &soon}, Pods: []Pod{pod("web", Source{Ready: true, NotAfter: &soon})}}, true, 0},
+		{"an agent that was to end", Host{Once: true}, false, 0},
+		{"an agent that was to stay", Host{}, false, 1},
+		{"a start that failed", Host{Once: true, Start: "no"}, false, 1},
+		{"a source that waits", Host{Pods: []Pod{pod("web", Source{Error: "not issued yet", Waiting: true})}}, true, 1},
+		{"a source that is missing, and why and that it is over", Host{Pods: []Pod{pod("web", Source{Error: "no", NotAfter: &past})}}, true, 2},
+		{"all at once", host, false, 9},
+	} {
+		if got := NewReport(tt.host, &tt.running, now).Problems; len(got) != tt.want {
+			t.Errorf("%s: %q, want %d", tt.reason, got, tt.want)
+		}
 	}
 }

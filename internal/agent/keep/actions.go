@@ -1,0 +1,135 @@
+package keep
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/records"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/agent/volume"
+)
+
+// act runs the actions of a volume that has new content, one after the other,
+// and returns those that have failed. One that fails keeps no other from
+// running, and is tried again until it succeeds; one that has succeeded does not
+// run again for the same content. The first files are no refresh: no program
+// can have begun with older ones.
+func (v *visit) act(ctx context.Context, s *shelf, dir, content string) []status.Action {
+	var failed []status.Action
+	if s.Told != "" && s.Told != content {
+		failed = v.actAll(ctx, s, hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}, content)
+	}
+	if len(failed) == 0 {
+		s.Told, s.Done = content, nil
+	}
+	return failed
+}
+
+func (v *visit) actAll(ctx context.Context, s *shelf, target hook.Volume, content string) []status.Action {
+	var failed []status.Action
+	var done map[string]string // without actions that the configuration has no more
+	for _, action := range v.k.Actions {
+		key := action.Key()
+		if !action.For(target) {
+			continue
+		}
+		attempt := attempt{}
+		if s.Done[key] != content {
+			attempt = v.attempt(ctx, s.id, action, target, content)
+		}
+		if attempt.err == nil {
+			if done == nil {
+				done = map[string]string{}
+			}
+			done[key] = content
+			continue
+		}
+		v.wakeBy(attempt.retryAt)
+		failed = append(failed, status.Action{Name: action.String(), Error: "after the refresh: " + attempt.err.Error(), RetryAt: attempt.retryAt})
+	}
+	s.Done = done
+	return failed
+}
+
+// attempt runs an action, unless it has failed for this content and has to wait.
+func (v *visit) attempt(ctx context.Context, id records.ID, action hook.Action, target hook.Volume, content string) attempt {
+	k, key := v.k, describe(id)+" "+action.Key()
+	last, now := k.attempts.last(key), k.Clock.Now()
+	if last.content == content && now.Before(last.retryAt) && !v.retry {
+		return last
+	}
+	// A command has a time limit of its own.
+	err := action.Do(context.WithoutCancel(ctx), target)
+	k.Metrics.acted(err)
+	if err == nil {
+		klog.FromContext(ctx).Info("Told a program that its files are new", "pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
+	} else if last.err == nil || last.err.Error() != err.Error() {
+		klog.FromContext(ctx).Error(err, "An action after a refresh has failed; it is tried again", "pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
+	}
+	return k.attempts.made(key, content, err, k.Clock.Now())
+}
+
+// attempts remembers actions that have failed, each of which has to wait for a
+// time of its own. It is safe for concurrent use.
+type attempts struct {
+	backoff workqueue.TypedRateLimiter[string]
+
+	mu     sync.Mutex
+	failed map[string]attempt // by volume and action
+}
+
+// attempt is the last one for some content.
+type attempt struct {
+	content string
+	err     error
+	retryAt time.Time
+}
+
+func newAttempts() *attempts {
+	return &attempts{
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
+		failed:  map[string]attempt{},
+	}
+}
+
+func (a *attempts) last(key string) attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed[key]
+}
+
+func (a *attempts) made(key, content string, err error, now time.Time) attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.backoff.Forget(key)
+		delete(a.failed, key)
+		return attempt{}
+	}
+	if a.failed[key].content != content {
+		a.backoff.Forget(key)
+	}
+	made := attempt{content: content, err: err, retryAt: now.Add(a.backoff.When(key))}
+	a.failed[key] = made
+	return made
+}
+
+// digest stands for the content of files.
+func digest(files volume.Files) string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(sum, "%q %d\n", name, len(files[name].Data))
+		sum.Write(files[name].Data)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/agent/status"
+)
+
+// observeUntilStopped looks again and again at how the host is with its server,
+// and one last time when the agent stops.
+func (a *agent) observeUntilStopped(ctx context.Context) {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var group wait.Group
+	group.StartWithContext(run, func(ctx context.Context) {
+		ticker := time.NewTicker(poll)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			case <-a.contact.News():
+			}
+			a.observe(ctx)
+		}
+	})
+	a.closers = append(a.closers, func() {
+		cancel()
+		group.Wait()
+		a.observe(run)
+	})
+}
+
+// observe tells how the host is with its server, and logs what has changed.
+func (a *agent) observe(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	registration := ""
+	identity := a.board.Host().Identity
+	if a.identity != nil {
+		registration = a.node.Problem()
+		identity = status.Identity{}
+		if own := a.identity.Certificate(); own != nil {
+			identity = status.Identity{User: own.Subject.CommonName, NotAfter: &own.NotAfter}
+		}
+	}
+	if err := a.board.Observe(a.server(), identity, registration); err != nil {
+		klog.FromContext(ctx).Error(err, "The status cannot be told")
+	}
+	a.log(ctx)
+}
+
+// server is how the last calls went. The last contact can be an earlier agent's.
+func (a *agent) server() status.Server {
+	state := a.contact.State()
+	server := status.Server{URL: state.URL, Error: state.Error, LastContact: a.board.Host().Server.LastContact}
+	if !state.LastContact.IsZero() {
+		server.LastContact = &state.LastContact
+	}
+	if !state.Since.IsZero() {
+		server.Since = &state.Since
+	}
+	return server
+}
+
+// log tells each problem once, and once that it is gone.
+func (a *agent) log(ctx context.Context) {
+	host := a.board.Host()
+	if host.Start != "" {
+		host.Pods = nil // as an earlier agent told them
+	}
+	wrong := map[string]bool{}
+	for _, problem := range host.Problems(a.clock.Now()) {
+		if !problem.Waiting {
+			wrong[problem.Text] = true
+		}
+	}
+	logger := klog.FromContext(ctx)
+	for _, text := range slices.Sorted(maps.Keys(wrong)) {
+		if !a.logged[text] {
+			logger.Error(nil, "Something does not work", "problem", text)
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(a.logged)) {
+		if !wrong[text] {
+			logger.Info("A problem is gone", "problem", text)
+		}
+	}
+	a.logged = wrong
+}

@@ -1,0 +1,158 @@
+// Package safepath opens files while it looks at who could have chosen what is
+// read: the owner of the file, and those of all folders and links on the way.
+package safepath
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Rule says what else than root and the user of this process may decide.
+type Rule struct {
+	// PrivateGroup lets the group of the same number as the user of this process
+	// write: many systems give each user such a group, which nobody else is in.
+	// It is not for root.
+	PrivateGroup bool
+}
+
+// Stranger is a user, neither root nor the one of this process, who can change
+// what a path leads to.
+type Stranger struct {
+	UID uint32
+	// Path is what belongs to the user.
+	Path string
+}
+
+// maxLinks is how many links a path may have, as in Linux.
+const maxLinks = 40
+
+// Read returns the content of the regular file at path, and the strangers who
+// could have chosen it. It does not wait for a writer, as of a named pipe. A
+// file or folder that a group or all users can write to is an error, but for a
+// folder where they cannot replace each other's files, such as /tmp.
+func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
+	w, err := r.walk(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	// What is there now can be another file than the one that was looked at, if
+	// it is a stranger's. That is why the open file is looked at as well.
+	file, err := os.OpenFile(w.path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if err := w.meet(w.path, info); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, w.strangers, err
+}
+
+// Dir returns the folder that path leads to, without links, and the strangers
+// who could have chosen what is in it.
+func (r Rule) Dir(path string) (string, []Stranger, error) {
+	w, err := r.walk(path)
+	return w.path, w.strangers, err
+}
+
+// walk is a way through the file system. Only those who are met on the way can
+// change where it leads: each step was looked at before the next was taken.
+type walk struct {
+	rule      Rule
+	path      string
+	strangers []Stranger
+}
+
+func (r Rule) walk(path string) (*walk, error) {
+	w := &walk{rule: r, path: "/"}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return w, err
+	}
+	left, links := names(absolute), 0
+	for len(left) > 0 {
+		name := left[0]
+		left = left[1:]
+		if name == ".." { // in a link: its own folders were met before
+			w.path = filepath.Dir(w.path)
+			continue
+		}
+		next := filepath.Join(w.path, name)
+		info, err := os.Lstat(next)
+		if err != nil {
+			return w, err
+		}
+		if err := w.meet(next, info); err != nil {
+			return w, err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			w.path = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return w, err
+		}
+		if links++; links > maxLinks {
+			return w, &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			w.path = "/"
+		}
+		left = slices.Concat(names(target), left)
+	}
+	return w, nil
+}
+
+func names(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+}
+
+// meet notes whose a file, folder or link is.
+func (w *walk) meet(path string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("the owners of files are not known on this system")
+	}
+	if w.othersWrite(info, stat.Gid) {
+		return fmt.Errorf("others than its owner can write to %s (mode %#o): take that right away with 'chmod go-w'", path, info.Mode().Perm())
+	}
+	known := func(s Stranger) bool { return s.UID == stat.Uid }
+	if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() && !slices.ContainsFunc(w.strangers, known) {
+		w.strangers = append(w.strangers, Stranger{UID: stat.Uid, Path: path})
+	}
+	return nil
+}
+
+// othersWrite reports whether users besides the owner can change what is there.
+// The mode of a link means nothing.
+func (w *walk) othersWrite(info fs.FileInfo, group uint32) bool {
+	mode := info.Mode()
+	switch {
+	case mode&fs.ModeSymlink != 0, mode.IsDir() && mode&fs.ModeSticky != 0:
+		return false
+	case mode.Perm()&0o002 != 0:
+		return true
+	}
+	user := os.Geteuid()
+	private := w.rule.PrivateGroup && user != 0 && int(group) == user
+	return mode.Perm()&0o020 != 0 && !private
+}

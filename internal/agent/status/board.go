@@ -1,0 +1,118 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+)
+
+// Board is the status of a running agent. It is safe for concurrent use.
+type Board struct {
+	path string
+
+	mu      sync.Mutex
+	host    Host
+	written bool // by this process
+}
+
+// NewBoard returns a board of a host that is kept in a file, too. Nothing is
+// written yet.
+func NewBoard(path string, host Host) *Board { return &Board{path: path, host: host} }
+
+// Put replaces what is told of a pod.
+func (b *Board) Put(pod Pod) error {
+	return b.change(func(host *Host) {
+		host.Pods = without(host.Pods, pod.Namespace, pod.Name)
+		host.Pods = append(host.Pods, pod)
+		slices.SortFunc(host.Pods, func(x, y Pod) int {
+			return strings.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name)
+		})
+	})
+}
+
+// Remove forgets a pod.
+func (b *Board) Remove(namespace, name string) error {
+	return b.change(func(host *Host) { host.Pods = without(host.Pods, namespace, name) })
+}
+
+// Manifests tells what is wrong with the manifests; nil is nothing.
+func (b *Board) Manifests(err error) error {
+	return b.change(func(host *Host) {
+		host.Manifests = ""
+		if err != nil {
+			host.Manifests = err.Error()
+		}
+	})
+}
+
+// Begin writes down that an agent starts. What an earlier one told of its pods stays until this one has started.
+func (b *Board) Begin(node string, once bool) error {
+	return b.change(func(host *Host) {
+		server := Server{LastContact: host.Server.LastContact}
+		*host = Host{Node: node, Once: once, Start: Starting, Server: server, Identity: host.Identity, Pods: host.Pods}
+	})
+}
+
+// Start tells why the agent cannot start, or what that waits for.
+func (b *Board) Start(problem string) error {
+	return b.change(func(host *Host) { host.Start = problem })
+}
+
+// Started tells that the agent works. Nothing is known of its pods yet.
+func (b *Board) Started() error {
+	return b.change(func(host *Host) { host.Start, host.Pods = "", nil })
+}
+
+// Observe tells of the server and of who the host is there.
+func (b *Board) Observe(server Server, identity Identity, registration string) error {
+	return b.change(func(host *Host) { host.Server, host.Identity, host.Registration = server, identity, registration })
+}
+
+// Host returns all of it.
+func (b *Board) Host() Host {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	host := b.host
+	host.Pods = slices.Clone(host.Pods)
+	return host
+}
+
+func without(pods []Pod, namespace, name string) []Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Namespace == namespace && p.Name == name })
+}
+
+// change writes the file if there is news. That the server has answered once
+// more is news once a minute.
+func (b *Board) change(edit func(*Host)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.host
+	edit(&next)
+	if b.written && reflect.DeepEqual(rounded(next), rounded(b.host)) {
+		b.host = next
+		return nil
+	}
+	data, err := json.MarshalIndent(rounded(next), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	if err := atomicfile.Write(b.path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	b.host, b.written = next, true
+	return nil
+}
+
+func rounded(host Host) Host {
+	if t := host.Server.LastContact; t != nil {
+		minute := t.Truncate(time.Minute)
+		host.Server.LastContact = &minute
+	}
+	return host
+}

@@ -1,0 +1,83 @@
+package status
+
+import (
+	"strings"
+	"time"
+)
+
+// Problem is something that is wrong with a host.
+type Problem struct {
+	Text string
+	// Waiting tells that it goes by itself, and is no refusal.
+	Waiting bool
+	// inTable tells that the table of sources shows it.
+	inTable bool
+}
+
+// Starting is what a start waits for that has just begun.
+const Starting = "the agent has no identity yet"
+
+// Problems is all that is wrong, in the order of the status.
+func (h Host) Problems(now time.Time) []Problem {
+	var all []Problem
+	add := func(text string) {
+		if text != "" {
+			all = append(all, Problem{Text: text})
+		}
+	}
+	if h.Start != "" {
+		all = append(all, Problem{Text: "start: " + h.Start, Waiting: h.Start == Starting})
+	}
+	add(h.ServerProblem())
+	add(h.IdentityProblem(now))
+	if h.Registration != "" && h.Server.Error == "" {
+		add("node: " + h.Registration)
+	}
+	if h.Manifests != "" {
+		add("manifests: " + h.Manifests)
+	}
+	for _, pod := range h.Pods {
+		all = append(all, pod.problems(now)...)
+	}
+	return all
+}
+
+// ServerProblem says why the server is of no use; empty if it answers.
+func (h Host) ServerProblem() string {
+	if h.Server.Error == "" {
+		return ""
+	}
+	return "server " + h.Server.URL + ": " + h.Server.Error
+}
+
+// IdentityProblem says why the host cannot prove who it is; empty if it can.
+func (h Host) IdentityProblem(now time.Time) string {
+	if end := h.Identity.NotAfter; end != nil && now.After(*end) {
+		return "identity: the certificate of " + h.Identity.User + " has ended at " + end.UTC().Format(time.RFC3339) +
+			": give the agent a new token with --bootstrap-kubeconfig ('certplane token create' prints one)"
+	}
+	return ""
+}
+
+func (p Pod) problems(now time.Time) []Problem {
+	var all []Problem
+	name := p.Namespace + "/" + p.Name + ": "
+	if p.Error != "" {
+		all = append(all, Problem{Text: name + p.Error, Waiting: p.Waiting})
+	}
+	for _, v := range p.Volumes {
+		for _, s := range v.Sources {
+			source := name + v.Name + ": " + s.Kind + " " + s.Name
+			if s.Error != "" {
+				all = append(all, Problem{Text: source + ": " + strings.ReplaceAll(s.Error, "\n", " "), Waiting: s.Waiting, inTable: true})
+			}
+			if s.NotAfter != nil && now.After(*s.NotAfter) {
+				all = append(all, Problem{Text: source + ": has expired", inTable: true})
+			}
+		}
+		for _, problem := range v.problems() {
+			all = append(all, Problem{Text: name + "volume " + v.Name + ": " + problem})
+		}
+	}
+	return all
+}

@@ -1,0 +1,107 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Report is a host as programs get it. Later versions may add fields; those
+// that are there stay and mean the same.
+type Report struct {
+	Host
+	// Running tells whether an agent works now; not there if the reader may not
+	// know.
+	Running *bool `json:"running,omitempty"`
+	// Problems is all that is wrong. It is empty if all is well.
+	Problems []string `json:"problems"`
+}
+
+// NewReport finds out what is wrong with a host. An agent that is to end when
+// all files are there need not run.
+func NewReport(host Host, running *bool, now time.Time) Report {
+	problems := []string{}
+	if running != nil && !*running && !host.Once {
+		problems = append(problems, "the agent does not run: this is what it said last")
+	}
+	for _, problem := range host.Problems(now) {
+		problems = append(problems, problem.Text)
+	}
+	return Report{Host: host, Running: running, Problems: problems}
+}
+
+// Text is the report for people: who and where the host is, one line for each
+// source, and below what else is wrong.
+func (r Report) Text(now time.Time) string {
+	var out strings.Builder
+	r.header(&out, now)
+	table := printers.GetNewTabWriter(&out)
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tVOLUME\tSOURCE\tSTATE\tEXPIRES\tREFRESH\tLAST ERROR")
+	for _, pod := range r.Pods {
+		for _, v := range pod.Volumes {
+			for _, s := range v.Sources {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", pod.Namespace, pod.Name, v.Name,
+					s.Kind+" "+s.Name, stateOf(s), in(s.NotAfter, now), in(s.RefreshAt, now), orNone(s.Error))
+			}
+		}
+	}
+	_ = table.Flush() // into memory
+	shown := map[string]bool{}
+	for _, problem := range r.Host.Problems(now) {
+		shown[problem.Text] = problem.inTable
+	}
+	for _, problem := range r.Problems {
+		if !shown[problem] {
+			fmt.Fprintf(&out, "\n%s\n", problem)
+		}
+	}
+	return out.String()
+}
+
+func (r Report) header(out *strings.Builder, now time.Time) {
+	table := printers.GetNewTabWriter(out)
+	server := orNone(r.Server.URL)
+	if r.Server.Error != "" {
+		server += ", does not answer"
+	}
+	if r.Server.LastContact != nil {
+		server += ", last contact " + in(r.Server.LastContact, now)
+	}
+	identity := orNone(r.Identity.User)
+	if r.Identity.NotAfter != nil {
+		identity += ", certificate ends " + in(r.Identity.NotAfter, now)
+	}
+	fmt.Fprintf(table, "Node:\t%s\nServer:\t%s\nIdentity:\t%s\n", r.Node, server, identity)
+	_ = table.Flush() // into memory
+	fmt.Fprintln(out)
+}
+
+func stateOf(s Source) string {
+	switch {
+	case s.State != "":
+		return s.State
+	case s.Ready:
+		return "ready"
+	}
+	return "missing"
+}
+
+func in(t *time.Time, now time.Time) string {
+	switch {
+	case t == nil:
+		return "-"
+	case t.After(now):
+		return "in " + duration.HumanDuration(t.Sub(now))
+	}
+	return duration.HumanDuration(now.Sub(*t)) + " ago"
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
