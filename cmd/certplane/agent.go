@@ -16,6 +16,9 @@ import (
 
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // newAgent returns the agent verb and what is below it.
@@ -56,7 +59,7 @@ SIGHUP makes it ask again, now, for what was refused.`,
 	cmd.Flags().StringVar(&configFile, "config", "",
 		"Configuration file. Flags win over it. See 'certplane config print-defaults --kind AgentConfiguration'.")
 	cmd.Flags().BoolVar(&once, "once", once, "Write all files once, and end; for scripts.")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "With --once, how long to wait for all files.")
+	duration.Var(cmd.Flags(), &timeout, "timeout", timeout, "With --once, how long to wait for all files.")
 	addAgentFlags(cmd.Flags(), &flags)
 	cmd.AddCommand(newAgentStatus(streams))
 	return cmd
@@ -117,39 +120,63 @@ func hangups(ctx context.Context) (<-chan struct{}, func()) {
 
 // newAgentStatus returns "agent status".
 func newAgentStatus(streams genericiooptions.IOStreams) *cobra.Command {
-	var configFile string
+	var configFile, format string
 	flags := agent.DefaultConfig()
 	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Print each volume of this host, when it expires, and its last error",
-		Example: `  certplane agent status --data-dir ./agent`,
-		Args:    cobra.NoArgs,
+		Use:   "status",
+		Short: "Print each volume of this host, when it expires, and its last error",
+		Long: `Prints what the agent with this folder tells, or told last if it does not run:
+the server and when it answered last, who this host is there and when its own
+certificate ends, each source of each volume, and what is wrong.
+
+The exit code is 0 if nothing is wrong, 6 if something is: a file that is missing
+or expired, an error, a server that does not answer, an agent that does not run
+(unless it ran with --once). It is 1 if there is no status to read.`,
+		Example: `  certplane agent status --data-dir ./agent
+  certplane agent status --data-dir ./agent -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.Check(format); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
 			cfg, err := onTop(configFile, agent.LoadConfig, addAgentDataDir, cmd.Flags(), flags)
 			if err != nil {
 				return err
 			}
-			return agentStatus(streams, cfg)
+			return agentStatus(streams, cfg, format)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file of the agent.")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml, in place of text.")
 	addAgentDataDir(cmd.Flags(), &flags)
 	return cmd
 }
 
-func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config) error {
+func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config, format string) error {
 	host, err := status.Read(cfg.StatusFile())
 	if err != nil {
 		return err
 	}
-	runs, err := agent.Runs(cfg)
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		// Only the agent's user may look at its lock.
-	case err != nil:
+	running, err := agentRuns(cfg)
+	if err != nil {
 		return err
-	case !runs:
-		fmt.Fprintln(streams.ErrOut, "The agent does not run: this is what it said last.")
 	}
-	return status.Print(streams.Out, host, time.Now())
+	now := time.Now()
+	report := status.NewReport(host, running, now)
+	if err := output.Write(streams.Out, format, report, func() string { return report.Text(now) }); err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		return &exit.Error{Err: fmt.Errorf("not all is well on %s: %s", host.Node, report.Problems[0]), Code: exit.Unwell}
+	}
+	return nil
+}
+
+// agentRuns returns nil if only others may know.
+func agentRuns(cfg agent.Config) (*bool, error) {
+	runs, err := agent.Runs(cfg)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, nil
+	}
+	return &runs, err
 }

@@ -63,9 +63,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.BoolVar(&election.LeaderElect, "leader-elect", election.LeaderElect, "Let one of several processes work at a time.")
 	flags.StringVar(&election.ResourceName, "leader-elect-resource-name", election.ResourceName, "Name of the lease.")
 	flags.StringVar(&election.ResourceNamespace, "leader-elect-resource-namespace", election.ResourceNamespace, "Namespace of the lease. Default: that of --namespace.")
-	flags.DurationVar(&election.LeaseDuration.Duration, "leader-elect-lease-duration", election.LeaseDuration.Duration, "How long others wait for a leader that says nothing.")
-	flags.DurationVar(&election.RenewDeadline.Duration, "leader-elect-renew-deadline", election.RenewDeadline.Duration, "How long a leader tries to renew its lease before it ends.")
-	flags.DurationVar(&election.RetryPeriod.Duration, "leader-elect-retry-period", election.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")
+	addLeaseFlags(flags, &election.LeaseTimes)
 	flags.StringVar(&cfg.Metrics.BindAddress, "metrics-bind-address", cfg.Metrics.BindAddress, "Address of /metrics, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Health.BindAddress, "health-probe-bind-address", cfg.Health.BindAddress, "Address of /healthz and /readyz, HOST:PORT; 0 for none.")
 	flags.StringVar(&cfg.Webhook.BindAddress, "webhook-bind-address", cfg.Webhook.BindAddress,

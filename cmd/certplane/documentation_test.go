@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/logging"
+	"github.com/certplane/certplane/internal/server"
 )
 
 // flagPattern is a flag in a command line.
@@ -49,6 +53,24 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("only %d flags were found: is the documentation written otherwise now?", seen)
+	}
+}
+
+// The README shows what a start prints.
+func TestReadmeShowsAStart(t *testing.T) {
+	var printed strings.Builder
+	const dir = "/home/you/certplane/.data"
+	announce(&printed, logging.Text, server.Ready{
+		URL: "https://127.0.0.1:6443", DataDir: dir, Kubeconfig: dir + "/admin.kubeconfig",
+		ClientCAEnd:  time.Date(2031, 11, 21, 0, 0, 0, 0, time.UTC),
+		ServingCAEnd: time.Date(2036, 11, 19, 0, 0, 0, 0, time.UTC),
+	})
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "$ make run\n...\n"+printed.String()+"```\n") {
+		t.Errorf("the README shows something else than:\n%s", printed.String())
 	}
 }
 

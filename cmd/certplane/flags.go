@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/logging"
 )
 
@@ -10,6 +12,13 @@ import (
 func addLoggingFlags(flags *pflag.FlagSet, cfg *logging.Config) {
 	flags.IntVarP(&cfg.Verbosity, "v", "v", cfg.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
 	flags.StringVar(&cfg.Format, "logging-format", cfg.Format, "How to log: text, or json with one object a line.")
+}
+
+// addLeaseFlags adds the flags for the times of a leader election.
+func addLeaseFlags(flags *pflag.FlagSet, times *controllers.LeaseTimes) {
+	duration.Var(flags, &times.LeaseDuration.Duration, "leader-elect-lease-duration", times.LeaseDuration.Duration, "How long others wait for a leader that says nothing.")
+	duration.Var(flags, &times.RenewDeadline.Duration, "leader-elect-renew-deadline", times.RenewDeadline.Duration, "How long a leader tries to renew its lease before it stops to work.")
+	duration.Var(flags, &times.RetryPeriod.Duration, "leader-elect-retry-period", times.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")
 }
 
 // onTop returns the configuration in a file, if one is named, with the given

@@ -41,6 +41,8 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		newAgent(streams),
 		newManifests(streams),
 		newConfig(streams),
+		newBackup(streams),
+		newPKI(streams),
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
 		cli.NewApprove(streams),

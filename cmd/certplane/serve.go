@@ -10,16 +10,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 
+	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/heap"
+	"github.com/certplane/certplane/internal/logging"
 	"github.com/certplane/certplane/internal/server"
 )
 
 // newServe returns the serve verb.
 func newServe(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
+	var newPKI bool
 	flags := server.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -39,15 +43,22 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
 				return err
 			}
+			cfg.NewPKI = newPKI
+			klog.InfoS("Starting certplane", "version", buildinfo.Read().Version, "dataDir", cfg.DataDir)
+			context.AfterFunc(cmd.Context(), func() {
+				klog.InfoS("Stopping: requests and controllers finish what they have begun")
+				logging.Stopping()
+			})
 			started, stop := keepPace(cmd.Context())
 			defer stop()
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) {
-				announce(streams.Out, r)
+				announce(streams.Out, cfg.Logging.Format, r)
 				time.AfterFunc(settled, started)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
+	cmd.Flags().BoolVar(&newPKI, "new-pki", newPKI, "Start although the folder pki does not belong to the store, for once: with the keys that are there, and new ones for those that are missing.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
 }
@@ -74,13 +85,19 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	addLoggingFlags(flags, &cfg.Logging)
 	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records who asked for what. '-' is standard output. Default: none.")
 	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
-	flags.StringSliceVar(&cfg.Etcd.Servers, "etcd-servers", cfg.Etcd.Servers, "URLs of an external etcd. Runs its own etcd if not given.")
-	flags.StringVar(&cfg.Etcd.CAFile, "etcd-cafile", cfg.Etcd.CAFile, "CA bundle for the external etcd's certificates.")
-	flags.StringVar(&cfg.Etcd.CertFile, "etcd-certfile", cfg.Etcd.CertFile, "Client certificate for the external etcd.")
-	flags.StringVar(&cfg.Etcd.KeyFile, "etcd-keyfile", cfg.Etcd.KeyFile, "Private key of the client certificate for the external etcd.")
 	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to run: * for all, NAME for one more, -NAME for one less.")
-	flags.StringVar(&cfg.Etcd.Prefix, "etcd-prefix", cfg.Etcd.Prefix, "Root of all keys in etcd.")
+	addLeaseFlags(flags, &cfg.LeaderElection)
+	addEtcdFlags(flags, &cfg.Etcd)
 	sign.AddFlags(flags, &cfg.Signing)
+}
+
+// addEtcdFlags adds the flags that say where an external etcd is.
+func addEtcdFlags(flags *pflag.FlagSet, cfg *server.EtcdConfig) {
+	flags.StringSliceVar(&cfg.Servers, "etcd-servers", cfg.Servers, "URLs of an external etcd. Runs its own etcd if not given.")
+	flags.StringVar(&cfg.CAFile, "etcd-cafile", cfg.CAFile, "CA bundle for the external etcd's certificates.")
+	flags.StringVar(&cfg.CertFile, "etcd-certfile", cfg.CertFile, "Client certificate for the external etcd.")
+	flags.StringVar(&cfg.KeyFile, "etcd-keyfile", cfg.KeyFile, "Private key of the client certificate for the external etcd.")
+	flags.StringVar(&cfg.Prefix, "etcd-prefix", cfg.Prefix, "Root of all keys in etcd.")
 }
 
 // loadConfig reads the file, if one is named, and puts the given flags on top.
@@ -97,13 +114,23 @@ func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (ser
 	return cfg, cfg.Validate()
 }
 
-// announce tells where the server is and what to try.
-func announce(out io.Writer, r server.Ready) {
+// announce tells where the server is and what to try. Where the log is for
+// programs it is a line of the log: what reads the one often reads both.
+func announce(out io.Writer, format string, r server.Ready) {
+	if format == logging.JSON {
+		klog.InfoS("certplane is ready", "url", r.URL, "dataDir", r.DataDir, "kubeconfig", r.Kubeconfig,
+			"clientCANotAfter", r.ClientCAEnd, "servingCANotAfter", r.ServingCAEnd)
+		return
+	}
 	fmt.Fprintf(out, `certplane is ready: %s
+
+  data folder  %s
+  kubeconfig   %s (all rights)
+  CAs          of clients: until %s, of the server: until %s
 
 Try in another terminal:
   export KUBECONFIG=%s
   certplane kubectl get csr
   certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --approve
-`, r.URL, r.Kubeconfig)
+`, r.URL, r.DataDir, r.Kubeconfig, r.ClientCAEnd.Format(time.DateOnly), r.ServingCAEnd.Format(time.DateOnly), r.Kubeconfig)
 }

@@ -19,7 +19,7 @@ func againCommand(cmd *cobra.Command, name, keyFile string) string {
 		if slices.Contains([]string{"name", "key", "key-type", "approve"}, f.Name) {
 			return
 		}
-		if f.Name == "wait" && f.Value.String() == "0s" {
+		if f.Name == "wait" && f.Value.String() == "0" {
 			return // this time it is for the certificate
 		}
 		for _, value := range flagValues(f) {

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/decide"
@@ -65,6 +68,7 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 			err = decide.Requests(cmd.Context(), client, connection.in(namespace), names, decision, time.Now(), streams.Out)
 			if errors.Is(err, decide.ErrNotFound) {
 				see := append([]string{"certplane", "kubectl"}, connection.given()...)
+				err = exit.WithNext(err, connection.sameNamed(cmd.Context(), names, verb)...)
 				err = exit.WithNext(err, "To see which there are:", "  "+shell.Line(append(see, "get", "certificaterequests", "-A")...))
 			}
 			return err
@@ -77,4 +81,21 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 	flags.StringVar(&decision.Message, "message", decision.Message, "Why, for people.")
 	connection.addTo(flags)
 	return cmd
+}
+
+// sameNamed are lines about CertificateSigningRequests with such names, which
+// kubectl decides about. What cannot be read is no help, and no failure.
+func (c *connection) sameNamed(ctx context.Context, names []string, verb string) []string {
+	requests, err := c.requests(io.Discard)
+	if err != nil {
+		return nil
+	}
+	var lines []string
+	for _, name := range names {
+		if _, err := requests.Get(ctx, name, metav1.GetOptions{}); err == nil {
+			words := append([]string{"certplane", "kubectl"}, c.given()...)
+			lines = append(lines, "There is a CertificateSigningRequest of that name. To decide about it:", "  "+shell.Line(append(words, "certificate", verb, name)...))
+		}
+	}
+	return lines
 }

@@ -1,6 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -15,8 +20,9 @@ old one. The server goes on serving meanwhile.
 If it is interrupted, run it again: it goes on where it was.
 
 Servers that share an etcd need the same keys. Use --one-step there: each call
-takes one of the three steps, and after each the file has to be copied to all
-servers, which take it up within seconds.
+takes one of the three steps, and after each the keys have to be brought to all
+other servers, with 'certplane pki export' here and 'certplane pki import' there.
+They take them up within seconds.
 
 The command must run where the file is, with the right to write it.`
 
@@ -47,6 +53,10 @@ func newRotate(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			if file == "" {
 				file = dir.EncryptionKeys()
+			}
+			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				return exit.WithNext(fmt.Errorf("there are no keys to change: %w", err),
+					"The keys are files of the server, which a kubeconfig does not lead to: give its folder with --data-dir, or the file with --file.")
 			}
 			if server.kubeconfig == "" {
 				server.dataDir = string(dir) // the keys and the server belong together

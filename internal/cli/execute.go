@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,10 +61,18 @@ func helpOrUnknown(cmd *cobra.Command, args []string) error {
 
 func unknownVerb(group *cobra.Command, verb string) error {
 	text := fmt.Sprintf("unknown command %q for %q", verb, group.CommandPath())
+	if kind, name, found := strings.Cut(verb, "/"); found && isVerb(group, kind) {
+		return fmt.Errorf("%s: leave a space, as in '%s %s %s'", text, group.CommandPath(), kind, name)
+	}
 	if similar := group.SuggestionsFor(verb); len(similar) > 0 {
 		text += "\n\nDid you mean this?\n\t" + strings.Join(similar, "\n\t") + "\n"
 	}
 	return errors.New(text)
+}
+
+// isVerb reports whether a group has a verb of that name.
+func isVerb(group *cobra.Command, name string) bool {
+	return slices.ContainsFunc(group.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
 }
 
 // isUnknownCommand goes by the text: cobra has no error value for it.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -27,16 +28,18 @@ Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.
 const explainCSRExample = `  certplane explain csr node-csr-x7Lw
   certplane explain csr alice -o json`
 
-const explainSignerLong = `Tells what a declared signer is: what KEP-1513 asks every signer to state, its CA,
-what it has issued and refused, and which requests wait for it.
+const explainSignerLong = `Tells what a signer is: what KEP-1513 asks every signer to state, who may sign, and
+which requests wait for it; of a signer that a Signer declares also its CA, and
+what it has issued and refused. NAME is that of the signer, or of its Signer.
 
-It works with any Kubernetes API server that has the kind Signer, and changes
-nothing. It takes get on signers.certplane.dev; requests that you may not list
-are shown as unknown.
+It works with any Kubernetes API server, and changes nothing. It takes get or list
+on signers.certplane.dev, where there are any; what you may not ask is shown as
+unknown.
 
 Exit codes: 0 explained, 1 error, 2 wrong usage.`
 
 const explainSignerExample = `  certplane explain signer spiffe
+  certplane explain signer kubernetes.io/kubelet-serving
   certplane explain signer spiffe -o json`
 
 const explainPodLong = `Tells what becomes of a pod's certificate request and why: whether a signer is
@@ -89,21 +92,21 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 		newExplain(streams, explained{
 			kind: "certificate signing request", run: explain.Run,
 			cmd: cobra.Command{
-				Use: "csr NAME", Short: "Tell what becomes of a certificate signing request, and why",
+				Use: "csr NAME", Aliases: []string{"certificatesigningrequest", "certificatesigningrequests"}, Short: "Tell what becomes of a certificate signing request, and why",
 				Long: explainCSRLong, Example: explainCSRExample,
 			},
 		}),
 		newExplain(streams, explained{
-			kind: "Signer", run: explain.Signer,
+			kind: "signer", run: explain.Signer,
 			cmd: cobra.Command{
-				Use: "signer NAME", Short: "Tell what a declared signer is and does",
+				Use: "signer NAME", Short: "Tell what a signer is and does, and what waits for it",
 				Long: explainSignerLong, Example: explainSignerExample,
 			},
 		}),
 		newExplain(streams, explained{
 			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true,
 			cmd: cobra.Command{
-				Use: "podcertificaterequest NAME", Aliases: []string{"pcr"}, Short: "Tell what becomes of a pod's certificate request, and why",
+				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Tell what becomes of a pod's certificate request, and why",
 				Long: explainPodLong, Example: explainPodExample,
 			},
 		}),
@@ -144,8 +147,9 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 		}
 		return what.run(cmd.Context(), explain.Config{
 			Name: args[0], Namespace: connection.in(namespace), Output: format,
-			Connect: func() (*explain.Clients, error) { return connection.clients(streams.ErrOut) },
-			Kubectl: append([]string{"certplane", "kubectl"}, connection.given()...), Flags: connection.given(),
+			// What the server warns of is how it is asked, which the user did not say.
+			Connect: func() (*explain.Clients, error) { return connection.clients(io.Discard) },
+			Kubectl: []string{"certplane", "kubectl"}, Flags: connection.given(),
 			Now: time.Now, Stdout: streams.Out,
 		})
 	}

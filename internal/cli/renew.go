@@ -23,7 +23,8 @@ is in their Secrets stays until the new certificates are there.
 
 It works with any Kubernetes API server that has Certificates, and does not wait.
 It takes get on certificates and update on certificates/status; with --all or
---selector, list on certificates.
+--selector, list on certificates. With that right, a Certificate whose Secret
+belongs to another one is refused: nothing would be issued for it.
 
 Exit codes: 0 all are being renewed, 1 error, 2 wrong usage.`
 

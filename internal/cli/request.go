@@ -9,6 +9,8 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -60,6 +62,9 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			cfg.Connect = func() (request.Requests, error) { return f.connection.requests(streams.ErrOut) }
 			cfg.Again = func(name, keyFile string) string { return againCommand(cmd, name, keyFile) }
+			cfg.Explain = func(name string) string {
+				return shell.Line(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
+			}
 			cfg.Now = time.Now
 			cfg.Stdout, cfg.Stderr = streams.Out, streams.ErrOut
 			return request.Run(cmd.Context(), cfg)
@@ -98,14 +103,14 @@ func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.uris, "uri", f.uris, "URI, like spiffe://example.org/web. Repeatable.")
 	flags.StringSliceVar(&f.emails, "email", f.emails, "E-mail address. Repeatable.")
 	flags.StringSliceVar(&f.usages, "usage", f.usages, "What the certificate is for, like 'client auth'. Repeatable.")
-	flags.DurationVar(&f.expires, "expires", f.expires, "Lifetime to ask for, like 1h; 10m at least. The signer decides if not given.")
+	duration.Var(flags, &f.expires, "expires", f.expires, "Lifetime to ask for, like 1h; 10m at least. The signer decides if not given.")
 
 	flags.StringVar(&f.name, "name", f.name, "Name of the request. The server makes one up if not given.")
 	flags.StringVar(&f.key, "key", f.key, "File with the private key to use. A new key is made if not given.")
 	flags.StringVar(&f.keyType, "key-type", f.keyType, "Type of a new key: "+keyTypeNames()+".")
 	flags.StringVar(&f.out, "out", f.out, "Folder for tls.key and tls.crt. The current one if not given.")
 	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request at once. It takes the right to approve for the signer.")
-	flags.DurationVar(&f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
+	duration.Var(flags, &f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
 	flags.StringVar(&f.dryRun, "dry-run", f.dryRun, "none, client (print the request and do not send it) or server (have the server check it).")
 	flags.StringVarP(&f.output, "output", "o", f.output, "Print the request as yaml or json. A dry run prints yaml if not given.")
 	f.connection.addTo(flags)

@@ -23,7 +23,8 @@ import (
 
 const statusCertificateLong = `Tells how a Certificate of cert-manager.io is: its conditions, its issuer, what is
 in its Secret but for the key, and the request for its next certificate, each with
-the Events about it; and what to do if something holds it up.
+the Events about it; and what to do if something holds it up. "certplane explain
+certificate" says less of the objects, and more of who has to do what.
 
 It works with any Kubernetes API server that has Certificates, and changes nothing.
 It takes get on the Certificate; what else you may not read is shown so.
@@ -85,7 +86,7 @@ func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 		if err := namesAlone(cmd, args); err != nil {
 			return err
 		}
-		api, err := connection.objects(streams.ErrOut)
+		api, err := connection.objects(io.Discard) // warnings would be about how the server is asked
 		if err != nil {
 			return err
 		}

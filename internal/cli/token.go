@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,18 +17,22 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/token"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 const tokenCreateLong = `Makes a bootstrap token and prints it as a kubeconfig with which a new node
 requests its first certificate, which it gets without a person's approval. The
 token stands for the user system:bootstrap:ID in the group system:bootstrappers.
 
+With --out it goes to a file that only its owner can read: whoever has the token
+can join.
+
 The kubeconfig names the server as this command reaches it. If nodes reach it
 by another name, say so with --server; that name must be in the server's
 certificate.`
 
 const tokenCreateExample = `  # A kubelet that joins within the next hour
-  certplane token create --ttl 1h --server https://certplane.example.com:6443 > bootstrap.kubeconfig
+  certplane token create --ttl 1h --server https://certplane.example.com:6443 --out bootstrap.kubeconfig
   kubelet --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/kubelet/kubeconfig ...
 
   # The token alone
@@ -42,10 +48,17 @@ func NewToken(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
+// tokenCreation is what "token create" is asked for.
+type tokenCreation struct {
+	connection      connection
+	wish            token.Wish
+	printKubeconfig bool
+	server          string
+	place           token.Place
+}
+
 func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
-	var connection connection
-	var server string
-	wish, printKubeconfig := token.Wish{TTL: 24 * time.Hour}, true
+	c := tokenCreation{wish: token.Wish{TTL: 24 * time.Hour}, printKubeconfig: true}
 	cmd := &cobra.Command{
 		Use:               "create",
 		Short:             "Make a bootstrap token and print a kubeconfig for kubelets",
@@ -54,34 +67,75 @@ func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := wish.Validate(); err != nil {
+			if err := c.complete(); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
-			secrets, config, err := connection.secrets(streams.ErrOut)
-			if err != nil {
-				return err
-			}
-			now := time.Now()
-			created, err := token.Create(cmd.Context(), secrets, wish, now)
-			if err != nil {
-				return err
-			}
-			if !printKubeconfig {
-				_, err := fmt.Fprintln(streams.Out, created)
-				return err
-			}
-			return printBootstrapKubeconfig(streams, created, wish, at(config, server), now)
+			return c.run(cmd.Context(), streams, time.Now())
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.DurationVar(&wish.TTL, "ttl", wish.TTL, "How long the token works, like 1h. 0 is forever.")
-	flags.StringVar(&wish.Description, "description", "", "What the token is for.")
-	flags.StringSliceVar(&wish.Groups, "groups", nil, "More groups for the token's user; they start with system:bootstrappers:.")
-	flags.BoolVar(&printKubeconfig, "print-kubeconfig", printKubeconfig, "Print a kubeconfig with the token. If false, the token alone.")
-	flags.StringVar(&server, "server", "", "URL of the server in the printed kubeconfig. The one that this command talks to if not given.")
-	connection.addTo(flags)
+	duration.Var(flags, &c.wish.TTL, "ttl", c.wish.TTL, "How long the token works, like 1h or 7d. 0 is forever.")
+	flags.StringVar(&c.wish.Description, "description", "", "What the token is for.")
+	flags.StringSliceVar(&c.wish.Groups, "groups", nil, "More groups for the token's user; they start with system:bootstrappers:.")
+	flags.StringVar(&c.place.Path, "out", "", "File to write, which only you can read. It must not exist. Standard output if not given.")
+	flags.BoolVar(&c.place.Overwrite, "overwrite", false, "Replace the file of --out if it exists.")
+	flags.BoolVar(&c.printKubeconfig, "print-kubeconfig", c.printKubeconfig, "Print a kubeconfig with the token. If false, the token alone.")
+	flags.StringVar(&c.server, "server", "", "URL of the server in the printed kubeconfig. The one that this command talks to if not given.")
+	c.connection.addTo(flags)
 	return cmd
+}
+
+// complete checks what was typed, before there is a token.
+func (c *tokenCreation) complete() error {
+	if err := c.wish.Validate(); err != nil {
+		return err
+	}
+	if c.server != "" {
+		url, err := token.ServerURL(c.server)
+		if err != nil {
+			return err
+		}
+		c.server = url
+	}
+	if c.place.Path == "" {
+		if c.place.Overwrite {
+			return errors.New("--overwrite is for the file of --out")
+		}
+		return nil
+	}
+	return c.place.Check()
+}
+
+func (c *tokenCreation) run(ctx context.Context, streams genericiooptions.IOStreams, now time.Time) error {
+	secrets, config, err := c.connection.secrets(streams.ErrOut)
+	if err != nil {
+		return err
+	}
+	created, err := token.Create(ctx, secrets, c.wish, now)
+	if err != nil {
+		return err
+	}
+	server := at(config, c.server)
+	data := []byte(created + "\n")
+	if c.printKubeconfig {
+		if data, err = token.Kubeconfig(created, c.wish, server, now); err != nil {
+			return err
+		}
+		if isLoopback(server.Host) {
+			fmt.Fprintf(streams.ErrOut, "Only this host reaches the server at %s: for nodes elsewhere, give --server.\n", server.Host)
+		}
+	}
+	if c.place.Path == "" {
+		_, err = streams.Out.Write(data)
+		return err
+	}
+	if err := c.place.Write(data); err != nil {
+		// Nobody has the token: it shall not work.
+		return errors.Join(err, token.Delete(ctx, secrets, streams.ErrOut, created))
+	}
+	_, err = fmt.Fprintf(streams.Out, "%s: bootstrap token %s, works %s\n", c.place.Path, token.ID(created), c.wish.Until(now))
+	return err
 }
 
 // at returns config for another address of the same server.
@@ -92,18 +146,6 @@ func at(config *rest.Config, server string) *rest.Config {
 	moved := rest.CopyConfig(config)
 	moved.Host, moved.ServerName = server, ""
 	return moved
-}
-
-func printBootstrapKubeconfig(streams genericiooptions.IOStreams, created string, wish token.Wish, server *rest.Config, now time.Time) error {
-	data, err := token.Kubeconfig(created, wish, server, now)
-	if err != nil {
-		return err
-	}
-	if isLoopback(server.Host) {
-		fmt.Fprintf(streams.ErrOut, "Only this host reaches the server at %s: for nodes elsewhere, give --server.\n", server.Host)
-	}
-	_, err = streams.Out.Write(data)
-	return err
 }
 
 func isLoopback(server string) bool {

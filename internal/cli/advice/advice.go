@@ -51,7 +51,11 @@ func (e *invalidError) Error() string {
 	}
 	var causes []string
 	for _, cause := range e.status.Details.Causes {
-		causes = append(causes, cause.Field+": "+shorten(cause.Message))
+		message := shorten(cause.Message)
+		if cause.Field != "" {
+			message = cause.Field + ": " + message
+		}
+		causes = append(causes, message)
 	}
 	return fmt.Sprintf("%s: the server refuses it: %s", e.doing, strings.Join(causes, "; "))
 }

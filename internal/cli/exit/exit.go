@@ -19,6 +19,9 @@ const (
 	Denied   = 3
 	Failed   = 4
 	TimedOut = 5
+	// Unwell says that what was asked about was found, and does not work as it
+	// should.
+	Unwell = 6
 	// Interrupted is 128 + SIGINT, as shells have it.
 	Interrupted = 130
 )

@@ -90,8 +90,10 @@ type certificateFacts struct {
 	// others name the same Secret.
 	others []string
 	// next is the request of the certificate to come; nil if there is none.
-	next   *requestFacts
-	events facts
+	next *requestFacts
+	// passwords are those of the keystores, where Secrets have them.
+	passwords []passwordFacts
+	events    facts
 }
 
 func (f *certificateFacts) gather(ctx context.Context, clients *Clients) error {
@@ -103,7 +105,7 @@ func (f *certificateFacts) gather(ctx context.Context, clients *Clients) error {
 	if f.Secret, f.secret, err = secretMetadata(ctx, clients, crt.Namespace, crt.Spec.SecretName); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *Clients) error{f.findRivals, f.findRequests} {
+	for _, part := range []func(context.Context, *Clients) error{f.findRivals, f.findRequests, f.findPasswords} {
 		if err := part(ctx, clients); err != nil {
 			return err
 		}
@@ -139,7 +141,9 @@ func (f *certificateFacts) findRequests(ctx context.Context, clients *Clients) e
 	}
 	f.requests, f.Requests = Yes, issuance.Own(f.Certificate, all)
 	if next := f.Next(); len(next) > 0 {
-		f.next, err = gatherRequest(ctx, clients, next[0], f.Config)
+		if f.next, err = gatherRequest(ctx, clients, next[0], f.Config); err == nil {
+			f.next.otherwise = correctReference
+		}
 	}
 	return err
 }

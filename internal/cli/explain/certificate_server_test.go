@@ -24,6 +24,28 @@ func (w issuing) certificate(t *testing.T, name, secret, issuer string) {
 	}})
 }
 
+// keystore makes a Certificate with a keystore, whose password is in a Secret.
+func (w issuing) keystore(t *testing.T, name, secret, issuer, password, key string) {
+	t.Helper()
+	w.create(t, &cmv1.Certificate{ObjectMeta: named(name), Spec: cmv1.CertificateSpec{
+		SecretName: secret, DNSNames: []string{name + ".example.com"}, IssuerRef: cmmeta.IssuerReference{Name: issuer},
+		PrivateKey: &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm},
+		Keystores: &cmv1.CertificateKeystores{JKS: &cmv1.JKSKeystore{
+			Create: true, PasswordSecretRef: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: password}, Key: key},
+		}},
+	}})
+}
+
+// silent fails where a text says what it should not.
+func silent(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			t.Errorf("it says %q:\n%s", part, text)
+		}
+	}
+}
+
 // certificateBecomes waits until the verdict about a Certificate, without its
 // name, begins so.
 func (w issuing) certificateBecomes(t *testing.T, name, verdict string) (e explain.CertificateExplanation, text string) {
@@ -73,6 +95,24 @@ func TestCertificates(t *testing.T) {
 	if e.State != explain.CertificateIssuing {
 		t.Error(e.State)
 	}
+
+	says(t, text, "Create the issuer, or correct spec.issuerRef.")
+	silent(t, text, "another request")
+
+	w.create(t, &cmv1.Certificate{ObjectMeta: named("kind"), Spec: cmv1.CertificateSpec{
+		SecretName: "kind-tls", DNSNames: []string{"kind.example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "self", Kind: cmv1.ClusterIssuerKind},
+	}})
+	w.certificateBecomes(t, "kind", `is not ready, and its certificate is under way: kind-1 is approved, and its issuer cannot sign: `+
+		`Referenced "ClusterIssuer" not found: there is no ClusterIssuer named self (IssuerNotFound); there is an Issuer of that name in the namespace default: is kind Issuer meant?`)
+
+	w.keystore(t, "java", "java-tls", "self", "passwords", "jks")
+	_, text = w.certificateBecomes(t, "java", `is not ready, and its certificate is under way: Secret "passwords" has no password under the key "jks": it is needed for a keystore`)
+	says(t, text, "there is no Secret passwords, where the password of a keystore should be under the key jks",
+		"certplane kubectl --context c create secret generic -n default passwords --from-file=jks=FILE")
+	silent(t, text, "in base64")
+	w.create(t, &corev1.Secret{ObjectMeta: named("passwords"), Data: map[string][]byte{"other": []byte("x")}})
+	_, text = w.certificateBecomes(t, "java", "is not ready")
+	says(t, text, "should be in Secret passwords, which exists, under the key jks", "certplane kubectl --context c describe secret -n default passwords")
 
 	w.fail(t, "mail-1")
 	e, text = w.certificateBecomes(t, "mail", "is not ready, as its issuance has failed: ")

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -85,9 +86,9 @@ func (f *certificateFacts) verdict(state CertificateState) string {
 	case f.rival() != nil:
 		return fmt.Sprintf("gets no certificate: its Secret %s belongs to Certificate %s, which names it too", crt.Spec.SecretName, f.rival().Name)
 	case state == CertificateReady:
-		return "is ready" + f.validity()
+		return f.present()
 	case state == CertificateRenewing:
-		return "is ready" + f.validity() + "; its next certificate is under way: " + f.progress()
+		return f.present() + "; its next certificate is under way: " + f.progress()
 	case state == CertificateIssuing:
 		return "is not ready, and its certificate is under way: " + f.progress()
 	case state == CertificateFailed:
@@ -97,6 +98,21 @@ func (f *certificateFacts) verdict(state CertificateState) string {
 	default:
 		return "is not ready: " + f.saidOf(cmv1.CertificateConditionReady)
 	}
+}
+
+// present is about the certificate that there is. The condition Ready can be
+// older than what has become of it.
+func (f *certificateFacts) present() string {
+	if why := inspect.Outdated(f.Certificate, f.secret == No, f.now); why != "" {
+		return why
+	}
+	return "is ready" + f.validity()
+}
+
+// stale reports whether a condition is about the spec before its last change.
+func (f *certificateFacts) stale(kind cmv1.CertificateConditionType) bool {
+	c := certmanager.CertificateCondition(f.Certificate, kind)
+	return c != nil && c.ObservedGeneration < f.Certificate.Generation
 }
 
 func (f *certificateFacts) validity() string {
@@ -112,11 +128,17 @@ func (f *certificateFacts) validity() string {
 
 // progress is how far an issuance has come.
 func (f *certificateFacts) progress() string {
-	if f.next != nil {
+	if f.next != nil && !f.isAnswered() {
 		state := stateOf(f.next.cr)
 		return f.next.cr.Name + " " + f.next.verdict(state, describeCertificate(f.next.cr.Status.Certificate))
 	}
 	return f.saidOf(cmv1.CertificateConditionIssuing)
+}
+
+// isAnswered reports whether the certificate to come has come, and only has to be
+// written. What that waits for, the condition Issuing says.
+func (f *certificateFacts) isAnswered() bool {
+	return f.next != nil && stateOf(f.next.cr) == inspect.Issued
 }
 
 func (f *certificateFacts) retry() string {
@@ -146,6 +168,7 @@ func (f *certificateFacts) checks() []Check {
 		checks = append(checks, f.checkRivals())
 	}
 	checks = append(checks, f.checkNext(), f.issuer.check())
+	checks = append(checks, f.checkPasswords()...)
 	if until := f.heldUntil(); !until.IsZero() {
 		checks = append(checks, Check{"back-off", No, fmt.Sprintf(
 			"failures in a row: %d, the last at %s; the next attempt is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
@@ -170,7 +193,7 @@ func (f *certificateFacts) checkCondition(name string, kind cmv1.CertificateCond
 		return Check{name, Open, absent}
 	}
 	message := said(c.Reason, c.Message)
-	if c.ObservedGeneration < f.Certificate.Generation {
+	if f.stale(kind) {
 		message += "; that is about the spec before its last change"
 	}
 	return Check{name, map[cmmeta.ConditionStatus]Result{cmmeta.ConditionTrue: Yes, cmmeta.ConditionFalse: No, cmmeta.ConditionUnknown: Unknown}[c.Status], message}
@@ -216,21 +239,30 @@ func (f *certificateFacts) steps() []Step {
 		return nil
 	case f.rival() != nil:
 		return []Step{step("Choose another spec.secretName for one of the two, or delete one:",
-			command(f.Kubectl, "edit", "certificates."+certmanager.Group, "-n", crt.Namespace, crt.Name))}
+			f.kubectl("edit", "certificates."+certmanager.Group, "-n", crt.Namespace, crt.Name))}
 	case state == CertificateReady:
 		return []Step{step("To have it renewed before its time:", f.renew())}
 	case state == CertificateFailed:
-		return append(f.issuer.steps(f.Kubectl, correctReference), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+		return append(f.issuer.steps(f.Config, correctReference), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
 	case f.isIssuing() && f.next != nil:
-		return append(f.next.next(stateOf(f.next.cr)), step("All about the request:",
+		return append(f.nextUnderWay(), step("All about the request:",
 			f.certplane("explain", "certificaterequest", "-n", crt.Namespace, f.next.cr.Name)))
 	default:
 		return f.nextUntouched()
 	}
 }
 
+// nextUnderWay is what lets an issuance go on.
+func (f *certificateFacts) nextUnderWay() []Step {
+	steps := f.passwordSteps()
+	if state := stateOf(f.next.cr); state == inspect.Pending || state == inspect.Approved {
+		steps = append(steps, f.next.next(state)...)
+	}
+	return steps
+}
+
 func (f *certificateFacts) nextUntouched() []Step {
-	steps := f.issuer.steps(f.Kubectl, correctReference)
+	steps := f.issuer.steps(f.Config, correctReference)
 	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
 		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller certificates."})
 	}

@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/inspect"
@@ -25,10 +26,19 @@ func (f *facts) checks(v inspect.Verdict) []Check {
 	checks = append(checks, f.checkApproval(v))
 	if f.referral != nil {
 		checks = append(checks, f.referral.checks(f.csr.Spec.Username)...)
-	} else {
+	} else if certmanager.SignerForm(f.csr.Spec.SignerName) == "" {
 		checks = append(checks, f.checkProfile())
 	}
-	checks = append(checks, f.checkSigning(v))
+	if v.State == inspect.Pending || v.State == inspect.Approved {
+		checks = append(checks, f.checkSigner())
+	}
+	return append(checks, f.checkSigning(v))
+}
+
+// further are checks that decide nothing: what the caller may not know, and
+// what others say of the request.
+func (f *facts) further() []Check {
+	var checks []Check
 	if f.eventsUnknown {
 		checks = append(checks, Check{"events", Unknown, "you may not list events in namespace default, where controllers tell of requests"})
 	}
@@ -115,11 +125,11 @@ func (f *facts) approvalRights() string {
 }
 
 func (f *facts) checkProfile() Check {
-	switch form := certmanager.SignerForm(f.csr.Spec.SignerName); {
-	case form != "":
-		return Check{"profile", No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", f.csr.Spec.SignerName, form)}
+	switch {
 	case f.declared != nil && f.objection == nil:
 		return Check{"profile", Yes, fmt.Sprintf("the Signer %s has no objection", f.declared.Name)}
+	case f.declarersUnknown:
+		return Check{"profile", Unknown, fmt.Sprintf("you may not list signers.%s, one of which may say what %s demands", v1alpha1.GroupName, f.csr.Spec.SignerName)}
 	case f.declared == nil && !profiled(f.csr.Spec.SignerName):
 		return Check{"profile", Unknown, fmt.Sprintf("what %s demands is known to that signer alone", f.csr.Spec.SignerName)}
 	case f.objection != nil:
@@ -138,19 +148,29 @@ func (f *facts) checkSigning(v inspect.Verdict) Check {
 	case inspect.Denied:
 		return Check{"signing", No, "denied requests are not signed"}
 	case inspect.Approved:
-		return Check{"signing", Open, "not signed yet; " + f.whoSigns()}
+		return Check{"signing", Open, "not signed yet"}
 	default:
-		return Check{"signing", Open, "waits for approval; " + f.whoSigns()}
+		return Check{"signing", Open, "waits for approval"}
 	}
 }
 
-func (f *facts) whoSigns() string {
+// checkSigner tells who may sign. Whether they run, permissions do not tell.
+func (f *facts) checkSigner() Check {
+	name := f.csr.Spec.SignerName
+	if form := certmanager.SignerForm(name); form != "" {
+		return Check{"signer", No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", name, form)}
+	}
+	if f.declared != nil {
+		if ready, verdict := judge(f.declared); ready == No {
+			return Check{"signer", No, verdict}
+		}
+	}
 	switch {
 	case f.signersUnknown:
-		return "you may not ask who may sign"
+		return Check{"signer", Unknown, "you may not ask who may sign"}
 	case len(f.signers) == 0:
-		return "none of the service accounts that usually do may sign, so somebody else has to"
+		return Check{"signer", No, fmt.Sprintf("no service account of certplane or Kubernetes may sign for %s: another program has to", name)}
 	default:
-		return "may sign: " + strings.Join(f.signers, ", ")
+		return Check{"signer", Yes, "may sign: " + strings.Join(f.signers, ", ")}
 	}
 }

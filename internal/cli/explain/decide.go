@@ -4,40 +4,31 @@ import (
 	"fmt"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
-// soon is how long controllers may take for what they do at once.
-const soon = time.Minute
-
-// delayed is the condition by which certplane's signers say that they cannot
-// sign at present.
-const delayed certificatesv1.RequestConditionType = "SigningDelayed"
-
 // explain decides what the facts mean.
 func (f *facts) explain() Explanation {
 	v := inspect.Judge(f.csr)
+	deciding := f.checks(v)
 	e := Explanation{
 		Name: f.csr.Name, UID: string(f.csr.UID), State: v.State,
 		Request: describeRequest(f.csr),
-		Checks:  f.checks(v),
+		Checks:  append(deciding, f.further()...),
 		Events:  describeEvents(f.events),
 		Next:    f.next(v),
 	}
 	if v.State == inspect.Issued {
 		e.Certificate = describeCertificate(f.csr.Status.Certificate)
 	}
-	e.Verdict = f.csr.Name + " " + f.verdict(v, e.Certificate)
+	e.Verdict = f.csr.Name + " " + f.verdict(v, deciding, e.Certificate)
 	return e
 }
 
 // verdict continues a sentence that begins with the request's name.
-func (f *facts) verdict(v inspect.Verdict, cert *Certificate) string {
+func (f *facts) verdict(v inspect.Verdict, deciding []Check, cert *Certificate) string {
 	switch v.State {
 	case inspect.Denied:
 		return "was denied: " + because(v.Condition)
@@ -46,9 +37,9 @@ func (f *facts) verdict(v inspect.Verdict, cert *Certificate) string {
 	case inspect.Issued:
 		return f.issued(cert)
 	case inspect.Approved:
-		return f.approved(v.Condition)
+		return f.outlook(v, deciding).unsigned()
 	default:
-		return f.pending()
+		return f.outlook(v, deciding).undecided()
 	}
 }
 
@@ -63,34 +54,20 @@ func (f *facts) issued(cert *Certificate) string {
 	}
 }
 
-func (f *facts) approved(approval condition) string {
-	waited := f.now.Sub(approval.LastUpdateTime.Time)
-	switch late := certificates.Condition(f.csr, delayed); {
-	case late != nil:
-		return "is approved, and its signer cannot sign: " + late.Message
-	case f.objection != nil:
-		return "is approved, and its signer will refuse it: " + f.objection.Error()
-	case waited < soon:
-		return "is approved and about to be signed"
-	default:
-		return fmt.Sprintf("is approved, and no signer has answered for %s", duration.HumanDuration(waited))
+// outlook is what the request waits for; deciding are the checks.
+func (f *facts) outlook(v inspect.Verdict, deciding []Check) outlook {
+	o := outlook{checks: deciding, words: words{
+		state: "is approved", signer: "signer", tells: ", and its signer cannot sign: ", lacking: "its requester", silent: "its signer",
+	}}
+	began := f.csr.CreationTimestamp
+	if at := v.Condition.LastUpdateTime; v.State == inspect.Approved && !at.IsZero() {
+		began = at
 	}
-}
-
-func (f *facts) pending() string {
-	age := f.now.Sub(f.csr.CreationTimestamp.Time)
-	switch permission := f.permission(); {
-	case f.objection != nil:
-		return "waits for approval, and its signer would refuse it: " + f.objection.Error()
-	case permission == Yes && age < soon:
-		return "is about to be approved without a person"
-	case permission == Yes:
-		return fmt.Sprintf("may be approved without a person, and for %s no approver has done so", duration.HumanDuration(age))
-	case permission == No:
-		return "waits for a person to approve it, as its requester lacks a permission"
-	default:
-		return "waits for a person to approve or deny it"
+	o.waited = f.now.Sub(began.Time)
+	if late := certificates.Condition(f.csr, certificates.ConditionDelayed); late != nil {
+		o.told = late.Message
 	}
+	return o
 }
 
 func because(c condition) string { return said(c.Reason, c.Message) }

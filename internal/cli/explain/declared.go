@@ -38,8 +38,8 @@ func (f *facts) findDeclared(ctx context.Context, clients *Clients) error {
 	if profiled(f.csr.Spec.SignerName) || clients.Dynamic == nil {
 		return nil
 	}
-	signer, _, err := declarer(ctx, clients, f.csr.Spec.SignerName)
-	if err != nil || signer == nil {
+	signer, known, err := declarer(ctx, clients, f.csr.Spec.SignerName)
+	if f.declarersUnknown = !known; err != nil || signer == nil {
 		return err
 	}
 	f.declared = signer

@@ -9,6 +9,7 @@ package explain
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -28,8 +29,8 @@ type Config struct {
 	Output string
 	// Connect connects to the server.
 	Connect func() (*Clients, error)
-	// Kubectl is how to call kubectl for the same server, Flags are those that
-	// lead certplane's verbs to it.
+	// Kubectl is how to call kubectl, Flags are those that lead it and
+	// certplane's verbs to the same server as the same user.
 	Kubectl, Flags []string
 	// Now is the time.
 	Now func() time.Time
@@ -40,6 +41,20 @@ type Config struct {
 // certplane is how to call a verb of certplane for the same server.
 func (c Config) certplane(words ...string) []string {
 	return append(append([]string{"certplane"}, words...), c.Flags...)
+}
+
+// kubectl is how to call kubectl for the same server.
+func (c Config) kubectl(words ...string) []string {
+	return slices.Concat(c.Kubectl, c.Flags, words)
+}
+
+// typedBy is for commands that the caller types, or somebody else does if the
+// caller may not: they have flags of their own.
+func (c Config) typedBy(mayCaller Result) Config {
+	if mayCaller == No {
+		c.Flags = nil
+	}
+	return c
 }
 
 // Clients reach one server.
@@ -56,11 +71,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	f, err := gather(ctx, clients, cfg.Name, cfg.Now())
+	f, err := gather(ctx, clients, cfg)
 	if err != nil {
 		return err
 	}
-	f.kubectl = cfg.Kubectl
 	e := f.explain()
 	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }

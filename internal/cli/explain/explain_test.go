@@ -21,7 +21,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newFacts are those of a kubelet's first request, half a minute old, which
+// newFacts are those of a kubelet's first request, a second old, which
 // anything goes well with.
 func newFacts(t *testing.T) *facts {
 	t.Helper()
@@ -35,7 +35,7 @@ func newFacts(t *testing.T) *facts {
 	}
 	return &facts{
 		csr: &csr{
-			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-1", CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))},
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-1", CreationTimestamp: metav1.NewTime(now.Add(-time.Second))},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				Request: pem, SignerName: approval.SignerName, Username: "system:bootstrap:abcdef",
 				Groups: []string{"system:bootstrappers", "system:authenticated"},
@@ -43,7 +43,7 @@ func newFacts(t *testing.T) *facts {
 			},
 		},
 		now: now, mayApprove: Yes, signers: []string{"kube-system/csr-signer"},
-		permitted: []Result{Yes}, kubectl: []string{"kubectl"},
+		permitted: []Result{Yes}, Config: Config{Kubectl: []string{"kubectl"}, Flags: []string{"--kubeconfig", "me"}},
 	}
 }
 
@@ -79,100 +79,117 @@ func TestExplain(t *testing.T) {
 		next    string // a part of it
 	}{
 		{
-			reason: "all goes by itself", verdict: "is about to be approved without a person",
-			checks: "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			reason: "all goes by itself", verdict: "waits for approval, which takes no person where an approver runs",
+			checks: "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 			next:   "An approver acts at once where one runs",
 		},
 		{
 			reason: "it should have, but nobody acted", change: []func(*facts){func(f *facts) { f.csr.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) }},
 			verdict: "may be approved without a person, and for 60m no approver has done so",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "unless approve is switched off",
 		},
 		{
 			reason: "a permission is missing", change: []func(*facts){func(f *facts) { f.permitted = []Result{No} }},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
-			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signing Open",
-			next:    "kubectl create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
+			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
+			next:    "To have such requests approved without a person:\n  kubectl --kubeconfig me create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
+		},
+		{
+			reason: "a permission is missing that the caller may not give", change: []func(*facts){func(f *facts) { f.permitted, f.mayGrant = []Result{No}, No }},
+			verdict: "waits for a person to approve it, as its requester lacks a permission",
+			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
+			next:    "To have such requests approved without a person, for somebody who may grant that:\n  kubectl create clusterrolebinding approve-nodeclient ",
 		},
 		{
 			reason: "a permission of somebody else", change: []func(*facts){func(f *facts) {
 				f.permitted, f.csr.Spec.Groups, f.csr.Spec.Username = []Result{No}, nil, "it's me"
 			}},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
-			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signing Open",
+			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
 			next:    `'--user=it'\''s me'`,
 		},
 		{
 			reason: "the second recogniser's permission is enough", change: []func(*facts){func(f *facts) {
 				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{No, Yes}
 			}},
-			verdict: "is about to be approved without a person",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			verdict: "waits for approval, which takes no person where an approver runs",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "the first one's is enough too", change: []func(*facts){func(f *facts) {
 				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{Yes, No}
 			}},
-			verdict: "is about to be approved without a person",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signing Open",
+			verdict: "waits for approval, which takes no person where an approver runs",
+			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
 				f.permitted, f.mayApprove, f.signersUnknown, f.eventsUnknown = []Result{Unknown}, No, true, true
 			}},
-			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signing Open, events Unknown",
+			verdict: "waits for approval; you may not ask whether that takes a person",
+			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
 			next:    "Somebody with the right to decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
 		},
 		{
 			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
 			verdict: "waits for approval, and its signer would refuse it: usages did not match [client auth digital signature key encipherment]",
-			checks:  "request Yes, policy No, approval Open, profile No, signing Open",
+			checks:  "request Yes, policy No, approval Open, profile No, signer Yes, signing Open",
 		},
 		{
 			reason: "for another signer", change: []func(*facts){func(f *facts) { f.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
 			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy No, approval Open, profile Yes, signing Open",
-			next:    "To decide about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+			checks:  "request Yes, policy No, approval Open, profile Yes, signer Yes, signing Open",
+			next:    "To decide about this request:\n  kubectl --kubeconfig me certificate approve n1\n  kubectl --kubeconfig me certificate deny n1",
 		},
 		{
 			reason: "for a foreign signer", change: []func(*facts){foreign, func(f *facts) { f.signers = nil }},
-			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy No, approval Open, profile Unknown, signing Open",
+			verdict: "waits for a person to approve or deny it; no service account of certplane or Kubernetes may sign for example.com/signer: another program has to",
+			checks:  "request Yes, policy No, approval Open, profile Unknown, signer No, signing Open",
 		},
 		{
 			reason: "unreadable", change: []func(*facts){func(f *facts) { f.csr.Spec.Request = []byte("x") }},
 			verdict: "waits for approval, and its signer would refuse it: parsing the certificate request: ",
-			checks:  "request No, policy No, approval Open, profile No, signing Open",
+			checks:  "request No, policy No, approval Open, profile No, signer Yes, signing Open",
+		},
+		{
+			reason: "approved a moment ago, for nobody", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.signers = nil }},
+			verdict: "is approved, and no service account of certplane or Kubernetes may sign for example.com/signer: another program has to",
+			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer No, signing Open",
+			next:    "Is the signer's name right",
+		},
+		{
+			reason: "for a signer that may be declared, whom the caller may not know", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.declarersUnknown = true }},
+			verdict: "is approved and waits to be signed",
+			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer Yes, signing Open",
 		},
 		{
 			reason: "approved a moment ago", change: []func(*facts){conditions(fresh)},
-			verdict: "is approved and about to be signed",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open",
+			verdict: "is approved and waits to be signed",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "approved, and no signer", change: []func(*facts){conditions(approved)},
-			verdict: "is approved, and no signer has answered for 60m",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open",
+			verdict: "is approved, and its signer has not answered for 60m",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open",
 			next:    "with a CA for this signer",
 		},
 		{
 			reason: "approved, and no foreign signer", change: []func(*facts){foreign, conditions(approved)},
-			verdict: "is approved, and no signer has answered for 60m",
-			checks:  "request Yes, policy No, approval Yes, profile Unknown, signing Open",
+			verdict: "is approved, and its signer has not answered for 60m",
+			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer Yes, signing Open",
 			next:    "Is the signer's name right",
 		},
 		{
 			reason: "approved, and the signer cannot", change: []func(*facts){conditions(approved, since("SigningDelayed", "SignerExpired", "the signer has expired"))},
 			verdict: "is approved, and its signer cannot sign: the signer has expired",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Open, SigningDelayed Yes",
+			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Yes",
 			next:    "The signer keeps trying.",
 		},
 		{
 			reason: "approved in vain", change: []func(*facts){conditions(fresh), func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"any"} }},
 			verdict: "is approved, and its signer will refuse it: usages did not match ",
-			checks:  "request Yes, policy No, approval Yes, profile No, signing Open",
+			checks:  "request Yes, policy No, approval Yes, profile No, signer Yes, signing Open",
 		},
 		{
 			reason: "denied", change: []func(*facts){conditions(since("Denied", "Policy", "not today"))},
@@ -189,13 +206,13 @@ func TestExplain(t *testing.T) {
 		{
 			reason: "told by a controller of others", change: []func(*facts){conditions(condition{Type: "Seen", Status: "False"})},
 			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy Yes, approval Open, profile Yes, signing Open, Seen No",
+			checks:  "request Yes, policy Yes, approval Open, profile Yes, signer Yes, signing Open, Seen No",
 		},
 		{
 			reason: "issued", change: []func(*facts){conditions(approved), issue(t)},
 			verdict: "is issued: its certificate is valid until 2027-03-01T11:55:00Z",
 			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
-			next:    "kubectl get csr n1 -o 'jsonpath={.status.certificate}'",
+			next:    "kubectl --kubeconfig me get csr n1 -o 'jsonpath={.status.certificate}'",
 		},
 		{
 			reason: "expired", change: []func(*facts){conditions(approved), issue(t), func(f *facts) { f.now = now.Add(9000 * time.Hour) }},
@@ -270,7 +287,7 @@ Request
   usages     digital signature, client auth
   key        ECDSA P-256
   lifetime   1h30m0s
-  created    30s ago
+  created    1s ago
 
 Checks
   yes   request     can be read, and is signed with its own key
@@ -278,17 +295,18 @@ Checks
   no    permission  user "mallory\x1b[2J" may not create certificatesigningrequests/nodeclient
   open  approval    nobody has decided yet; you may
   yes   profile     kubernetes.io/kube-apiserver-client-kubelet has no objection, unless it is set to be stricter than Kubernetes
-  open  signing     waits for approval; may sign: kube-system/csr-signer
+  yes   signer      may sign: kube-system/csr-signer
+  open  signing     waits for approval
 
 Events
   20s ago  NotPermitted  csr-approver  Left to a person\nfor now
 
 Next
   To have such requests approved without a person:
-    kubectl create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient '--user=mallory\x1b[2J'
+    kubectl --kubeconfig me create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient '--user=mallory\x1b[2J'
   To decide about this request:
-    kubectl certificate approve n1
-    kubectl certificate deny n1
+    kubectl --kubeconfig me certificate approve n1
+    kubectl --kubeconfig me certificate deny n1
 `
 	if diff := cmp.Diff(want, f.complete().explain().text(now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -10,6 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,20 +22,25 @@ import (
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
 // facts are what the API tells of a request.
 type facts struct {
+	Config
 	csr *csr
 	now time.Time
 	// known are the recognisers that know the request; permitted tells for
 	// each whether the requester has the permission that it takes.
 	known     []approval.Recogniser
 	permitted []Result
+	// mayGrant reports whether the caller may give a permission that is missing.
+	mayGrant Result
 	// declared is the Signer that declares the request's signer; nil if there
-	// is none, or the caller may not know.
-	declared *v1alpha1.Signer
+	// is none. It is unknown to whoever may not list Signers.
+	declared         *v1alpha1.Signer
+	declarersUnknown bool
 	// referral is about the issuer that the request names as its signer; nil if it
 	// names none.
 	referral *referral
@@ -49,8 +55,6 @@ type facts struct {
 	// events are unknown if the caller may not list them.
 	events        []eventsv1.Event
 	eventsUnknown bool
-	// kubectl is how to call kubectl.
-	kubectl []string
 }
 
 // signerAccounts are the service accounts that sign: those of certplane's
@@ -62,17 +66,17 @@ var signerAccounts = []string{
 	"kube-system/certificate-controller",
 }
 
-func gather(ctx context.Context, clients *Clients, name string, now time.Time) (*facts, error) {
-	client := clients.Kubernetes
-	c, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+func gather(ctx context.Context, clients *Clients, cfg Config) (*facts, error) {
+	client, now := clients.Kubernetes, cfg.Now()
+	c, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, cfg.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return nil, exit.WithNext(fmt.Errorf("there is no certificate signing request named %s", name),
-			"A request is deleted some time after it was decided. To see which there are:", "  certplane kubectl get csr")
+		return nil, exit.WithNext(fmt.Errorf("there is no certificate signing request named %s", cfg.Name), append(others(ctx, clients, cfg, "csr"),
+			"A request is deleted some time after it was decided. To see which there are:", "  "+shell.Line(cfg.kubectl("get", "csr")...))...)
 	}
 	if err != nil {
 		return nil, advice.On("reading the request", err)
 	}
-	f := &facts{csr: c, now: now, objection: objection(c, now)}
+	f := &facts{Config: cfg, csr: c, now: now, objection: objection(c, now)}
 	if err := f.findDeclared(ctx, clients); err != nil {
 		return nil, advice.On("looking for the signer", err)
 	}
@@ -104,7 +108,22 @@ func (f *facts) askPermission(ctx context.Context, client kubernetes.Interface) 
 		}
 		f.permitted = append(f.permitted, allowed)
 	}
-	return nil
+	if f.permission() == No {
+		f.mayGrant, err = mayGrant(ctx, client, "")
+	}
+	return err
+}
+
+// mayGrant asks whether the caller may bind roles in a namespace; in none: in the
+// whole cluster.
+func mayGrant(ctx context.Context, client kubernetes.Interface, namespace string) (Result, error) {
+	bindings := "clusterrolebindings"
+	if namespace != "" {
+		bindings = "rolebindings"
+	}
+	return mayI(ctx, client, authorizationv1.ResourceAttributes{
+		Verb: "create", Group: rbacv1.GroupName, Version: "*", Resource: bindings, Namespace: namespace,
+	})
 }
 
 func (f *facts) askApproval(ctx context.Context, client kubernetes.Interface) error {
@@ -113,7 +132,7 @@ func (f *facts) askApproval(ctx context.Context, client kubernetes.Interface) er
 	}
 	allowed, err := mayI(ctx, client, certificateAccess("update", "certificatesigningrequests/approval", f.csr.Name))
 	if err == nil && allowed == Yes {
-		allowed, err = f.anySigner(func(name string) (Result, error) {
+		allowed, err = anySigner(f.csr.Spec.SignerName, func(name string) (Result, error) {
 			return mayI(ctx, client, certificateAccess("approve", "signers", name))
 		})
 	}
@@ -121,11 +140,11 @@ func (f *facts) askApproval(ctx context.Context, client kubernetes.Interface) er
 	return err
 }
 
-// anySigner asks about the request's signer by each of the names under which
-// a right on it can be granted.
-func (f *facts) anySigner(ask func(name string) (Result, error)) (Result, error) {
-	domain, _, _ := strings.Cut(f.csr.Spec.SignerName, "/")
-	for _, name := range []string{f.csr.Spec.SignerName, domain + "/*"} {
+// anySigner asks about a signer by each of the names under which a right on it
+// can be granted.
+func anySigner(signerName string, ask func(name string) (Result, error)) (Result, error) {
+	domain, _, _ := strings.Cut(signerName, "/")
+	for _, name := range []string{signerName, domain + "/*"} {
 		if answer, err := ask(name); err != nil || answer != No {
 			return answer, err
 		}
@@ -143,32 +162,31 @@ func (f *facts) askSigners(ctx context.Context, client kubernetes.Interface) err
 		accounts = issuerAccounts
 	case f.declared != nil: // those may sign for any signer, and do so for declared ones
 		accounts = declaredAccounts
+	case f.declarersUnknown:
+		accounts = slices.Concat(signerAccounts, declaredAccounts)
 	}
-	for _, account := range accounts {
-		allowed, err := f.maySign(ctx, client, account)
-		switch {
-		case err != nil:
-			return err
-		case allowed == Unknown:
-			f.signersUnknown = true
-			return nil
-		case allowed == Yes:
-			f.signers = append(f.signers, account)
-		}
-	}
-	return nil
+	signers, known, err := whoMaySign(ctx, client, accounts, f.csr.Spec.SignerName)
+	f.signers, f.signersUnknown = signers, !known
+	return err
 }
 
-func (f *facts) maySign(ctx context.Context, client kubernetes.Interface, account string) (Result, error) {
-	namespace, name, _ := strings.Cut(account, "/")
-	return f.anySigner(func(signer string) (Result, error) {
-		access := certificateAccess("sign", "signers", signer)
-		return may(ctx, client, authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + namespace + ":" + name,
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-			ResourceAttributes: &access,
+// whoMaySign returns which accounts may sign for a signer. It is not known to
+// whoever may not ask.
+func whoMaySign(ctx context.Context, client kubernetes.Interface, accounts []string, signerName string) (signers []string, known bool, err error) {
+	for _, account := range accounts {
+		allowed, err := anySigner(signerName, func(name string) (Result, error) {
+			return may(ctx, client, asAccount(account, certificateAccess("sign", "signers", name)))
 		})
-	})
+		switch {
+		case err != nil:
+			return nil, false, err
+		case allowed == Unknown:
+			return nil, false, nil
+		case allowed == Yes:
+			signers = append(signers, account)
+		}
+	}
+	return signers, true, nil
 }
 
 func (f *facts) listEvents(ctx context.Context, client kubernetes.Interface) error {

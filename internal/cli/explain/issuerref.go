@@ -37,6 +37,9 @@ type issuerFacts struct {
 	// groups have by convention. Without one it is Unknown.
 	ready   Result
 	message string
+	// near is an issuer of the same name and of the other kind, where there is none
+	// of this one; nil if there is none either.
+	near *issuerFacts
 }
 
 // findIssuer finds the issuer that an object of a namespace refers to.
@@ -57,12 +60,40 @@ func findIssuer(ctx context.Context, clients *Clients, ref cmmeta.IssuerReferenc
 		i.exists = Unknown
 		return i, nil
 	case apierrors.IsNotFound(err):
+		if err := i.findNear(ctx, clients); err != nil {
+			return nil, err
+		}
 		return i, i.judge(nil)
 	case err != nil:
 		return nil, err
 	}
 	i.exists = Yes
 	return i, i.judge(object)
+}
+
+// findNear looks for what may be meant: there are two kinds of issuers in
+// cert-manager.io, and one is easily named for the other.
+func (i *issuerFacts) findNear(ctx context.Context, clients *Clients) error {
+	if !certmanager.IsBuiltIn(i.ref) {
+		return nil
+	}
+	other := &issuerFacts{ref: i.ref, namespace: i.namespace}
+	other.resource = certmanager.Resource{Version: i.resource.Version, Name: "clusterissuers"}
+	if other.ref.Kind = cmv1.ClusterIssuerKind; certmanager.IssuerKind(i.ref) == cmv1.ClusterIssuerKind {
+		other.ref.Kind = cmv1.IssuerKind
+		other.resource.Name, other.resource.Namespaced = "issuers", true
+	}
+	if other.where() == "" && other.resource.Namespaced {
+		return nil // nobody knows of which namespace
+	}
+	_, err := other.client(clients).Get(ctx, i.ref.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		i.near = other
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return err
+	}
+	return nil
 }
 
 func (i *issuerFacts) client(clients *Clients) dynamic.ResourceInterface {
@@ -147,7 +178,7 @@ func (i *issuerFacts) check() Check {
 	case i.exists == Unknown:
 		return Check{"issuer", Unknown, fmt.Sprintf("you may not get %s.%s", i.resource.Name, certmanager.IssuerGroup(i.ref))}
 	case builtIn && !i.obstacle.None():
-		return Check{"issuer", No, said(i.obstacle.Reason, i.obstacle.Message)}
+		return Check{"issuer", No, said(i.obstacle.Reason, i.obstacle.Message) + i.meant()}
 	case i.exists == No:
 		return Check{"issuer", No, fmt.Sprintf("there is no %s", i)}
 	case builtIn:
@@ -159,6 +190,17 @@ func (i *issuerFacts) check() Check {
 	}
 }
 
+// meant names the issuer that may be meant.
+func (i *issuerFacts) meant() string {
+	if i.near == nil {
+		return ""
+	}
+	if namespace := i.near.where(); namespace != "" {
+		return fmt.Sprintf("; there is an Issuer of that name in the namespace %s: is kind Issuer meant?", namespace)
+	}
+	return "; there is a ClusterIssuer of that name: is kind ClusterIssuer meant?"
+}
+
 // What to do where an object names the wrong issuer: those that are requests
 // cannot be changed.
 const (
@@ -167,7 +209,7 @@ const (
 )
 
 // steps are what to do about an issuer that cannot sign, or otherwise.
-func (i *issuerFacts) steps(kubectl []string, otherwise string) []Step {
+func (i *issuerFacts) steps(cfg Config, otherwise string) []Step {
 	names := i.resource.Name + "." + certmanager.IssuerGroup(i.ref)
 	switch check := i.check(); {
 	case i.resource.Name == "":
@@ -175,12 +217,12 @@ func (i *issuerFacts) steps(kubectl []string, otherwise string) []Step {
 	case check.Result != No:
 		return nil
 	case i.exists == No:
-		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", command(kubectl, i.inNamespace("get", names)...))}
+		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", cfg.kubectl(i.inNamespace("get", names)...))}
 	case i.kind != certmanager.NoType && !i.kind.Supported():
 		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types ca and selfSigned, not %s. Create one of these under another name and %s. To see which there are:", i.kind, otherwise),
-			command(kubectl, i.inNamespace("get", names)...))}
+			cfg.kubectl(i.inNamespace("get", names)...))}
 	default:
-		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", command(kubectl, i.inNamespace("describe", names, i.ref.Name)...))}
+		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", cfg.kubectl(i.inNamespace("describe", names, i.ref.Name)...))}
 	}
 }
 

@@ -14,7 +14,7 @@ func (f *facts) next(v inspect.Verdict) []Step {
 		final := Step{Text: "This is final. Once the reason is gone, submit a new request under another name."}
 		return append(f.referralSteps(v.State), final)
 	case inspect.Issued:
-		return []Step{step("To fetch the certificate, in base64:", f.command("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}"))}
+		return []Step{step("To fetch the certificate, in base64:", f.kubectl("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}"))}
 	case inspect.Approved:
 		return f.nextAfterApproval()
 	default:
@@ -26,7 +26,7 @@ func (f *facts) nextAfterApproval() []Step {
 	switch {
 	case f.referral != nil:
 		return f.referralSteps(inspect.Approved)
-	case certificates.Condition(f.csr, delayed) != nil:
+	case certificates.Condition(f.csr, certificates.ConditionDelayed) != nil:
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:
 		return nil
@@ -45,8 +45,9 @@ func (f *facts) nextBeforeApproval() []Step {
 	if f.permission() == Yes {
 		steps = append(steps, Step{Text: "An approver acts at once where one runs: 'certplane serve' or 'certplane controllers', unless approve is switched off."})
 	}
+	typed := f.typedBy(f.mayApprove)
 	decide := step("To decide about this request:",
-		f.command("certificate", "approve", f.csr.Name), f.command("certificate", "deny", f.csr.Name))
+		typed.kubectl("certificate", "approve", f.csr.Name), typed.kubectl("certificate", "deny", f.csr.Name))
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
@@ -56,7 +57,7 @@ func (f *facts) nextBeforeApproval() []Step {
 // permit binds the narrowest ClusterRole that is enough.
 func (f *facts) permit() Step {
 	recogniser := f.known[0]
-	return step("To have such requests approved without a person:", f.command(
+	return step(grants(f.mayGrant, "To have such requests approved without a person"), f.typedBy(f.mayGrant).kubectl(
 		"create", "clusterrolebinding", "approve-"+recogniser.Name, "--clusterrole="+recogniser.Role(), f.subject(),
 	))
 }
@@ -72,11 +73,12 @@ func (f *facts) subject() string {
 	return "--user=" + f.csr.Spec.Username
 }
 
-func (f *facts) command(args ...string) []string { return command(f.kubectl, args...) }
-
-// command is what to type: a program with its flags, and arguments.
-func command(program []string, args ...string) []string {
-	return append(slices.Clone(program), args...)
+// grants introduces commands that give a permission.
+func grants(mayCaller Result, purpose string) string {
+	if mayCaller == No {
+		return purpose + ", for somebody who may grant that:"
+	}
+	return purpose + ":"
 }
 
 func step(text string, commands ...[]string) Step { return Step{Text: text, Commands: commands} }

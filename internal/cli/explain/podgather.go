@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -190,7 +189,7 @@ func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known
 		case allowed == Yes:
 			facts.Services = append(facts.Services, profile.ServiceName{Name: service.Name, Namespace: service.Namespace})
 		default:
-			g.say("service "+service.Name, No, "%s may not claim it", facts.Requester.Username)
+			g.say("claim", No, "%s may not claim the service %s", facts.Requester.Username, service.Name)
 		}
 	}
 	return true, nil
@@ -204,25 +203,16 @@ func (g *podGatherer) maySign(ctx context.Context) error {
 	if g.signer == nil {
 		return nil
 	}
-	for _, account := range declaredAccounts {
-		namespace, name, _ := strings.Cut(account, "/")
-		access := certificateAccess("sign", "signers", g.req.Spec.SignerName)
-		allowed, err := may(ctx, g.clients.Kubernetes, authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + namespace + ":" + name,
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-			ResourceAttributes: &access,
-		})
-		switch {
-		case err != nil:
-			return err
-		case allowed == Unknown:
-			g.say("signing", Unknown, "you may not ask who may sign")
-			return nil
-		case allowed == Yes:
-			g.say("signing", Yes, "%s may sign for %s", account, g.req.Spec.SignerName)
-			return nil
-		}
+	signers, known, err := whoMaySign(ctx, g.clients.Kubernetes, declaredAccounts, g.req.Spec.SignerName)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		g.say("signing", Unknown, "you may not ask who may sign")
+	case len(signers) > 0:
+		g.say("signing", Yes, "%s may sign for %s", signers[0], g.req.Spec.SignerName)
+	default:
+		g.say("signing", No, "none of %s may sign for %s", strings.Join(declaredAccounts, ", "), g.req.Spec.SignerName)
 	}
-	g.say("signing", No, "none of %s may sign for %s", strings.Join(declaredAccounts, ", "), g.req.Spec.SignerName)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/shell"
 )
 
 // PodExplanation is what is known of a pod's request, as machines get it.
@@ -78,7 +79,7 @@ func PodCertificateRequest(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	req, err := getPodRequest(ctx, clients, cfg.Namespace, cfg.Name)
+	req, err := getPodRequest(ctx, clients, cfg)
 	if err != nil {
 		return err
 	}
@@ -95,14 +96,15 @@ func PodCertificateRequest(ctx context.Context, cfg Config) error {
 	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }
 
-func getPodRequest(ctx context.Context, clients *Clients, namespace, name string) (*podRequest, error) {
+func getPodRequest(ctx context.Context, clients *Clients, cfg Config) (*podRequest, error) {
+	namespace, name := cfg.Namespace, cfg.Name
 	object, err := podRequests(clients, "v1beta1").Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = podRequests(clients, "v1").Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, exit.WithNext(fmt.Errorf("there is no pod certificate request named %s in the namespace %s", name, namespace),
-			"A request is deleted 15 minutes after its creation. To see which there are:", "  certplane kubectl get podcertificaterequests --all-namespaces")
+			"A request is deleted 15 minutes after its creation. To see which there are:", "  "+shell.Line(cfg.kubectl("get", "podcertificaterequests", "--all-namespaces")...))
 	}
 	if err != nil {
 		return nil, advice.On("reading the request", err)
@@ -128,12 +130,12 @@ func (g *podGatherer) explain(cfg Config) PodExplanation {
 			e.RefreshAt = &at.Time
 		}
 	}
-	e.Verdict = req.Name + " " + g.verdict(v, e.Certificate)
-	e.Next = g.next(v, cfg.Kubectl)
+	e.Verdict = req.Name + " " + g.verdict(v, e.Certificate, cfg.Now())
+	e.Next = g.next(v, cfg)
 	return e
 }
 
-func (g *podGatherer) verdict(v podVerdict, cert *Certificate) string {
+func (g *podGatherer) verdict(v podVerdict, cert *Certificate, now time.Time) string {
 	said := fmt.Sprintf("%s (%s)", v.Condition.Message, v.Condition.Reason)
 	switch {
 	case v.State == inspect.Denied:
@@ -145,24 +147,22 @@ func (g *podGatherer) verdict(v podVerdict, cert *Certificate) string {
 	case v.State == inspect.Issued:
 		return "has a certificate that cannot be read"
 	}
-	for _, check := range g.checks {
-		if check.Result == No {
-			return "is pending: " + check.Message
-		}
-	}
-	return "is about to be signed"
+	o := outlook{checks: g.checks, waited: now.Sub(g.req.CreationTimestamp.Time), words: words{
+		state: "is pending", signer: "signer", silent: "its signer",
+	}}
+	return o.unsigned()
 }
 
-func (g *podGatherer) next(v podVerdict, kubectl []string) []Step {
+func (g *podGatherer) next(v podVerdict, cfg Config) []Step {
 	switch {
 	case v.State == inspect.Denied || v.State == inspect.Failed:
 		return []Step{{Text: "This is final: the kubelet asks again only for a new pod, 'certplane agent' after some time."}}
 	case v.State == inspect.Issued:
 		return nil
 	case g.signer == nil:
-		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", command(kubectl, "get", "signers"))}
+		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", cfg.kubectl("get", "signers"))}
 	default:
-		return []Step{step("To see what its signer does:", command(kubectl, "get", "signers", g.signer.Name, "-o", "wide"))}
+		return []Step{step("To see what its signer does:", cfg.kubectl("get", "signers", g.signer.Name, "-o", "wide"))}
 	}
 }
 

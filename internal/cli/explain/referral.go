@@ -24,6 +24,8 @@ type referral struct {
 	// where nobody asks: of ClusterIssuers, and of requests that have their
 	// answer.
 	allowed Result
+	// mayGrant reports whether the caller may let it be.
+	mayGrant Result
 	// terms is what the issuer has against what is asked for, or nil.
 	terms error
 }
@@ -81,7 +83,12 @@ func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
 			return err
 		}
 	}
-	return nil
+	if r.allowed != No {
+		return nil
+	}
+	var err error
+	r.mayGrant, err = mayGrant(ctx, clients.Kubernetes, r.who.Namespace)
+	return err
 }
 
 // objection is for what the signer will refuse the request, in its order.
@@ -118,17 +125,18 @@ func (f *facts) referralSteps(state inspect.State) []Step {
 	}
 	var steps []Step
 	if r.allowed == No {
-		s := step(fmt.Sprintf("To let the user refer to the Issuer; '*' in place of %q is all of its namespace:", r.who.Name), f.command("apply", "-f", "-"))
+		purpose := fmt.Sprintf("To let the user refer to the Issuer ('*' in place of %q is all of its namespace)", r.who.Name)
+		s := step(grants(r.mayGrant, purpose), f.typedBy(r.mayGrant).kubectl("apply", "-f", "-"))
 		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username, r.binding(f.csr.Spec.Username))
 		steps = append(steps, s)
 	}
 	if state == inspect.Pending || state == inspect.Approved {
-		steps = append(steps, r.issuer.steps(f.kubectl, anotherRequest)...)
+		steps = append(steps, r.issuer.steps(f.Config, anotherRequest)...)
 	}
 	switch {
 	case state != inspect.Approved, len(steps) > 0, f.objection != nil:
 		return steps
-	case certificates.Condition(f.csr, delayed) != nil:
+	case certificates.Condition(f.csr, certificates.ConditionDelayed) != nil:
 		return []Step{{Text: "The request goes on by itself when what it waits for comes."}}
 	default:
 		return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificatesigningrequests."}}

@@ -37,7 +37,12 @@ func TestRequestsToIssuers(t *testing.T) {
 	const self, key = "issuers.cert-manager.io/default.self", "experimental.cert-manager.io/private-key-secret-name"
 
 	stranger := w.csr(t, "eve", "stranger", self, map[string]string{key: "key"})
-	e, text := w.explainCSR(t, "stranger")
+	var e explain.Explanation
+	var text string
+	apitest.Eventually(t, "the issuer is ready", func() bool {
+		e, text = w.explainCSR(t, "stranger")
+		return check(t, e, "issuer").Result == explain.Yes
+	})
 	const denied = `user "eve" may not refer to the Issuer "self" in namespace "default": grant the verb reference on signers.cert-manager.io named "self" there`
 	if want := "stranger waits for approval, and its signer would refuse it: " + denied; e.Verdict != want {
 		t.Errorf("%s, want %s", e.Verdict, want)
@@ -69,8 +74,8 @@ func TestRequestsToIssuers(t *testing.T) {
 
 	for _, tc := range []struct{ name, signer, verdict, says string }{
 		{"keyless", self, `its signer would refuse it: annotation "` + key + `" is missing or empty`, "terms"},
-		{"nobody", "clusterissuers.cert-manager.io/no.body", "waits for a person", "Create the issuer, or make another request that names another issuer."},
-		{"misnamed", "issuers.cert-manager.io/self", "waits for a person", "nobody signs for issuers.cert-manager.io/self: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>"},
+		{"nobody", "clusterissuers.cert-manager.io/no.body", `waits for approval, and its issuer cannot sign: Referenced "ClusterIssuer" not found`, "Create the issuer, or make another request that names another issuer."},
+		{"misnamed", "issuers.cert-manager.io/self", "waits for a person to approve or deny it; nobody signs for issuers.cert-manager.io/self", "nobody signs for issuers.cert-manager.io/self: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>"},
 	} {
 		w.csr(t, "eve", tc.name, tc.signer, nil)
 		e, text := w.explainCSR(t, tc.name)

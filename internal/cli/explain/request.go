@@ -62,7 +62,7 @@ func (f *requestFacts) explain() RequestExplanation {
 	e := RequestExplanation{
 		Namespace: f.cr.Namespace, Name: f.cr.Name, UID: string(f.cr.UID), State: state,
 		Request: describeIssuerRequest(f.cr, f.issuer),
-		Checks:  f.checks(state), Events: describeEvents(f.events.events), Next: f.next(state),
+		Checks:  append(f.checks(state), f.further()...), Events: describeEvents(f.events.events), Next: f.next(state),
 	}
 	if state == inspect.Issued {
 		e.Certificate = describeCertificate(f.cr.Status.Certificate)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
@@ -105,7 +107,7 @@ func ask[T any](t *testing.T, run func(context.Context, explain.Config) error, w
 	for i, output := range []string{"json", ""} {
 		err := run(t.Context(), explain.Config{
 			Namespace: "default", Name: name, Output: output, Now: func() time.Time { return now }, Stdout: &texts[i],
-			Kubectl: []string{"certplane", "kubectl", "--context", "c"}, Flags: []string{"--context", "c"},
+			Kubectl: []string{"certplane", "kubectl"}, Flags: []string{"--context", "c"},
 			Connect: func() (*explain.Clients, error) {
 				return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
 			},
@@ -163,12 +165,30 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	const approved, denied, invalid = cmv1.CertificateRequestConditionApproved, cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest
 	self := cmmeta.IssuerReference{Name: "self"}
 
-	w.request(t, "undecided", self)
-	_, text := w.becomes(t, "undecided", "is about to be approved without a person")
+	w.create(t, &corev1.Secret{ObjectMeta: named("undecided"), Data: map[string][]byte{"tls.key": []byte("x")}})
+	w.request(t, "undecided", self, "undecided")
+	_, text := w.becomes(t, "undecided", "waits for approval, which takes no person where an approver runs")
 	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided; you may", "unless certificaterequests-approver is switched off")
 	late, _ := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "for 60m no approver has done so") {
 		t.Error(late.Verdict)
+	}
+
+	// Who takes one kind of request for another is told.
+	var none bytes.Buffer
+	loose, err := dynamic.NewForConfig(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = explain.Run(t.Context(), explain.Config{
+		Namespace: "default", Name: "undecided", Now: time.Now, Stdout: &none, Flags: []string{"--context", "c"},
+		Connect: func() (*explain.Clients, error) {
+			return &explain.Clients{Kubernetes: apitest.Client(t, w.Admin(t)), Dynamic: loose}, nil
+		},
+	})
+	var known *exit.Error
+	if !errors.As(err, &known) || !slices.Contains(known.Next, "  certplane explain certificaterequest -n default undecided --context c") {
+		t.Errorf("%v, %+v", err, known)
 	}
 
 	w.set(t, w.request(t, "denied", self), denied, "not for you")
@@ -189,7 +209,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	says(t, text, "cert-manager.io/private-key-secret-name", "MissingAnnotation")
 
 	w.set(t, w.request(t, "keyless", self, "key"), approved, "yes")
-	_, text = w.becomes(t, "keyless", "is approved and waits: Referenced secret default/key not found")
+	_, text = w.becomes(t, "keyless", "is approved, and there is no Secret key in the namespace default, where the request's key should be")
 	says(t, text, "certplane kubectl --context c create secret generic -n default key --from-file=tls.key=FILE")
 	w.create(t, &corev1.Secret{ObjectMeta: named("key"), Data: map[string][]byte{"tls.key": []byte("broken")}})
 	_, text = w.becomes(t, "keyless", `is approved and waits: Failed to get key "tls.key" referenced in secret default/key`)
@@ -263,7 +283,7 @@ func TestRequestsElsewhere(t *testing.T) {
 		t.Fatal(e.Next)
 	}
 	applyYAML(t, w.admin, e.Next[i].Input)
-	w.becomes(t, "web", "is approved and about to be signed")
+	w.becomes(t, "web", "is approved and waits to be signed")
 	late, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "web", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "is approved, and the program that signs for issuers of the group example.com has not answered for 60m") {
 		t.Error(late.Verdict)
@@ -280,13 +300,13 @@ func TestRequestForItsRequester(t *testing.T) {
 	rule.APIGroups = []string{api.Group}
 	w.Grant(t, "ann", rule)
 	e, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.As(t, "ann"), "web", time.Now())
-	if e.Verdict != "web waits for a person to approve or deny it" {
+	if e.Verdict != "web waits for approval; you may not ask whether that takes a person" {
 		t.Error(e.Verdict)
 	}
 	says(t, text, "you may not ask who approves without a person", "you may not get issuers.cert-manager.io", "you may not list events in the namespace default",
 		"nobody has decided; you may not, it takes update on certificaterequests/status in the namespace default and, in the whole cluster, "+
 			"approve on signers.cert-manager.io named issuers.cert-manager.io/* or issuers.cert-manager.io/default.self",
-		"Somebody with the right to decides about this request:")
+		"Somebody with the right to decides about this request:\n    certplane approve -n default web\n    certplane deny -n default web\n")
 }
 
 func newLoose(object map[string]any) *unstructured.Unstructured {

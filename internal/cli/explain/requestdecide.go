@@ -6,7 +6,6 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/inspect"
@@ -42,9 +41,9 @@ func (f *requestFacts) verdict(state inspect.State, cert *Certificate) string {
 	case inspect.Issued:
 		return (&facts{now: f.now}).issued(cert)
 	case inspect.Approved:
-		return f.approved()
+		return f.outlook(state, f.checks(state)).unsigned()
 	default:
-		return f.pending()
+		return f.outlook(state, f.checks(state)).undecided()
 	}
 }
 
@@ -55,50 +54,41 @@ func (f *requestFacts) readyMessage() string {
 	return "no reason given"
 }
 
-func (f *requestFacts) approved() string {
-	waited := f.now.Sub(f.since(cmv1.CertificateRequestConditionApproved))
-	switch issuer := f.issuer.check(); {
-	case issuer.Result == No:
-		return "is approved, and its issuer cannot sign: " + issuer.Message
-	case certmanager.ReadyReason(f.cr) != "":
-		return "is approved and waits: " + f.readyMessage()
-	case waited < soon:
-		return "is approved and about to be signed"
-	case !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef):
-		return fmt.Sprintf("is approved, and the program that signs for issuers of the group %s has not answered for %s",
-			certmanager.IssuerGroup(f.cr.Spec.IssuerRef), duration.HumanDuration(waited))
-	default:
-		return fmt.Sprintf("is approved, and no controller has answered for %s", duration.HumanDuration(waited))
+// outlook is what the request waits for; deciding are the checks.
+func (f *requestFacts) outlook(state inspect.State, deciding []Check) outlook {
+	o := outlook{checks: deciding, words: words{
+		state: "is approved", signer: "issuer", tells: " and waits: ", lacking: "the approver", silent: "its controller",
+	}}
+	if !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef) {
+		o.silent = "the program that signs for issuers of the group " + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
 	}
-}
-
-func (f *requestFacts) pending() string {
-	age := f.now.Sub(f.cr.CreationTimestamp.Time)
-	switch {
-	case f.issuer.resource.Name == "":
-		return "cannot be approved by anybody: " + f.issuer.check().Message
-	case len(f.approvers) > 0 && age < soon:
-		return "is about to be approved without a person"
-	case len(f.approvers) > 0:
-		return fmt.Sprintf("may be approved without a person, and for %s no approver has done so", duration.HumanDuration(age))
-	case f.approver != "":
-		return "waits for a person to approve it, as the approver lacks a permission"
-	default:
-		return "waits for a person to approve or deny it"
+	began := f.cr.CreationTimestamp.Time
+	if state == inspect.Approved {
+		began = f.since(cmv1.CertificateRequestConditionApproved)
 	}
+	o.waited = f.now.Sub(began)
+	if certmanager.ReadyReason(f.cr) != "" {
+		o.told = f.readyMessage()
+	}
+	return o
 }
 
 // checks are what each part decides, in the order in which they do.
 func (f *requestFacts) checks(state inspect.State) []Check {
 	checks := []Check{f.checkRequest(), f.checkApproval(state)}
 	if state == inspect.Pending && len(f.names()) > 0 {
-		checks = append(checks, f.checkApprover())
+		checks = append(checks, f.checkApprover()...)
 	}
 	checks = append(checks, f.issuer.check())
 	if f.issuer.selfSigned() {
 		checks = append(checks, f.checkKey())
 	}
-	checks = append(checks, f.checkSigning(state))
+	return append(checks, f.checkSigning(state))
+}
+
+// further are checks that decide nothing.
+func (f *requestFacts) further() []Check {
+	var checks []Check
 	if f.events.eventsUnknown {
 		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.cr.Namespace + ", where controllers tell of requests"})
 	}
@@ -118,6 +108,8 @@ func (f *requestFacts) checkApproval(state inspect.State) Check {
 		return Check{"approval", No, f.saidOf(cmv1.CertificateRequestConditionDenied)}
 	case certmanager.RequestIs(f.cr, cmv1.CertificateRequestConditionApproved):
 		return Check{"approval", Yes, f.saidOf(cmv1.CertificateRequestConditionApproved)}
+	case state == inspect.Pending && len(f.names()) == 0:
+		return Check{"approval", No, f.issuer.check().Message}
 	case f.mayApprove == Yes:
 		return Check{"approval", Open, "nobody has decided; you may"}
 	case f.mayApprove == No:
@@ -128,25 +120,23 @@ func (f *requestFacts) checkApproval(state inspect.State) Check {
 }
 
 func (f *requestFacts) approvalRights() string {
-	names := f.names()
-	if len(names) == 0 {
-		return "an issuer of a kind that the API has"
-	}
 	return fmt.Sprintf("update on certificaterequests/status in the namespace %s and, in the whole cluster, approve on signers.%s named %s",
-		f.cr.Namespace, certmanager.Group, strings.Join(names, " or "))
+		f.cr.Namespace, certmanager.Group, strings.Join(f.names(), " or "))
 }
 
-func (f *requestFacts) checkApprover() Check {
+// checkApprover is about who approves without a person: whether there is one, and
+// whether he may. Whether he runs, permissions do not tell.
+func (f *requestFacts) checkApprover() []Check {
 	switch {
 	case f.approversUnknown:
-		return Check{"approver", Unknown, "you may not ask who approves without a person"}
+		return []Check{{"permission", Unknown, "you may not ask who approves without a person"}}
 	case len(f.approvers) > 0:
-		return Check{"approver", Yes, "may approve without a person, where it runs: " + strings.Join(f.approvers, ", ")}
+		return []Check{{"permission", Yes, "may approve without a person, where it runs: " + strings.Join(f.approvers, ", ")}}
 	case f.approver != "":
-		return Check{"approver", No, fmt.Sprintf("%s may not approve: it lacks approve on signers.%s named %s",
-			f.approver, certmanager.Group, strings.Join(f.names(), " or "))}
+		return []Check{{"permission", No, fmt.Sprintf("%s may not approve: it lacks approve on signers.%s named %s",
+			f.approver, certmanager.Group, strings.Join(f.names(), " or "))}}
 	default:
-		return Check{"approver", No, "no approver of certplane or cert-manager is set up here"}
+		return []Check{{"approver", No, "no approver of certplane or cert-manager is set up here"}}
 	}
 }
 
@@ -189,12 +179,12 @@ func (f *requestFacts) next(state inspect.State) []Step {
 	case inspect.Denied, inspect.Failed, invalid:
 		return []Step{f.again()}
 	case inspect.Issued:
-		return []Step{step("To fetch the certificate, in base64:", command(f.Kubectl,
+		return []Step{step("To fetch the certificate, in base64:", f.kubectl(
 			"get", "certificaterequests."+certmanager.Group, "-n", f.cr.Namespace, f.cr.Name, "-o", "jsonpath={.status.certificate}"))}
 	case inspect.Approved:
 		return f.nextAfterApproval()
 	default:
-		return append(f.nextBeforeApproval(), f.issuer.steps(f.Kubectl, anotherRequest)...)
+		return append(f.nextBeforeApproval(), f.issuer.steps(f.Config, f.otherwise)...)
 	}
 }
 
@@ -209,11 +199,11 @@ func (f *requestFacts) again() Step {
 }
 
 func (f *requestFacts) nextAfterApproval() []Step {
-	steps := f.issuer.steps(f.Kubectl, anotherRequest)
+	steps := f.issuer.steps(f.Config, f.otherwise)
 	switch name := f.keySecret(); {
 	case f.key == No:
 		steps = append(steps, step("Put the request's private key into the Secret; the request goes on by itself:",
-			command(f.Kubectl, "create", "secret", "generic", "-n", f.cr.Namespace, name, "--from-file=tls.key=FILE")))
+			f.kubectl("create", "secret", "generic", "-n", f.cr.Namespace, name, "--from-file=tls.key=FILE")))
 	case f.issuer.selfSigned() && name != "" && certmanager.ReadyReason(f.cr) != "":
 		steps = append(steps, Step{Text: fmt.Sprintf("The request's private key belongs into tls.key of Secret %s in the namespace %s; once it is there, the request goes on by itself.",
 			name, f.cr.Namespace)})
@@ -235,8 +225,9 @@ func (f *requestFacts) nextBeforeApproval() []Step {
 	if len(f.approvers) > 0 {
 		steps = append(steps, Step{Text: "The approver acts at once where it runs: 'certplane serve' or 'certplane controllers', unless certificaterequests-approver is switched off."})
 	}
+	typed := f.typedBy(f.mayApprove)
 	decide := step("To decide about this request:",
-		f.certplane("approve", "-n", f.cr.Namespace, f.cr.Name), f.certplane("deny", "-n", f.cr.Namespace, f.cr.Name))
+		typed.certplane("approve", "-n", f.cr.Namespace, f.cr.Name), typed.certplane("deny", "-n", f.cr.Namespace, f.cr.Name))
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
@@ -250,7 +241,7 @@ func (f *requestFacts) nextBeforeApproval() []Step {
 func (f *requestFacts) permit() Step {
 	namespace, account, _ := strings.Cut(f.approver, "/")
 	resource := f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
-	s := step("To have requests to such issuers approved without a person:", command(f.Kubectl, "apply", "-f", "-"))
+	s := step(grants(f.mayGrant, "To have requests to such issuers approved without a person"), f.typedBy(f.mayGrant).kubectl("apply", "-f", "-"))
 	s.Input = fmt.Sprintf(approverRights, "approve-"+resource, f.names()[0], account, namespace)
 	return s
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
@@ -35,11 +36,15 @@ type requestFacts struct {
 	approvers        []string
 	approver         string
 	approversUnknown bool
+	// mayGrant reports whether the caller may let that approver approve.
+	mayGrant Result
 	// key is whether the Secret exists that a SelfSigned issuer signs with; it is
 	// Unknown if the caller may not know, and empty if none is needed.
 	key Result
 	// events are unknown if the caller may not list them.
 	events facts
+	// otherwise is what to do where the issuer is the wrong one.
+	otherwise string
 }
 
 // approverAccounts approve every request that they may approve: those of
@@ -58,9 +63,8 @@ func get(ctx context.Context, clients *Clients, resource schema.GroupVersionReso
 	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return exit.WithNext(fmt.Errorf("the server has no %s", resource.GroupResource()), "Install the kinds of cert-manager.io there.")
 	case apierrors.IsNotFound(err):
-		see := append(append([]string{"  certplane kubectl"}, cfg.Flags...), "get", resource.GroupResource().String(), "--all-namespaces")
-		return exit.WithNext(fmt.Errorf("there is no %s named %s in the namespace %s", kind, cfg.Name, cfg.Namespace),
-			"To see which there are:", strings.Join(see, " "))
+		return exit.WithNext(fmt.Errorf("there is no %s named %s in the namespace %s", kind, cfg.Name, cfg.Namespace), append(others(ctx, clients, cfg, strings.ToLower(kind)),
+			"To see which there are:", "  "+shell.Line(cfg.kubectl("get", resource.GroupResource().String(), "--all-namespaces")...))...)
 	case err != nil:
 		return advice.On("reading the "+kind, err)
 	}
@@ -68,7 +72,7 @@ func get(ctx context.Context, clients *Clients, resource schema.GroupVersionReso
 }
 
 func gatherRequest(ctx context.Context, clients *Clients, cr *cmv1.CertificateRequest, cfg Config) (*requestFacts, error) {
-	f := &requestFacts{Config: cfg, cr: cr, now: cfg.Now()}
+	f := &requestFacts{Config: cfg, cr: cr, now: cfg.Now(), otherwise: anotherRequest}
 	var err error
 	if f.issuer, err = findIssuer(ctx, clients, cr.Spec.IssuerRef, cr.Namespace); err != nil {
 		return nil, err
@@ -152,7 +156,12 @@ func (f *requestFacts) askApprovers(ctx context.Context, clients *Clients) error
 			f.approver = account
 		}
 	}
-	return nil
+	if f.approver == "" || len(f.approvers) > 0 {
+		return nil
+	}
+	var err error
+	f.mayGrant, err = mayGrant(ctx, clients.Kubernetes, "")
+	return err
 }
 
 // asAccount is about a service account.

@@ -96,8 +96,8 @@ func (w world) testNotPermitted(t *testing.T) {
 	if permission.Result != explain.No || e.Events[0].Reason != "NotPermitted" || !strings.Contains(e.Events[0].Note, permission.Message) {
 		t.Errorf("the approver says %q, the explanation %q", e.Events[0].Note, permission.Message)
 	}
-	if signing := check(t, e, "signing"); !strings.Contains(signing.Message, "kube-system/csr-signer") || strings.Contains(signing.Message, "certplane-system") {
-		t.Errorf("signing: %s", signing.Message)
+	if signer := check(t, e, "signer"); !strings.Contains(signer.Message, "kube-system/csr-signer") || strings.Contains(signer.Message, "certplane-system") {
+		t.Errorf("signer: %s", signer.Message)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -20,24 +21,28 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/shell"
 )
 
 var signersResource = v1alpha1.GroupVersion.WithResource("signers")
 
-// SignerExplanation is what is known of a declared signer, as machines get it.
+// SignerExplanation is what is known of a signer, as machines get it.
 type SignerExplanation struct {
-	Name       string `json:"name"`
+	// Name is that of the Signer that declares it, if one does.
+	Name       string `json:"name,omitempty"`
 	SignerName string `json:"signerName"`
-	// Ready says whether the signer signs.
+	// Ready says whether the signer signs. Of signers without an object it is
+	// Unknown where nothing is against it: who runs cannot be asked.
 	Ready Result `json:"ready"`
 	// Verdict is the explanation in one sentence.
 	Verdict string `json:"verdict"`
 	// Statements are what KEP-1513 asks every signer to say of itself.
-	Statements []Statement         `json:"statements"`
+	Statements []Statement         `json:"statements,omitempty"`
 	CA         *v1alpha1.CAStatus  `json:"ca,omitempty"`
 	FormerCAs  []v1alpha1.CAStatus `json:"formerCAs,omitempty"`
-	Issued     int64               `json:"issued"`
-	Refused    int64               `json:"refused"`
+	// Issued and Refused are how many; nil if nobody counts.
+	Issued  *int64 `json:"issued,omitempty"`
+	Refused *int64 `json:"refused,omitempty"`
 	// Waiting are requests without an answer, the oldest first.
 	Waiting []Waiting `json:"waiting,omitempty"`
 	// Unknown is what cannot be found out from here.
@@ -61,26 +66,18 @@ type Waiting struct {
 	State inspect.State `json:"state"`
 }
 
-// Signer explains one declared signer.
+// Signer explains one signer, by its name or by that of its Signer.
 func Signer(ctx context.Context, cfg Config) error {
 	clients, err := cfg.Connect()
 	if err != nil {
 		return err
 	}
-	signer, err := getSigner(ctx, clients, cfg.Name)
+	e, err := findSigner(ctx, clients, cfg)
 	if err != nil {
 		return err
 	}
-	e := SignerExplanation{
-		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
-		CA: signer.Status.CA, FormerCAs: signer.Status.FormerCAs, Issued: signer.Status.Issued, Refused: signer.Status.Refused,
-	}
-	e.Ready, e.Verdict = judge(signer)
-	if e.Ready != Yes {
-		e.Next = []Step{step("What happens with the Signer is in its events:", command(cfg.Kubectl, "describe", "signer", signer.Name))}
-	}
 	for _, find := range []func(context.Context, *Clients, string) ([]Waiting, error){waitingCSRs, waitingPods} {
-		found, err := find(ctx, clients, signer.Spec.SignerName)
+		found, err := find(ctx, clients, e.SignerName)
 		switch {
 		case apierrors.IsForbidden(err):
 			e.Unknown = append(e.Unknown, err.Error())
@@ -93,13 +90,55 @@ func Signer(ctx context.Context, cfg Config) error {
 	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
 }
 
-func getSigner(ctx context.Context, clients *Clients, name string) (*v1alpha1.Signer, error) {
-	object, err := clients.Dynamic.Resource(signersResource).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, exit.WithNext(fmt.Errorf("there is no Signer named %s", name),
-			"A Signer declares a signer: the signers of Kubernetes have none. To see which there are:", "  certplane kubectl get signers")
+// findSigner finds who signs under a name: those of signers have a slash, those
+// of objects have none.
+func findSigner(ctx context.Context, clients *Clients, cfg Config) (*SignerExplanation, error) {
+	if !strings.Contains(cfg.Name, "/") {
+		signer, err := getSigner(ctx, clients, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return explainDeclared(signer, cfg), nil
 	}
+	signer, known, err := declarer(ctx, clients, cfg.Name)
+	switch {
+	case err != nil:
+		return nil, advice.On("looking for the Signer", err)
+	case signer != nil:
+		return explainDeclared(signer, cfg), nil
+	}
+	e, err := explainUndeclared(ctx, clients, cfg, known)
 	if err != nil {
+		return nil, advice.On("finding out about the signer", err)
+	}
+	return e, nil
+}
+
+// explainDeclared is about a signer that an object declares.
+func explainDeclared(signer *v1alpha1.Signer, cfg Config) *SignerExplanation {
+	e := &SignerExplanation{
+		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
+		CA: signer.Status.CA, FormerCAs: signer.Status.FormerCAs, Issued: &signer.Status.Issued, Refused: &signer.Status.Refused,
+	}
+	if e.Ready, e.Verdict = judge(signer); e.Ready != Yes {
+		e.Next = []Step{step("What happens with the Signer is in its events:", cfg.kubectl("describe", "signer", signer.Name))}
+	}
+	return e
+}
+
+func getSigner(ctx context.Context, clients *Clients, cfg Config) (*v1alpha1.Signer, error) {
+	object, err := clients.Dynamic.Resource(signersResource).Get(ctx, cfg.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && profiled(signersDomain+cfg.Name):
+		return nil, exit.WithNext(fmt.Errorf("there is no Signer named %s", cfg.Name),
+			"There is a signer of that name that no object declares:", "  "+shell.Line(cfg.certplane("explain", "signer", signersDomain+cfg.Name)...))
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, exit.WithNext(fmt.Errorf("the server has no %s", signersResource.GroupResource()), "Signers without objects are explained by their names, such as kubernetes.io/kubelet-serving.")
+	case apierrors.IsNotFound(err):
+		return nil, exit.WithNext(fmt.Errorf("there is no Signer named %s", cfg.Name),
+			"Signers without objects are explained by their names, such as kubernetes.io/kubelet-serving. To see which objects there are:",
+			"  "+shell.Line(cfg.kubectl("get", "signers")...))
+	case err != nil:
 		return nil, advice.On("reading the Signer", err)
 	}
 	signer := &v1alpha1.Signer{}

@@ -120,13 +120,47 @@ func TestSigner(t *testing.T) {
 	if c := check(t, asked, "profile"); c.Result != explain.No || !strings.Contains(c.Message, `asks for the subject "CN=host"`) {
 		t.Errorf("profile of the CertificateSigningRequest: %+v", c)
 	}
-	if c := check(t, asked, "signing"); !strings.Contains(c.Message, "kube-system/declared-signer") {
-		t.Errorf("signing: %s", c.Message)
+	if c := check(t, asked, "signer"); !strings.Contains(c.Message, "kube-system/declared-signer") {
+		t.Errorf("signer: %s", c.Message)
+	}
+	testSignerNames(t, s)
+	// Who may not list Signers is told that, and not that nobody knows.
+	s.Grant(t, "approver", apitest.Allow("get", "certificatesigningrequests"))
+	if c := check(t, explainAs(t, s.As(t, "approver"), "host"), "profile"); c.Result != explain.Unknown || c.Message != "you may not list signers.certplane.dev, one of which may say what example.com/workload demands" {
+		t.Errorf("profile to who may not list Signers: %+v", c)
 	}
 	// Who may not list requests is told so.
 	s.Grant(t, "reader", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"certplane.dev"}, Resources: []string{"signers"}})
 	if err := json.Unmarshal(signerOf(t, s.As(t, "reader"), "workload", "json"), &e); err != nil || len(e.Unknown) != 2 {
 		t.Errorf("unknown: %v, %v", e.Unknown, err)
+	}
+}
+
+// testSignerNames: signers are explained by their names, with and without an
+// object that declares them.
+func testSignerNames(t *testing.T, s *apitest.Server) {
+	for _, tc := range []struct {
+		name       string
+		ready      explain.Result
+		verdict    string
+		statements int
+	}{
+		{"example.com/workload", explain.Yes, "workload signs for example.com/workload", 7},
+		{"kubernetes.io/kubelet-serving", explain.Unknown, "kubernetes.io/kubelet-serving is a signer of Kubernetes; may sign, where they run: kube-system/csr-signer", 7},
+		{"example.com/nobody", explain.No, "example.com/nobody is declared by no Signer; no service account of certplane or Kubernetes may sign for it: another program has to", 0},
+		{"issuers.cert-manager.io/default.none", explain.No, `issuers.cert-manager.io/default.none is Issuer none in the namespace default: Referenced "Issuer" not found`, 0},
+		{"issuers.cert-manager.io/none", explain.No, "nobody signs for issuers.cert-manager.io/none: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>", 0},
+	} {
+		var e explain.SignerExplanation
+		if err := json.Unmarshal(signerOf(t, s.Admin(t), tc.name, "json"), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Ready != tc.ready || !strings.HasPrefix(e.Verdict, tc.verdict) || len(e.Statements) != tc.statements || e.SignerName != tc.name {
+			t.Errorf("%s: %+v", tc.name, e)
+		}
+		if declared := e.Name != ""; (e.Issued != nil) != declared {
+			t.Errorf("%s: issued %v", tc.name, e.Issued)
+		}
 	}
 }
 

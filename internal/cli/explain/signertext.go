@@ -20,17 +20,26 @@ func (e SignerExplanation) text(now time.Time) string {
 	for _, ca := range e.FormerCAs {
 		p.Section("Former CA", rowsOfCA(ca))
 	}
-	p.Section("Requests", [][]string{
-		{"issued", strconv.FormatInt(e.Issued, 10)},
-		{"refused", strconv.FormatInt(e.Refused, 10)},
-		{"waiting", strconv.Itoa(len(e.Waiting))},
-	})
+	p.Section("Requests", e.requestRows())
 	p.Section("Waiting", rowsOf(e.Waiting, func(w Waiting) []string {
 		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), page.Ago(now, w.Created)}
 	}))
 	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
 	writeSteps(p, e.Next)
 	return p.String()
+}
+
+func (e SignerExplanation) requestRows() [][]string {
+	var rows [][]string
+	for _, count := range []struct {
+		name   string
+		number *int64
+	}{{"issued", e.Issued}, {"refused", e.Refused}} {
+		if count.number != nil {
+			rows = append(rows, []string{count.name, strconv.FormatInt(*count.number, 10)})
+		}
+	}
+	return append(rows, []string{"waiting", strconv.Itoa(len(e.Waiting))})
 }
 
 func rowsOfCA(ca v1alpha1.CAStatus) [][]string {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // statements are the seven things that KEP-1513 asks every signer to state, in
@@ -93,14 +94,7 @@ func length(d *metav1.Duration, unset string) string {
 	if d == nil {
 		return unset
 	}
-	text := d.Duration.Round(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return duration.Short(d.Round(time.Second))
 }
 
 func caBit(p v1alpha1.SignerProfile) string {

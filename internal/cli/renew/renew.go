@@ -9,6 +9,7 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -110,6 +112,31 @@ func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	return err
 }
 
+// checkOwner refuses a Certificate whose Secret is another one's: nothing would
+// be issued for it. Its condition says so, also where cert-manager writes that;
+// one that says so of a Certificate that is gone is no obstacle. Without the
+// right to list Certificates nobody can tell, and it is tried.
+func (r renewer) checkOwner(ctx context.Context, crt *cmv1.Certificate) error {
+	ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
+	if ready == nil || ready.Status != cmmeta.ConditionFalse || ready.Reason != issuance.ReasonIncorrectCertificate {
+		return nil
+	}
+	list, err := r.certificates.Namespace(crt.Namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		secret, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "secretName")
+		if secret == crt.Spec.SecretName && list.Items[i].GetName() != crt.Name && list.Items[i].GetDeletionTimestamp() == nil {
+			return fmt.Errorf("nothing is issued for it: %s", ready.Message)
+		}
+	}
+	return nil
+}
+
 func (r renewer) attempt(ctx context.Context, namespace, name string) error {
 	loose, err := r.certificates.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -121,6 +148,9 @@ func (r renewer) attempt(ctx context.Context, namespace, name string) error {
 	}
 	if !crt.DeletionTimestamp.IsZero() {
 		return errors.New("it is being deleted")
+	}
+	if err := r.checkOwner(ctx, crt); err != nil {
+		return err
 	}
 	issuance.SetRenewing(crt, r.Now())
 	renewing, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crt)

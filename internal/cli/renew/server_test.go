@@ -20,10 +20,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// Certificates are renewed by name, by label, and all of them, with the right
-// to write their status.
-func TestRun(t *testing.T) {
-	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} })
+func connect(t *testing.T, s *apitest.Server) client.Client {
+	t.Helper()
 	kinds := runtime.NewScheme()
 	if err := certmanager.AddToScheme(kinds); err != nil {
 		t.Fatal(err)
@@ -32,6 +30,65 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return api
+}
+
+// A Certificate whose Secret is another one's is not said to be renewed; once
+// that one is gone, it is.
+func TestSecretOfAnother(t *testing.T) {
+	s := apitest.Start(t)
+	api := connect(t, s)
+	add := func(name string) *cmv1.Certificate {
+		t.Helper()
+		crt := &cmv1.Certificate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       cmv1.CertificateSpec{SecretName: "shared", CommonName: name, IssuerRef: cmmeta.IssuerReference{Name: "ca"}},
+		}
+		if err := api.Create(t.Context(), crt); err != nil {
+			t.Fatal(err)
+		}
+		return crt
+	}
+	ready := func(name string) *cmv1.CertificateCondition {
+		t.Helper()
+		crt := &cmv1.Certificate{}
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, crt); err != nil {
+			t.Fatal(err)
+		}
+		return certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
+	}
+	run := func() (string, error) {
+		var out bytes.Buffer
+		err := renew.Run(t.Context(), renew.Config{
+			Namespace: "default", Now: time.Now, Stdout: &out, Kubectl: "kubectl",
+			Connect: func() (dynamic.Interface, error) { return dynamic.NewForConfig(s.Admin(t)) },
+		})
+		return out.String(), err
+	}
+	owner := add("a-first")
+	apitest.Eventually(t, "the first one is looked at", func() bool { return ready("a-first") != nil })
+	add("b-second")
+	apitest.Eventually(t, "the second one has no Secret", func() bool {
+		c := ready("b-second")
+		return c != nil && c.Reason == issuance.ReasonIncorrectCertificate
+	})
+	const want = `renewing Certificate default/b-second: nothing is issued for it: Secret "shared" belongs to Certificate "a-first", which names it too`
+	if out, err := run(); err == nil || !strings.HasPrefix(err.Error(), want) || out != "Certificate default/a-first is being renewed\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if err := api.Delete(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(); err != nil || out != "Certificate default/b-second is being renewed\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// Certificates are renewed by name, by label, and all of them, with the right
+// to write their status.
+func TestRun(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} })
+	api := connect(t, s)
 	for name, labels := range map[string]map[string]string{"web": {"app": "web"}, "mail": {"app": "mail"}, "other": nil} {
 		err := api.Create(t.Context(), &cmv1.Certificate{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels},

@@ -3,6 +3,9 @@ package request
 import (
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inspect"
 )
@@ -27,6 +30,15 @@ func (w *waiter) verdictError() error {
 	return nil
 }
 
+// delay is the condition by which the signer of an approved request says why it
+// cannot sign at present; nil if it has not.
+func delay(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequestCondition {
+	if inspect.Judge(csr).State != inspect.Approved {
+		return nil
+	}
+	return certificates.Condition(csr, certificates.ConditionDelayed)
+}
+
 // because quotes a condition as far as it says anything.
 func because(reason, message string) string {
 	switch {
@@ -46,11 +58,15 @@ func (r *run) timeoutError(w *waiter) error {
 	case w.trouble != nil:
 		out.Err = fmt.Errorf("no certificate within %s: the server cannot be asked: %w", r.Wait, w.trouble)
 		out.Next = again
+	case delay(w.last) != nil:
+		late := delay(w.last)
+		out.Err = fmt.Errorf("%s is approved, but within %s signer %s could not sign it%s", w.name, r.Wait, w.last.Spec.SignerName, because(late.Reason, late.Message))
+		out.Next = append([]string{"The signer tries again by itself. What else is known of the request:", "  " + r.Explain(w.name)}, again...)
 	case inspect.Judge(w.last).State == inspect.Approved:
 		out.Err = fmt.Errorf("%s is approved, but within %s signer %s has not issued it", w.name, r.Wait, w.last.Spec.SignerName)
 		out.Next = append([]string{
-			"Is the signer's name right, and does the controller that answers to it run? What it has said about the request:",
-			"  certplane kubectl describe csr " + w.name,
+			"Is the signer's name right, and does the controller that answers to it run? What is known of the request, and who may sign it:",
+			"  " + r.Explain(w.name),
 		}, again...)
 	default:
 		out.Err = fmt.Errorf("nobody approved or denied %s within %s", w.name, r.Wait)

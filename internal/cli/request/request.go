@@ -65,6 +65,8 @@ type Config struct {
 	// Again returns the command line that takes up the request of that name
 	// with that key file.
 	Again func(name, keyFile string) string
+	// Explain returns the command line that explains the request of that name.
+	Explain func(name string) string
 	// Now is the clock that issued certificates are looked at with.
 	Now func() time.Time
 

@@ -40,6 +40,7 @@ func newBench(t *testing.T) *bench {
 		Wait:    time.Minute,
 		DryRun:  DryRunNone,
 		Connect: func() (Requests, error) { return b.server, nil },
+		Explain: func(name string) string { return "explain " + name },
 		Again:   func(name, key string) string { return "again " + name + " " + key },
 		Now:     func() time.Time { return testNow },
 		Stdout:  &b.stdout,

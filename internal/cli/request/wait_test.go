@@ -106,7 +106,15 @@ func TestTimeouts(t *testing.T) {
 		{
 			reason:   "nobody signed: it says where to look",
 			steps:    []step{condition(certificatesv1.CertificateApproved, "", "")},
-			wantText: "is approved, but within", wantNext: "certplane kubectl describe csr alice",
+			wantText: "is approved, but within 50ms signer example.com/test has not issued it", wantNext: "explain alice",
+		},
+		{
+			reason: "the signer has said why it cannot: that is what it says",
+			steps: []step{func(s *server, w *watch.RaceFreeFakeWatcher) {
+				condition(certificatesv1.CertificateApproved, "", "")(s, w)
+				condition("SigningDelayed", "SignerUnavailable", "the endpoint does not answer")(s, w)
+			}},
+			wantText: "could not sign it: the endpoint does not answer (SignerUnavailable)", wantNext: "explain alice",
 		},
 		{
 			reason:   "the server is away: it says why",

@@ -101,7 +101,7 @@ func (cfg Config) step(ctx context.Context, keys *encryption.Keys) error {
 		return err
 	}
 	if cfg.OneStep {
-		fmt.Fprintf(cfg.Out, "Now copy %s to all other servers of this store.\n", cfg.File)
+		fmt.Fprint(cfg.Out, "Now bring the keys to all other servers of this store: 'certplane pki export' here, 'certplane pki import' there.\n")
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ type facts struct {
 	issuer        cmv1.GenericIssuer // nil too if it is of another group
 	issuerProblem string
 	issuerEvents  events
+	// near is the other kind, if it has an issuer of the name where this one does not.
+	near string
 
 	secret        *corev1.Secret
 	secretProblem string
@@ -93,11 +95,32 @@ func (f *facts) findIssuer(ctx context.Context, c client.Client) error {
 		key.Namespace, namespace = "", metav1.NamespaceDefault // where events of what is in no namespace are
 	}
 	if f.issuerProblem, err = read(ctx, c, key, issuer); err != nil || f.issuerProblem != "" {
-		return err
+		return cmp.Or(err, f.findNear(ctx, c))
 	}
 	f.issuer = issuer
 	f.issuerEvents, err = eventsOf(ctx, c, issuer, namespace)
 	return err
+}
+
+// findNear looks for an issuer of the other kind: one is easily named for the
+// other.
+func (f *facts) findNear(ctx context.Context, c client.Client) error {
+	if f.issuerProblem != absent {
+		return nil
+	}
+	kind, key := cmv1.ClusterIssuerKind, client.ObjectKey{Name: f.certificate.Spec.IssuerRef.Name}
+	if f.certificate.Spec.IssuerRef.Kind == cmv1.ClusterIssuerKind {
+		kind, key.Namespace = cmv1.IssuerKind, f.Namespace
+	}
+	other, err := certmanager.NewIssuer(kind)
+	if err != nil {
+		return err
+	}
+	if problem, err := read(ctx, c, key, other); err != nil || problem != "" {
+		return err
+	}
+	f.near = kind
+	return nil
 }
 
 func (f *facts) findSecret(ctx context.Context, c client.Client) (err error) {
@@ -132,12 +155,15 @@ func (f *facts) findRequest(ctx context.Context, c client.Client) error {
 	return nil
 }
 
+// absent is the problem of what is not there.
+const absent = "it does not exist"
+
 // read reads an object; a problem is why that could not be done that is no
 // failure.
 func read(ctx context.Context, c client.Client, key client.ObjectKey, into client.Object) (problem string, err error) {
 	switch err := c.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):
-		return "it does not exist", nil
+		return absent, nil
 	case apierrors.IsForbidden(err):
 		return "you may not read it", nil
 	default:

@@ -196,7 +196,11 @@ func (w world) approve(t *testing.T, name string) {
 func TestCertificateWithout(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("lost", "nowhere"))
-	w.says(t, w.admin, "lost", `^Issuer nowhere\n  it does not exist$`, `^Next\n  Make the issuer, or name another one in spec.issuerRef\.$`)
+	w.says(t, w.admin, "lost", `^Issuer nowhere\n  it does not exist$`, `^Next\n  Create the issuer, or correct spec\.issuerRef\.\n  To see .*:\n    certplane explain certificate -n default lost --context here$`)
+	confused := certificate("confused", "own")
+	confused.Spec.IssuerRef.Kind = cmv1.ClusterIssuerKind
+	w.create(t, confused)
+	w.says(t, w.admin, "confused", `^ClusterIssuer own\n  it does not exist$`, `^Next\n  Create the issuer, or correct spec\.issuerRef: there is one of that name of the kind Issuer\.$`)
 
 	w.create(t, &cmv1.Issuer{ObjectMeta: in("empty"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "none"}}}})
 	w.create(t, certificate("stuck", "empty"))

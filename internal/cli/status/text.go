@@ -44,6 +44,9 @@ func (f *facts) verdict() string {
 	case ready == nil:
 		return name + " was not looked at yet"
 	case ready.Status == cmmeta.ConditionTrue:
+		if why := inspect.Outdated(f.certificate, f.secretProblem == absent, f.now); why != "" {
+			return name + " " + why
+		}
 		return name + " is ready"
 	}
 	return fmt.Sprintf("%s is not ready: %s", name, ready.Message)
@@ -178,15 +181,18 @@ func (f *facts) isIssuing() bool {
 
 // writeNext says what the user can do, if anything.
 func (f *facts) writeNext(p *page.Page) {
-	text, command := f.next()
-	if text == "" {
+	if certmanager.CertificateIs(f.certificate, cmv1.CertificateConditionReady) && !f.isIssuing() {
 		return
 	}
 	p.Title("Next")
-	p.Line("  " + text)
-	if len(command) > 0 {
-		p.Line("    " + shell.Line(command...))
+	if text, command := f.next(); text != "" {
+		p.Line("  " + text)
+		if len(command) > 0 {
+			p.Line("    " + shell.Line(command...))
+		}
 	}
+	p.Line("  To see who decides, what is checked and what more can be done:")
+	p.Line("    " + shell.Line(f.command("explain", "certificate", "-n", f.Namespace, f.Name)...))
 }
 
 // next looks for what holds up the next certificate, the first cause first.
@@ -198,8 +204,10 @@ func (f *facts) next() (text string, command []string) {
 		return "Mend what the condition Issuing says; then have it tried again at once:", f.command("renew", "-n", f.Namespace, f.Name)
 	case !f.isIssuing():
 		return "", nil
-	case f.issuerProblem == "it does not exist":
-		return "Make the issuer, or name another one in spec.issuerRef.", nil
+	case f.near != "":
+		return fmt.Sprintf("Create the issuer, or correct spec.issuerRef: there is one of that name of the kind %s.", f.near), nil
+	case f.issuerProblem == absent:
+		return "Create the issuer, or correct spec.issuerRef.", nil
 	case f.issuer != nil && !issuerReady:
 		return "Mend the issuer: its condition Ready says how. The certificate comes by itself then.", nil
 	case f.request != nil && isUndecided(f.request):

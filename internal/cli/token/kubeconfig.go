@@ -34,9 +34,5 @@ func Kubeconfig(token string, wish Wish, server *rest.Config, now time.Time) ([]
 }
 
 func heading(token string, wish Wish, now time.Time) string {
-	until := "until it is deleted"
-	if wish.TTL > 0 {
-		until = "until " + now.Add(wish.TTL).UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, until)
+	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, wish.Until(now))
 }

@@ -40,6 +40,20 @@ func (w Wish) Validate() error {
 	return nil
 }
 
+// Until says how long a token works that is made now.
+func (w Wish) Until(now time.Time) string {
+	if w.TTL == 0 {
+		return "until it is deleted"
+	}
+	return "until " + now.Add(w.TTL).UTC().Format(time.RFC3339)
+}
+
+// ID is the part of a token that is no secret.
+func ID(token string) string {
+	id, _, _ := strings.Cut(token, ".")
+	return id
+}
+
 // secret is the object that makes token work. Token is ID.SECRET.
 func (w Wish) secret(token string, now time.Time) *corev1.Secret {
 	id, secretPart, _ := strings.Cut(token, ".")

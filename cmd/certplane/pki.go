@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/backup"
+	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/storerecord"
+)
+
+// newPKI returns the pki verb and what is below it.
+func newPKI(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pki",
+		Short: "Bring a server's CAs and keys to another server of the same store",
+		Long: `Servers that share an etcd need the same CAs and keys. Export them on one server
+into an encrypted file, and import that on the others, before their first start
+and after each 'certplane encryption rotate --one-step'.
+
+The key of the client root CA stays where it is, and each server makes its own
+certificate. A client CA that one server renews reaches the others by itself.`,
+	}
+	cmd.AddCommand(newPKIExport(streams), newPKIImport(streams))
+	return cmd
+}
+
+func newPKIExport(streams genericiooptions.IOStreams) *cobra.Command {
+	var dataDir string
+	var sealing sealFlags
+	cmd := &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write the CAs and keys that other servers of the store need into an encrypted file",
+		Long: `Writes the CAs and keys that other servers of the same store need into a new
+file that only you can read. The server may run.
+
+The file is encrypted: with a passphrase, from --passphrase-file, from
+$` + passphraseEnv + ` or asked for, or to the public key of a key pair made with
+'certplane backup keygen'. Whoever can open it has your CAs: delete it once it is
+imported.`,
+		Example: "  certplane pki export --data-dir ./data keys",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := oneArgument(cmd, args, "the file to write")
+			if err != nil {
+				return err
+			}
+			dir, err := cli.DataDir(dataDir)
+			if err != nil {
+				return err
+			}
+			protection, err := sealing.protection(streams, "--recipient")
+			if err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			keys, err := backup.ExportKeys(file, dir, protection, time.Now())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(streams.Out, "Exported to %s:\n", file)
+			printKeys(streams.Out, keys)
+			_, err = fmt.Fprintf(streams.Out, "Bring the file to the other server, import it there, and delete it:\n  certplane pki import --data-dir FOLDER %s\n", file)
+			return err
+		},
+	}
+	cli.AddDataDirFlag(cmd.Flags(), &dataDir)
+	sealing.addTo(cmd.Flags())
+	return cmd
+}
+
+func newPKIImport(streams genericiooptions.IOStreams) *cobra.Command {
+	var dataDir string
+	var opening restoreFlags
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Put exported CAs and keys into a server's data folder",
+		Long: `Puts the CAs and keys in a file of 'certplane pki export', or in a backup, into a
+server's data folder, which is made if it is not there. Keys of another server
+are not replaced. A server that runs takes up new encryption keys and CA
+certificates by itself.`,
+		Example: "  certplane pki import --data-dir ./data keys && certplane serve --data-dir ./data --etcd-servers https://etcd-0:2379",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := oneArgument(cmd, args, "the file to import")
+			if err != nil {
+				return err
+			}
+			dir, err := cli.DataDir(dataDir)
+			if err != nil {
+				return err
+			}
+			opened, err := opening.open(cmd, streams, file)
+			if err != nil {
+				return err
+			}
+			imported, err := backup.ImportKeys(file, dir, opened.Protection)
+			if err != nil {
+				return err
+			}
+			if len(imported.Changed) == 0 {
+				fmt.Fprintf(streams.Out, "%s has these keys already:\n", dir.PKI())
+			} else {
+				fmt.Fprintf(streams.Out, "Wrote %s into %s:\n", strings.Join(imported.Changed, ", "), dir.PKI())
+			}
+			printKeys(streams.Out, imported.Keys)
+			return nil
+		},
+	}
+	cli.AddDataDirFlag(cmd.Flags(), &dataDir)
+	addPassphraseFlag(cmd.Flags(), &opening.passphraseFile)
+	addIdentityFlag(cmd.Flags(), &opening.identityFile)
+	return cmd
+}
+
+func printKeys(out io.Writer, keys storerecord.Keys) {
+	for _, part := range keyParts(keys) {
+		for _, fingerprint := range part.fingerprints {
+			fmt.Fprintf(out, "  %-20s %s\n", part.name, fingerprint)
+		}
+	}
+}
+
+// keyPart is one kind of keys.
+type keyPart struct {
+	name         string
+	fingerprints []string
+}
+
+func keyParts(keys storerecord.Keys) []keyPart {
+	return []keyPart{
+		{"client CA", keys.ClientCA}, {"serving CA", keys.ServingCA},
+		{"service account key", keys.ServiceAccount}, {"encryption key", keys.Encryption},
+	}
+}

@@ -1,0 +1,131 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/certplane/certplane/internal/policy/requests"
+)
+
+// soon is how long controllers may take for what they do at once.
+const soon = requests.Patience
+
+// outlook is what a request without an answer waits for. All that a headline
+// says of it follows from the checks, so that the two cannot differ.
+type outlook struct {
+	// checks are those that decide, in their order.
+	checks []Check
+	// waited is how long what is to come next has not come.
+	waited time.Duration
+	// told is what the signer itself says that it waits for; empty if it has said
+	// nothing.
+	told string
+	words
+}
+
+// words are how the parts of one kind of request are called.
+type words struct {
+	// state is what has been reached: that it is approved, for one.
+	state string
+	// signer is who signs.
+	signer string
+	// tells introduces what the signer says that it waits for.
+	tells string
+	// lacking is who lacks the permission that an approver asks for.
+	lacking string
+	// silent is who has not answered.
+	silent string
+}
+
+// aside are the checks whose failure does not keep a request from being signed:
+// they decide whether it takes a person, who has to sign, and what for.
+var aside = []string{"policy", "permission", "approver", "approval", "claim", "signer", "signing"}
+
+// refusals are the checks whose failure has the signer refuse a request.
+var refusals = []string{"reference", "terms", "profile", "request"}
+
+// find returns a check; one that nobody has made is open.
+func (o outlook) find(name string) Check {
+	for _, c := range o.checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Check{Name: name, Result: Open}
+}
+
+// obstacle returns what is said of the failed check that matters most of all
+// that keep a request from being signed. Refuse is how its signer refuses.
+func (o outlook) obstacle(refuse string) (text string, found bool) {
+	for _, name := range refusals {
+		if c := o.find(name); c.Result == No {
+			return fmt.Sprintf("its %s %s it: %s", o.signer, refuse, c.Message), true
+		}
+	}
+	if c := o.find("issuer"); c.Result == No {
+		return "its issuer cannot sign: " + c.Message, true
+	}
+	for _, c := range o.checks {
+		if c.Result == No && !slices.Contains(aside, c.Name) {
+			return c.Message, true
+		}
+	}
+	return "", false
+}
+
+// unsigned continues a sentence about a request that only has to be signed.
+func (o outlook) unsigned() string {
+	obstacle, stopped := o.obstacle("will refuse")
+	signer, signing := o.find("signer"), o.find("signing")
+	switch {
+	case stopped:
+		return o.state + ", and " + obstacle
+	case o.told != "":
+		return o.state + o.tells + o.told
+	case signer.Result == No:
+		return o.state + ", and " + signer.Message
+	case signing.Result == No:
+		return o.state + ", and " + signing.Message
+	case o.waited < soon:
+		return o.state + " and waits to be signed"
+	default:
+		return fmt.Sprintf("%s, and %s has not answered for %s", o.state, o.silent, duration.HumanDuration(o.waited))
+	}
+}
+
+// undecided continues a sentence about a request that is to be approved or
+// denied.
+func (o outlook) undecided() string {
+	if c := o.find("approval"); c.Result == No {
+		return "cannot be approved by anybody: " + c.Message
+	}
+	if obstacle, stopped := o.obstacle("would refuse"); stopped {
+		return "waits for approval, and " + obstacle
+	}
+	text := o.approver()
+	if c := o.find("signer"); c.Result == No {
+		text += "; " + c.Message
+	}
+	return text
+}
+
+// approver is about who is to approve. It promises nothing: that an approver may
+// act does not tell that one runs.
+func (o outlook) approver() string {
+	permission := o.find("permission").Result
+	switch {
+	case permission == Yes && o.waited < soon:
+		return "waits for approval, which takes no person where an approver runs"
+	case permission == Yes:
+		return fmt.Sprintf("may be approved without a person, and for %s no approver has done so", duration.HumanDuration(o.waited))
+	case permission == No:
+		return fmt.Sprintf("waits for a person to approve it, as %s lacks a permission", o.lacking)
+	case permission == Unknown:
+		return "waits for approval; you may not ask whether that takes a person"
+	default:
+		return "waits for a person to approve or deny it"
+	}
+}

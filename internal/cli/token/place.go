@@ -1,0 +1,75 @@
+package token
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/certplane/certplane/internal/atomicfile"
+)
+
+// Place is the file for a new token.
+type Place struct {
+	// Path of the file.
+	Path string
+	// Overwrite replaces what is there.
+	Overwrite bool
+}
+
+// Check reports why the file cannot be written, before there is a token that
+// would be lost.
+func (p Place) Check() error {
+	info, err := os.Lstat(p.Path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("--out %s is a folder: name a file in it", p.Path)
+	case err == nil && !p.Overwrite:
+		return p.taken()
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err := atomicfile.CheckDir(filepath.Dir(p.Path)); err != nil {
+		return fmt.Errorf("--out %s: %w", p.Path, err)
+	}
+	return nil
+}
+
+// Write writes the file, which only its owner can read.
+func (p Place) Write(data []byte) error {
+	write := atomicfile.Create
+	if p.Overwrite {
+		write = atomicfile.Write
+	}
+	err := write(p.Path, data, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return p.taken()
+	}
+	return err
+}
+
+func (p Place) taken() error {
+	return fmt.Errorf("--out %s exists already: name another file, or replace it with --overwrite", p.Path)
+}
+
+// ServerURL returns the URL that --server stands for. HOST:PORT is completed: a
+// token is sent to nobody without TLS.
+func ServerURL(text string) (string, error) {
+	whole := text
+	if !strings.Contains(text, "://") {
+		whole = "https://" + text
+	}
+	server, err := url.Parse(whole)
+	switch {
+	case err != nil || server.Hostname() == "":
+		return "", fmt.Errorf("--server %q is not the URL of a server: want one such as https://certplane.example.com:6443", text)
+	case server.Scheme != "https":
+		return "", fmt.Errorf("--server %q must begin with https://: the token is sent there, and others could read it on its way", text)
+	case server.User != nil || server.RawQuery != "" || server.Fragment != "":
+		return "", fmt.Errorf("--server must be https://HOST:PORT alone, without a user, a query or a fragment")
+	}
+	return server.String(), nil
+}
