@@ -2,20 +2,17 @@ package issuer
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/pki"
 )
 
 // certificateRequests are those of cert-manager.io.
@@ -46,7 +43,7 @@ func (cr certificateRequest) issuer(ks kinds) (who, bool) {
 func (cr certificateRequest) step() step {
 	switch {
 	case cr.is(cmv1.CertificateRequestConditionDenied):
-		if cr.shows(denied) {
+		if answer.ShownOn(cr.CertificateRequest, denied) {
 			return stepNone
 		}
 		return stepDeny
@@ -83,7 +80,7 @@ func (cr certificateRequest) awaits(w who) (reason, note string) {
 		certmanager.Group, w.kind.domain())
 }
 
-func (cr certificateRequest) read(c *controller) (*Request, *outcome) {
+func (cr certificateRequest) read(c *controller) (*Request, *answer.Outcome) {
 	usages, err := certmanager.Usages(cr.Spec.Usages, cr.Spec.IsCA)
 	if err != nil {
 		return refuse(reasonInvalidRequest, "spec.usages: %v", err)
@@ -105,80 +102,23 @@ func (cr certificateRequest) read(c *controller) (*Request, *outcome) {
 	return request, nil
 }
 
-func refuse(reason, format string, args ...any) (*Request, *outcome) {
-	o := fails(reason, format, args...)
+func refuse(reason, format string, args ...any) (*Request, *answer.Outcome) {
+	o := answer.Fail(reason, format, args...)
 	return nil, &o
 }
 
-func readyStatus(o outcome) cmmeta.ConditionStatus {
-	if o.chain != nil {
-		return cmmeta.ConditionTrue
-	}
-	return cmmeta.ConditionFalse
+func (cr certificateRequest) put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error) {
+	return cr.answers(c).Put(ctx, cr.CertificateRequest, o, report)
 }
 
-func (cr certificateRequest) shows(o outcome) bool {
-	ready := certmanager.RequestCondition(cr.CertificateRequest, cmv1.CertificateRequestConditionReady)
-	if ready == nil || ready.Status != readyStatus(o) || ready.Reason != o.reason || ready.Message != presentable(o.message) {
-		return false
-	}
-	if o.chain != nil {
-		return string(cr.Status.Certificate) == string(o.certificate())
-	}
-	return !o.failed() || cr.Status.FailureTime != nil
+func (cr certificateRequest) latest(ctx context.Context, c *controller) (asked, error) {
+	latest, err := cr.answers(c).Latest(ctx, cr.CertificateRequest)
+	return certificateRequest{latest}, err
 }
 
-func (cr certificateRequest) write(ctx context.Context, c *controller, o outcome) error {
-	fields, err := cr.fields(o, c.clock.Now())
-	if err != nil {
-		return err
-	}
-	_, err = c.apply(ctx, cr.CertificateRequest, certificateRequests.GroupVersionKind, fields)
-	return err
-}
-
-// fields are all that we have to say in the status: what is not said again, is
-// taken back. Nothing in them is anybody else's.
-func (cr certificateRequest) fields(o outcome, now time.Time) (map[string]any, error) {
-	next, at := cr.DeepCopy(), metav1.NewTime(now)
-	certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionReady, readyStatus(o), o.reason, presentable(o.message), at)
-	if o.invalid {
-		certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionInvalidRequest, cmmeta.ConditionTrue,
-			reasonInvalidRequest, presentable(o.message), at)
-	}
-	conditions, err := entries(next, cmv1.CertificateRequestConditionReady, cmv1.CertificateRequestConditionInvalidRequest)
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]any{"conditions": conditions}
-	if o.failed() && next.Status.FailureTime == nil {
-		next.Status.FailureTime = &at
-	}
-	if next.Status.FailureTime != nil {
-		fields["failureTime"] = next.Status.FailureTime.UTC().Format(time.RFC3339)
-	}
-	if o.chain != nil {
-		fields["certificate"] = base64.StdEncoding.EncodeToString(o.certificate())
-		if o.chain.CA != nil {
-			fields["ca"] = base64.StdEncoding.EncodeToString(pki.EncodeCertificates(o.chain.CA))
-		}
-	}
-	return fields, nil
-}
-
-// entries are the conditions of these types that a request has.
-func entries(cr *cmv1.CertificateRequest, types ...cmv1.CertificateRequestConditionType) ([]any, error) {
-	var entries []any
-	for _, kind := range types {
-		condition := certmanager.RequestCondition(cr, kind)
-		if condition == nil {
-			continue
-		}
-		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry)
-	}
-	return entries, nil
+func (cr certificateRequest) answers(c *controller) answer.Kind[*cmv1.CertificateRequest] {
+	due := cr.step()
+	return answer.CertificateRequests(c.client, c.Name, c.clock, func(latest *cmv1.CertificateRequest, _ answer.Outcome) bool {
+		return certificateRequest{latest}.step() == due
+	})
 }

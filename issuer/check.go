@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -55,7 +57,7 @@ func judge(err error, checkEvery time.Duration) readiness {
 // with the status only.
 func (r readiness) condition(issuer Issuer, now time.Time) metav1.Condition {
 	next := metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: presentable(r.message),
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: note.Fit(r.message),
 		ObservedGeneration: issuer.GetGeneration(), LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 	if r.ready {
@@ -148,7 +150,7 @@ func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	err = i.write(ctx, issuer, r.condition(issuer, i.clock.Now()))
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+		return reconcile.Result{RequeueAfter: answer.ConflictPause}, nil
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	case r.err != nil:

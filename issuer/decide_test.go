@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"crypto/x509"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -45,7 +47,7 @@ func TestStep(t *testing.T) {
 	}
 	saidDenied := func(cr *cmv1.CertificateRequest) {
 		at := metav1.NewTime(now)
-		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, denied.reason, denied.message, at)
+		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, denied.State.String(), denied.Message, at)
 		cr.Status.FailureTime = &at
 	}
 	tests := []struct {
@@ -79,6 +81,7 @@ func TestStep(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
+	chain := &pki.Chain{Certificates: []*x509.Certificate{{Raw: []byte("certificate")}}}
 	cause := errors.New("cause")
 	tests := []struct {
 		reason       string
@@ -100,12 +103,12 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			o := decide(&pki.Chain{}, tc.err, tc.age, time.Hour)
-			if o.reason != tc.ready || o.event != tc.event || o.again != tc.again || (o.retry != nil) != tc.retry {
+			o := decide(chain, tc.err, tc.age, time.Hour)
+			if o.State.String() != tc.ready || o.Reason != tc.event || o.After != tc.again || (o.Retry != nil) != tc.retry {
 				t.Errorf("%+v", o)
 			}
-			if tc.err != nil && !strings.Contains(o.message, "cause") {
-				t.Errorf("message %q", o.message)
+			if tc.err != nil && !strings.Contains(o.Message, "cause") {
+				t.Errorf("message %q", o.Message)
 			}
 		})
 	}
@@ -119,12 +122,12 @@ func TestFailing(t *testing.T) {
 		return &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid}}
 	}
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
-	retried, ordered := outcome{event: reasonRetried}, outcome{event: reasonPending}
+	retried, ordered := answer.Outcome{Reason: reasonRetried}, answer.Outcome{Reason: reasonPending}
 	steps := []struct {
 		reason string
 		uid    types.UID
 		minute int
-		o      outcome
+		o      answer.Outcome
 		since  int
 	}{
 		{"the first", "a", 0, retried, 0},
@@ -143,24 +146,6 @@ func TestFailing(t *testing.T) {
 	f.end(types.NamespacedName{Namespace: "default", Name: "web"})
 	if len(f.by) > 0 {
 		t.Errorf("what is over stays in memory: %v", f.by)
-	}
-}
-
-// The first failure counts, and what others have written is not said again.
-func TestFields(t *testing.T) {
-	cr := requested(with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test"))
-	first := metav1.NewTime(now.Add(-time.Hour))
-	cr.Status.FailureTime = &first
-	fields, err := cr.fields(fails("SigningError", "m"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conditions := fields["conditions"].([]any)
-	if len(conditions) != 1 || conditions[0].(map[string]any)["type"] != "Ready" {
-		t.Errorf("conditions %v", conditions)
-	}
-	if fields["failureTime"] != "2026-03-01T11:00:00Z" {
-		t.Errorf("failed at %v", fields["failureTime"])
 	}
 }
 
@@ -186,8 +171,8 @@ func TestFindIssuer(t *testing.T) {
 	}
 	for _, tc := range tests {
 		o, ok := findIssuer(tc.issuer, who{kind: k, NamespacedName: types.NamespacedName{Name: "ca"}})
-		if ok != (tc.want == "") || !strings.HasSuffix(o.message, tc.want) {
-			t.Errorf("%s: %q", tc.reason, o.message)
+		if ok != (tc.want == "") || !strings.HasSuffix(o.Message, tc.want) {
+			t.Errorf("%s: %q", tc.reason, o.Message)
 		}
 	}
 }

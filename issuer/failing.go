@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/answer"
 )
 
 // failing remembers since when Sign goes wrong with requests of one API, without
@@ -34,9 +36,9 @@ func (f *failing) since(request client.Object, now time.Time) time.Time {
 }
 
 // note takes down what became of a request.
-func (f *failing) note(request client.Object, o outcome, now time.Time) {
+func (f *failing) note(request client.Object, o answer.Outcome, now time.Time) {
 	key := client.ObjectKeyFromObject(request)
-	if o.event != reasonRetried {
+	if o.Reason != reasonRetried {
 		f.end(key)
 		return
 	}

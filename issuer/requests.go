@@ -19,19 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
 
-const (
-	// patience is how long a request may wait for its approval before an Event
-	// says so: most are approved at once.
-	patience = 10 * time.Second
-	// conflictPause is when to look again at what somebody else has changed: the
-	// cache has it by then.
-	conflictPause = 500 * time.Millisecond
-)
+// patience is how long a request may wait for its approval before an Event says
+// so: most are approved at once.
+const patience = 10 * time.Second
 
 // asked is a request of one of the two APIs.
 type asked interface {
@@ -43,15 +38,13 @@ type asked interface {
 	// issuer is who was asked; ok is false if that is none of ours.
 	issuer(ks kinds) (issuer who, ok bool)
 	// read returns what is asked for, or why that cannot be had.
-	read(c *controller) (*Request, *outcome)
+	read(c *controller) (*Request, *answer.Outcome)
 	// mayRefer tells whether its requester may use an issuer.
 	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
-	// shows tells whether the status has an outcome already.
-	shows(o outcome) bool
-	// write puts an outcome into the status, and leaves what others have written
-	// as it is. It fails with a conflict if the request is not any more what was
-	// read.
-	write(ctx context.Context, c *controller, o outcome) error
+	// put stores an outcome and reports it; it returns when to look again.
+	put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error)
+	// latest looks, past the cache, at what has become of the request.
+	latest(ctx context.Context, c *controller) (asked, error)
 	// awaits is the reason and the text of the Event that an approval is missing.
 	awaits(w who) (reason, note string)
 }
@@ -139,7 +132,7 @@ var changesReadiness = predicate.Funcs{
 		}
 		was, wasOK := findIssuer(before, who{})
 		is, isOK := findIssuer(after, who{})
-		return wasOK != isOK || was.message != is.message
+		return wasOK != isOK || was.Message != is.Message
 	},
 }
 
@@ -184,19 +177,19 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	}
 	switch a.step() {
 	case stepDeny:
-		return r.put(ctx, a, denied)
+		return r.put(ctx, a, denied, answer.Report{})
 	case stepAwait:
 		return r.await(a, w), nil
 	case stepSign:
 		o, err := r.answer(ctx, a, w)
 		switch {
-		case errors.Is(err, errSuperseded):
+		case errors.Is(err, answer.ErrSuperseded):
 			return reconcile.Result{}, nil
 		case err != nil:
 			return reconcile.Result{}, err
 		}
 		r.failing.note(a, o, r.clock.Now())
-		return r.put(ctx, a, o)
+		return r.put(ctx, a, o, answer.Report{})
 	}
 	r.failing.end(key.NamespacedName)
 	return reconcile.Result{}, nil
@@ -213,13 +206,13 @@ func (r requests) await(a asked, w who) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// answer asks the issuer. It fails with errSuperseded if there is no need to; its
+// answer asks the issuer. It fails with answer.ErrSuperseded if there is no need to; its
 // other errors are those of the API and go away.
-func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
+func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, error) {
 	// Who may not refer to an issuer need not wait for it.
 	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
 	case err != nil:
-		return outcome{}, err
+		return answer.Outcome{}, err
 	case !allowed:
 		return notAllowed(w), nil
 	}
@@ -233,19 +226,19 @@ func (r requests) answer(ctx context.Context, a asked, w who) (outcome, error) {
 	}
 	// The cache can be behind what this controller has written a moment ago, and
 	// the CA would make another certificate.
-	latest, err := r.latest(ctx, a)
+	latest, err := a.latest(ctx, r.controller)
 	if err == nil && latest.step() != stepSign {
-		err = errSuperseded
+		err = answer.ErrSuperseded
 	}
 	if err != nil {
-		return outcome{}, err
+		return answer.Outcome{}, err
 	}
 	request.Issuer, request.Object = issuer, latest.object()
 	return r.ask(ctx, w, request), nil
 }
 
 // find returns an issuer that is ready, or what to wait for.
-func (r requests) find(ctx context.Context, w who) (Issuer, outcome, error) {
+func (r requests) find(ctx context.Context, w who) (Issuer, answer.Outcome, error) {
 	found := w.kind.new()
 	err := r.cache.Get(ctx, w.NamespacedName, found)
 	if apierrors.IsNotFound(err) {
@@ -253,7 +246,7 @@ func (r requests) find(ctx context.Context, w who) (Issuer, outcome, error) {
 		return nil, o, nil
 	}
 	if err != nil {
-		return nil, outcome{}, fmt.Errorf("reading the %s %s: %w", w.kind.Kind, w.Name, err)
+		return nil, answer.Outcome{}, fmt.Errorf("reading the %s %s: %w", w.kind.Kind, w.Name, err)
 	}
 	if o, ok := findIssuer(found, w); !ok {
 		return nil, o, nil
@@ -261,19 +254,19 @@ func (r requests) find(ctx context.Context, w who) (Issuer, outcome, error) {
 	if met, ok := r.faults.of(w, found, r.clock.Now()); ok {
 		return nil, r.blame(met), nil
 	}
-	return found, outcome{}, nil
+	return found, answer.Outcome{}, nil
 }
 
 // blame is the outcome of a request to an issuer with which Sign has found
 // fault.
-func (r requests) blame(met fault) outcome {
-	o := waits(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
-	o.again = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was looked at
+func (r requests) blame(met fault) answer.Outcome {
+	o := answer.Wait(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
+	o.After = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was looked at
 	return o
 }
 
 // ask has a request signed and notes what that says of the issuer.
-func (r requests) ask(ctx context.Context, w who, request *Request) outcome {
+func (r requests) ask(ctx context.Context, w who, request *Request) answer.Outcome {
 	chain, err := r.sign(ctx, request)
 	now := r.clock.Now()
 	if v := verdictOf(err); v != nil && v.kind == notReady {
@@ -287,112 +280,9 @@ func (r requests) ask(ctx context.Context, w who, request *Request) outcome {
 	return decide(chain, err, now.Sub(r.failing.since(request.Object, now)), r.RetryFor)
 }
 
-// put writes an outcome, unless the request has it already.
-func (r requests) put(ctx context.Context, a asked, o outcome) (reconcile.Result, error) {
-	if !a.shows(o) {
-		ctx, cancel := r.toStore(ctx, o)
-		defer cancel()
-		err := r.store(ctx, a, o)
-		r.report(ctx, a, o, err)
-		switch {
-		case errors.Is(err, errSuperseded):
-			return reconcile.Result{}, nil
-		case apierrors.IsConflict(err):
-			return reconcile.Result{RequeueAfter: conflictPause}, nil
-		case err != nil:
-			return reconcile.Result{}, err
-		}
-	}
-	return reconcile.Result{RequeueAfter: o.again}, o.retry
-}
-
-// lastWords is how long a certificate that comes while the controller stops may
-// take to be stored.
-const lastWords = 10 * time.Second
-
-// toStore is the context in which an outcome is stored. A certificate is stored
-// also when the controller is to stop: the CA has made it, and the next one would
-// be another. It is no matter who leads then: a write holds only if nobody else
-// has written.
-func (r requests) toStore(ctx context.Context, o outcome) (context.Context, context.CancelFunc) {
-	if o.chain == nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-}
-
-// errSuperseded says that a request has no use for an outcome any more: it has
-// been deleted or answered otherwise.
-var errSuperseded = errors.New("the request does not wait any more")
-
-// maxConflicts bounds the attempts to store one outcome. Each conflict means
-// that somebody else got a change through meanwhile.
-const maxConflicts = 10
-
-// store puts the outcome on the request in one write, which holds only if nobody
-// has written since: no request gets two certificates, and none gets one that
-// was denied meanwhile. On a conflict the same outcome is tried again on the
-// request as it is now, if it still waits: a certificate shall not be lost.
-func (r requests) store(ctx context.Context, a asked, o outcome) error {
-	due := a.step()
-	var err error
-	for range maxConflicts {
-		if err = a.write(ctx, r.controller, o); err == nil {
-			return nil
-		}
-		latest, reason := r.latest(ctx, a)
-		switch {
-		case errors.Is(reason, errSuperseded):
-			return reason
-		case reason != nil:
-			return fmt.Errorf("%w, after %w", reason, err)
-		case latest.shows(o):
-			return nil // stored, but the answer got lost or came late
-		case latest.step() != due:
-			return errSuperseded
-		case !apierrors.IsConflict(err):
-			return fmt.Errorf("writing the status: %w", err)
-		}
-		a = latest
-	}
-	return err
-}
-
-// latest looks, past the cache, at what has become of a request.
-func (r requests) latest(ctx context.Context, a asked) (asked, error) {
-	object := r.api.new()
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(a.object()), object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, errSuperseded
-	case err != nil:
-		return nil, fmt.Errorf("looking at the request again: %w", err)
-	case object.GetUID() != a.GetUID():
-		return nil, errSuperseded // another request by the same name
-	}
-	latest, _ := r.api.as(object)
-	return latest, nil
-}
-
-// report tells operators and requesters what has become of a request. Every
-// certificate is logged, also if it reached nobody: whoever audits the CA wants
-// to know.
-func (r requests) report(ctx context.Context, a asked, o outcome, stored error) {
-	logger := log.FromContext(ctx).WithValues("uid", a.GetUID())
-	if o.chain != nil {
-		leaf := o.chain.Certificates[0]
-		logger = logger.WithValues("subject", leaf.Subject.String(), "serial", leaf.SerialNumber.Text(16),
-			"sha256", pki.Fingerprint(leaf), "notAfter", leaf.NotAfter)
-	}
-	switch {
-	case o.chain != nil && stored != nil:
-		logger.Info("Discarded certificate that was signed but not stored", "why", stored.Error())
-	case o.chain != nil:
-		logger.Info("Issued certificate")
-	case stored == nil:
-		logger.Info("Request has no certificate", "state", o.reason, "reason", o.event, "message", o.message)
-	}
-	if stored == nil && o.event != "" {
-		r.event(a.object(), o.eventType(), o.event, "Sign", o.message)
-	}
+// put stores an outcome on a request.
+func (r requests) put(ctx context.Context, a asked, o answer.Outcome, report answer.Report) (reconcile.Result, error) {
+	report.Object, report.Recorder = a.object(), r.events
+	report.Facts, report.Clock = []any{"uid", a.GetUID()}, r.clock
+	return a.put(ctx, r.controller, o, report)
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -147,8 +148,8 @@ func (c *controller) Start(ctx context.Context) error {
 }
 
 // event tells of what has happened to an object.
-func (c *controller) event(about runtime.Object, eventType, reason, action, note string) {
-	c.events.Eventf(about, nil, eventType, reason, action, "%s", presentable(note))
+func (c *controller) event(about runtime.Object, eventType, reason, action, text string) {
+	c.events.Eventf(about, nil, eventType, reason, action, "%s", note.Fit(text))
 }
 
 // lookEvery is how often to look for kinds that the API does not have yet.

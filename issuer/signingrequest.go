@@ -11,9 +11,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -40,10 +41,6 @@ const (
 
 // minDuration is the shortest life that CertificateSigningRequests can ask for.
 const minDuration = 10 * time.Minute
-
-// conditionDelayed says that a request is approved and waits for its issuer, not
-// for its requester. It goes away with the certificate or with Failed.
-const conditionDelayed certificatesv1.RequestConditionType = "SigningDelayed"
 
 type signingRequest struct {
 	*certificatesv1.CertificateSigningRequest
@@ -97,7 +94,7 @@ func (csr signingRequest) mayRefer(ctx context.Context, c *controller, w who) (b
 	return review.Status.Allowed, nil
 }
 
-func (csr signingRequest) read(c *controller) (*Request, *outcome) {
+func (csr signingRequest) read(c *controller) (*Request, *answer.Outcome) {
 	usages, err := pki.ParseUsages(csr.Spec.Usages)
 	if err != nil {
 		return refuse(reasonInvalidRequest, "spec.usages: %v", err)
@@ -120,7 +117,7 @@ func (csr signingRequest) read(c *controller) (*Request, *outcome) {
 }
 
 // duration is what is asked for; nil leaves it to the issuer.
-func (csr signingRequest) duration() (*time.Duration, *outcome) {
+func (csr signingRequest) duration() (*time.Duration, *answer.Outcome) {
 	var wish *time.Duration
 	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {
 		duration := time.Duration(*seconds) * time.Second
@@ -141,41 +138,18 @@ func (csr signingRequest) duration() (*time.Duration, *outcome) {
 	return wish, nil
 }
 
-// conditionOf is the condition that shows an outcome without a certificate.
-func conditionOf(o outcome) certificatesv1.RequestConditionType {
-	if o.failed() {
-		return certificatesv1.CertificateFailed
-	}
-	return conditionDelayed
+func (csr signingRequest) put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error) {
+	return csr.answers(c).Put(ctx, csr.CertificateSigningRequest, o, report)
 }
 
-func (csr signingRequest) shows(o outcome) bool {
-	if o.chain != nil {
-		return string(csr.Status.Certificate) == string(o.certificate())
-	}
-	shown := csr.condition(conditionOf(o))
-	return shown != nil && shown.Reason == o.event && shown.Message == presentable(o.message)
+func (csr signingRequest) latest(ctx context.Context, c *controller) (asked, error) {
+	latest, err := csr.answers(c).Latest(ctx, csr.CertificateSigningRequest)
+	return signingRequest{latest}, err
 }
 
-// write updates the whole status, other than for CertificateRequests: the API
-// keeps decisions as they are whatever is written, and notes no owners of
-// conditions, so that none could be taken back by applying.
-func (csr signingRequest) write(ctx context.Context, c *controller, o outcome) error {
-	return c.client.Status().Update(ctx, csr.with(o, c.clock.Now()), client.FieldOwner(c.Name))
-}
-
-// with returns the request with an outcome.
-func (csr signingRequest) with(o outcome, now time.Time) *certificatesv1.CertificateSigningRequest {
-	next := csr.DeepCopy()
-	next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == conditionDelayed
+func (csr signingRequest) answers(c *controller) answer.Kind[*certificatesv1.CertificateSigningRequest] {
+	due := csr.step()
+	return answer.SigningRequests(c.client, c.Name, c.clock, func(latest *certificatesv1.CertificateSigningRequest) bool {
+		return signingRequest{latest}.step() == due
 	})
-	if o.chain != nil {
-		next.Status.Certificate = o.certificate()
-		return next
-	}
-	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: conditionOf(o), Status: corev1.ConditionTrue, Reason: o.event, Message: presentable(o.message), LastUpdateTime: metav1.NewTime(now),
-	})
-	return next
 }

@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,14 +43,22 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager",
+			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
 	{
+		from:      "internal/answer",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless: []string{
+			module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki", module + "internal/signer",
+		},
+		reason: "controllers of this program and of others give answers in the same way",
+	},
+	{
 		from:      "internal/keystore",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector"},
+		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector", module + "internal/notify"},
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{
@@ -116,7 +128,7 @@ var rules = []rule{
 	{
 		from:      "internal/webhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector"},
+		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{
@@ -134,7 +146,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
 		unless: []string{
 			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki",
-			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/logging",
+			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/duration", module + "internal/logging",
 		},
 		reason: "an agent is a client on somebody's host: what it can do, any node can do",
 	},
@@ -142,7 +154,8 @@ var rules = []rule{
 		from:      "issuer",
 		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "issuer", module + "internal/api", module + "internal/pki", module + "internal/served", module + "internal/worker",
+			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki",
+			module + "internal/served", module + "internal/signer", module + "internal/worker",
 		},
 		reason: "what others build into their programs brings no server, and no cloud, along",
 	},
@@ -155,7 +168,7 @@ var rules = []rule{
 	{
 		from:      "internal/configfile",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/configfile"},
+		unless:    []string{module + "internal/configfile", module + "internal/duration"},
 		reason:    "files are read for whoever has a configuration",
 	},
 	{
@@ -184,6 +197,20 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// What others build into their programs brings no server along, not by way of
+// packages of ours either.
+func TestSDKBringsNoServer(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"issuer").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, imported := range strings.Fields(string(out)) {
+		if underAny(imported, []string{"k8s.io/apiserver", "k8s.io/apiextensions-apiserver/pkg/apiserver", "go.etcd.io", "github.com/google/cel-go"}) {
+			t.Errorf("the package issuer depends on %s", imported)
+		}
+	}
+}
+
 // Controllers are independent of each other: none imports another.
 func TestControllersDoNotImportEachOther(t *testing.T) {
 	const controllers = module + "internal/controller/"
@@ -198,6 +225,33 @@ func TestControllersDoNotImportEachOther(t *testing.T) {
 				t.Errorf("%s imports %s: each controller can move to a process of its own", pkg.ImportPath, imported)
 			}
 		}
+	}
+}
+
+// Whatever leaves a CA was linted before: one file encodes certificates, and
+// pki.Linted signs what the linter has seen.
+func TestOneFileEncodesCertificates(t *testing.T) {
+	const only = "internal/pki/encode.go"
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() && !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case entry.IsDir() && slices.Contains([]string{"examples", "test", ".git"}, name):
+			return filepath.SkipDir // programs of their own
+		case entry.IsDir() || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(filepath.Base(filepath.Dir(name)), "webhooktest"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if encodes := bytes.Contains(source, []byte("x509.CreateCertificate(")); encodes != (name == only) {
+			t.Errorf("%s calls x509.CreateCertificate: %v; only %s may: use pki.Authority.Lint and sign what it returns", name, encodes, only)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
