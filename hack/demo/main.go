@@ -179,7 +179,7 @@ func (d *demo) do(ctx context.Context, s step) error {
 func (d *demo) verify() error {
 	fmt.Println("\n# And it verifies against the CA of the server:")
 	roots := x509.NewCertPool()
-	ca, err := os.ReadFile(filepath.Join(d.dir, "data/pki/client-ca-root.crt"))
+	ca, err := os.ReadFile(filepath.Join(d.dir, "data/pki/client-ca.crt"))
 	if err != nil {
 		return err
 	}

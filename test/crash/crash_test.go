@@ -1,57 +1,22 @@
-// Package crash kills servers at any moment and looks at what is left.
 package crash
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
 )
-
-// serveEnv makes the test binary a server on the data directory it names.
-const serveEnv = "CERTPLANE_CRASH_TEST_SERVE"
-
-// timeout bounds each wait for a server.
-const timeout = time.Minute
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(serveEnv); dir != "" {
-		os.Exit(serve(dir))
-	}
-	os.Exit(m.Run())
-}
-
-func serve(dir string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	cfg := server.DefaultConfig()
-	cfg.DataDir = dir
-	cfg.Serving.Listen = "127.0.0.1:0"
-	if err := server.Run(ctx, cfg, func(server.Ready) { fmt.Println("ready") }); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
 
 // Writers store requests while the server is killed, over and over. Each
 // request that was acknowledged must be there after the next start.
@@ -60,7 +25,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[string]bool{}
 	for round := range rounds {
-		process := startReady(t, dir)
+		process := startReady(t, role{Dir: dir})
 		client := adminClient(t, dir)
 		checkStored(t, client, acknowledged)
 
@@ -70,9 +35,9 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 			acknowledged[name] = true
 		}
 	}
-	process := startReady(t, dir)
+	process := startReady(t, role{Dir: dir})
 	checkStored(t, adminClient(t, dir), acknowledged)
-	stop(t, process)
+	process.stop(t)
 }
 
 // A first start that is killed must not keep a second one from being a whole
@@ -85,23 +50,23 @@ func TestKillDuringFirstStart(t *testing.T) {
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			dir := t.TempDir()
-			process, _ := start(t, dir)
+			process := start(t, role{Dir: dir})
 			apitest.Eventually(t, file+" is there", func() bool {
 				_, err := os.Stat(filepath.Join(dir, file))
 				return err == nil
 			})
-			kill(process)
+			process.kill()
 
-			again := startReady(t, dir)
+			again := startReady(t, role{Dir: dir})
 			checkStored(t, adminClient(t, dir), nil)
-			stop(t, again)
+			again.stop(t)
 		})
 	}
 }
 
 // writeUntilKilled has writers store requests, kills the server when enough
 // have been acknowledged, and returns the names of all that were.
-func writeUntilKilled(t *testing.T, client kubernetes.Interface, round, writers, killAfter int, process *exec.Cmd) map[string]bool {
+func writeUntilKilled(t *testing.T, client kubernetes.Interface, round, writers, killAfter int, process *process) map[string]bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -126,7 +91,7 @@ func writeUntilKilled(t *testing.T, client kubernetes.Interface, round, writers,
 	for name := range names {
 		acknowledged[name] = true
 		if len(acknowledged) == killAfter {
-			kill(process)
+			process.kill()
 		}
 	}
 	if len(acknowledged) < killAfter {
@@ -152,60 +117,7 @@ func checkStored(t *testing.T, client kubernetes.Interface, want map[string]bool
 	}
 }
 
-// start runs a server in a process of its own. Its one line on ready says
-// that it is.
-func start(t *testing.T, dir string) (process *exec.Cmd, ready *bufio.Reader) {
-	t.Helper()
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	process = exec.CommandContext(t.Context(), executable)
-	process.Env = append(os.Environ(), serveEnv+"="+dir)
-	stdout, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(process) })
-	return process, bufio.NewReader(stdout)
-}
-
-func startReady(t *testing.T, dir string) *exec.Cmd {
-	t.Helper()
-	process, ready := start(t, dir)
-	timer := time.AfterFunc(timeout, func() { process.Process.Kill() })
-	defer timer.Stop()
-	if _, err := ready.ReadString('\n'); err != nil {
-		t.Fatalf("the server did not get ready: %v", errors.Join(err, process.Wait()))
-	}
-	return process
-}
-
-// kill is kill -9. It returns when the process is gone.
-func kill(process *exec.Cmd) {
-	if process.ProcessState == nil {
-		process.Process.Kill()
-		process.Wait()
-	}
-}
-
-func stop(t *testing.T, process *exec.Cmd) {
-	t.Helper()
-	process.Process.Signal(os.Interrupt)
-	if err := process.Wait(); err != nil {
-		t.Errorf("stopping the server: %v", err)
-	}
-}
-
 func adminClient(t *testing.T, dir string) kubernetes.Interface {
 	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", datadir.Dir(dir).AdminKubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.QPS = -1
-	return apitest.Client(t, cfg)
+	return apitest.Client(t, adminConfig(t, dir))
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"fmt"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -32,7 +31,7 @@ const (
 // each request has a certificate, and those that had one have kept it.
 func TestKillWhileSigningForPods(t *testing.T) {
 	dir := t.TempDir()
-	process := startReady(t, dir)
+	process := startReady(t, role{Dir: dir})
 	core := adminClient(t, dir)
 	declareSigner(t, dir)
 	spec := podSpec(t, core)
@@ -47,7 +46,7 @@ func TestKillWhileSigningForPods(t *testing.T) {
 		t.Log("all was sent before the kill")
 	}
 
-	again := startReady(t, dir)
+	again := startReady(t, role{Dir: dir})
 	core = adminClient(t, dir)
 	var stored []certificatesv1beta1.PodCertificateRequest
 	apitest.Eventually(t, "all requests that are stored have certificates", func() bool {
@@ -78,7 +77,7 @@ func TestKillWhileSigningForPods(t *testing.T) {
 	if len(first) > 0 {
 		t.Errorf("%d certificates that had been seen are gone", len(first))
 	}
-	stop(t, again)
+	again.stop(t)
 }
 
 // send creates requests until the first that fails.
@@ -96,7 +95,7 @@ func send(ctx context.Context, core kubernetes.Interface, requests []*certificat
 
 // killAmidst kills the server when some requests have certificates, and returns
 // those that were seen.
-func killAmidst(t *testing.T, core kubernetes.Interface, process *exec.Cmd) map[string]string {
+func killAmidst(t *testing.T, core kubernetes.Interface, process *process) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
 	apitest.Eventually(t, "some requests have certificates", func() bool {
@@ -107,7 +106,7 @@ func killAmidst(t *testing.T, core kubernetes.Interface, process *exec.Cmd) map[
 		}
 		return len(seen) > 0
 	})
-	kill(process)
+	process.kill()
 	return seen
 }
 
@@ -126,6 +125,7 @@ func adminConfig(t *testing.T, dir string) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.QPS, cfg.WarningHandlerWithContext = -1, rest.NoWarnings{}
 	return cfg
 }
 

@@ -32,7 +32,7 @@ func TestControllersFailover(t *testing.T) {
 	leader := c.controllers(t)
 	eventually(t, "the first replica leads", func() bool { return c.leader(t) != "" })
 	standby := c.controllers(t)
-	if strings.Contains(standby.output.tail(1<<20), "Successfully acquired lease") {
+	if strings.Contains(standby.output.tail(1<<20), "The controllers work here from now on") {
 		t.Fatal("the second replica leads too")
 	}
 

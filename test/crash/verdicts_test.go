@@ -1,0 +1,71 @@
+package crash
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// What TestChaos looks for, it finds.
+func TestVerdicts(t *testing.T) {
+	certificate := func() []byte {
+		root, err := pki.NewRoot("verdicts", apitest.NewKey(t), pki.DefaultRootLifetime, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pki.EncodeCertificates(root.Certificate())
+	}
+	one, other := certificate(), certificate()
+	for _, test := range []struct {
+		reason string
+		// happens fills in the record of a key, and acks are what clients were told.
+		happens    func(*testing.T, *history, string)
+		acks       []ack
+		want, told string
+	}{
+		{"a write is stored", func(_ *testing.T, h *history, key string) { h.of(key).revisions[7] = true }, []ack{{"/a", 7}}, "", ""},
+		{"a write is not stored", func(*testing.T, *history, string) {}, []ack{{"/a", 7}}, "lost", "revision 7 was never stored"},
+		{"a write is taken back", func(_ *testing.T, h *history, key string) { h.of(key).revisions[6] = true }, []ack{{"/a", 7}}, "lost", "revision 7 was never stored"},
+		{"a deletion is taken back", func(_ *testing.T, h *history, key string) { h.of(key).deleting = true }, []ack{{"/a", 0}}, "lost", "is there"},
+		{"a request goes by itself", func(_ *testing.T, h *history, key string) {
+			h.of(key).revisions[7], h.of(key).deleted = true, true
+		}, []ack{{"/a", 7}}, "lost", "nobody asked"},
+		{"a request has one certificate, twice told", issues(one, one), nil, "", ""},
+		{"a request has two certificates", issues(one, other), nil, "two", "/a"},
+		{"a serial number is used twice", func(t *testing.T, h *history, key string) {
+			issues(one)(t, h, key)
+			issues(one)(t, h, "/b")
+		}, nil, "twins", "serial number"},
+		{"a request fails", func(_ *testing.T, h *history, key string) { h.of(key).failed = "no reason" }, nil, "failed", "no reason"},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			h := &history{records: map[string]*record{}, serials: map[string]string{}}
+			test.happens(t, h, "/a")
+			lost, two, failed := h.verdicts(test.acks)
+			for what, which := range map[string][]string{"lost": lost, "two": two, "twins": h.twins, "failed": failed} {
+				if text := strings.Join(which, "\n"); (text != "") != (what == test.want) || text != "" && !strings.Contains(text, test.told) {
+					t.Errorf("%s: %q, want %q among %q", what, text, test.told, test.want)
+				}
+			}
+		})
+	}
+	h := &history{records: map[string]*record{"/a": {due: true, certificates: map[[sha256.Size]byte]string{}}}}
+	if waiting := h.unanswered(); len(waiting) != 1 {
+		t.Errorf("waiting for a certificate are %q, want one", waiting)
+	}
+}
+
+func issues(certificates ...[]byte) func(*testing.T, *history, string) {
+	return func(t *testing.T, h *history, key string) {
+		t.Helper()
+		for _, certificate := range certificates {
+			if err := h.issued(key, certificate); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cli/token"
+	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/server"
+)
+
+const (
+	// serveEnv makes the test binary a server on the data directory it names.
+	serveEnv = "CERTPLANE_HOSTILE_TEST_SERVE"
+	// patience bounds each wait for a server.
+	patience = time.Minute
+	// storeMiB is the size of the store, which attackers try to fill.
+	storeMiB = 128
+	// team is the namespace of the editor.
+	team = "team-a"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serveEnv); dir != "" {
+		os.Exit(serve(dir))
+	}
+	os.Exit(m.Run())
+}
+
+// config is the default one, but for bounds that would take long to reach.
+func config(dir string) server.Config {
+	cfg := server.DefaultConfig()
+	cfg.DataDir, cfg.Serving.Listen = dir, "127.0.0.1:0"
+	cfg.Etcd.QuotaMiB, cfg.Etcd.MaxPercentPerTenant = storeMiB, 40
+	cfg.API.Limits.MaxConnections, cfg.API.Limits.MaxConnectionsPerTenant = 300, 150
+	return cfg
+}
+
+func serve(dir string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := server.Run(ctx, config(dir), func(ready server.Ready) { fmt.Println(ready.URL) }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// world is a server with everybody there is.
+type world struct {
+	*apitest.Server
+	admin kubernetes.Interface
+	pid   int
+	// attackers are those who attack, by name.
+	attackers map[string]*rest.Config
+	// viewer reads and asks for certificates, node is a node, joining a
+	// bootstrap token.
+	viewer, node, joining *rest.Config
+}
+
+// start runs a server in a process of its own.
+func start(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(executable)
+	process.Env = append(os.Environ(), serveEnv+"="+dir)
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Process.Kill(); _ = process.Wait() })
+	timer := time.AfterFunc(patience, func() { _ = process.Process.Kill() })
+	defer timer.Stop()
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server did not get ready: %v", errors.Join(err, process.Wait()))
+	}
+	w := &world{Server: &apitest.Server{Config: config(dir), URL: strings.TrimSpace(url), Kubeconfig: datadir.Dir(dir).AdminKubeconfig()}, pid: process.Process.Pid}
+	w.admin = apitest.Client(t, w.Admin(t))
+	w.populate(t)
+	return w
+}
+
+// populate makes all that attackers and observers need.
+func (w *world) populate(t *testing.T) {
+	t.Helper()
+	apitest.NewNamespace(t, w.admin, team)
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "edit"},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", Name: "editor"}},
+	}
+	if _, err := w.admin.RbacV1().RoleBindings(team).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"edge-1", "edge-9"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := w.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}
+	if _, err := w.admin.CoreV1().ConfigMaps(team).Create(t.Context(), busy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge-9"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("edge-9"), LeaseDurationSeconds: ptr.To[int32](40)},
+	}
+	if _, err := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.makeIssuer(t)
+	w.Grant(t, "viewer", apitest.Allow("get list create", "certificatesigningrequests"))
+	w.viewer = w.Login(t, "viewer")
+	w.node = w.Login(t, "system:node:edge-1", "system:nodes")
+	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Wish{TTL: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.joining = w.Anonymous(t)
+	w.joining.BearerToken = secret
+
+	w.attackers = map[string]*rest.Config{
+		anonymous: w.Anonymous(t),
+		nobody:    w.Login(t, "nobody"),
+		node:      w.Login(t, "system:node:edge-9", "system:nodes"),
+		editor:    w.Login(t, "editor"),
+	}
+	for _, cfg := range w.attackers {
+		cfg.Dial = elsewhere
+	}
+}
+
+// elsewhere dials from another address than the observers', where there is one.
+func elsewhere(ctx context.Context, network, address string) (net.Conn, error) {
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	conn, err := from.DialContext(ctx, network, address)
+	if err != nil && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	return conn, err
+}
+
+// memory is what the server has in memory for itself, in MiB; 0 where nobody says.
+// Pages of files, such as its database, are the kernel's to take back.
+func (w *world) memory() int {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(w.pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kib, _ := strconv.Atoi(strings.Fields(value)[0])
+			return kib >> 10
+		}
+	}
+	return 0
+}
+
+// client opens a connection of its own for each request if fresh is set.
+func client(cfg *rest.Config, fresh bool) (*http.Client, error) {
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableKeepAlives: fresh, DialContext: cfg.Dial}
+	authorized, err := rest.HTTPWrappersForConfig(cfg, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: authorized}, nil
+}
