@@ -19,15 +19,16 @@ run: build ## Run a server that stays, with its data in .data
 demo: build ## From request to certificate in a temporary folder
 	$(GO) run ./hack/demo bin/certplane
 
+# "make verify" vets all of it.
 .PHONY: test
 test: ## Run all tests
-	$(GO) test ./...
-	cd examples/external-issuer && $(GO) test ./...
+	$(GO) test -vet=off ./...
+	cd examples/external-issuer && $(GO) test -vet=off ./...
 
 .PHONY: test-race
 test-race: ## Run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race ./...
-	cd examples/external-issuer && CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 40m ./...
+	cd examples/external-issuer && CGO_ENABLED=1 $(GO) test -race -vet=off ./...
 
 # cgo is for those builds alone that speak to a token.
 .PHONY: test-pkcs11
@@ -55,6 +56,19 @@ bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
 
+# Each kill is followed by a start, which is most of the time.
+KILLS ?= 100
+FOR ?= 24h
+SEED ?= 0
+
+.PHONY: chaos
+chaos: ## Kill servers under load, over and over (KILLS=100 FOR=24h SEED=0)
+	$(GO) test -count=1 -v -timeout 0 -run TestChaos ./test/crash -kills $(KILLS) -for $(FOR) -seed $(SEED)
+
+.PHONY: hostile
+hostile: ## Attack a server in every way, with floods that take all of a machine
+	CERTPLANE_HOSTILE_LONG=1 $(GO) test -count=1 -v -timeout 20m ./test/hostile
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
 	hack/fuzz.sh
@@ -70,8 +84,12 @@ lint: ## Look for mistakes
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities, if Go's database of them can be reached
+	hack/vulncheck.sh
+
 .PHONY: verify
-verify: lint ## Check format, modules and that generated files are fresh
+verify: lint vulncheck ## Check format, modules and that generated files are fresh
 	hack/verify.sh
 
 .PHONY: bench

@@ -41,7 +41,7 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
   paths=github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 \
   paths=github.com/cert-manager/cert-manager/pkg/apis/acme/v1 \
   output:crd:dir=internal/generated/crds
-go run ./hack/crds internal/generated/crds
+go run ./hack/crds internal/generated/crds "$(go list -m -f '{{.Version}}' github.com/cert-manager/cert-manager)"
 
 generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)
 (cd examples/external-issuer && "$generator" object crd paths=./api/... output:crd:dir=deploy/crds)

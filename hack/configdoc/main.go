@@ -15,10 +15,12 @@ import (
 	"reflect"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -46,6 +48,7 @@ func main() {
 	}
 	p := printer{out: os.Stdout, docs: map[reflect.Type]fieldDocs{}}
 	fmt.Fprintf(p.out, "# The configuration of \"certplane %s\" with every default.\n", doc.verb)
+	fmt.Fprintln(p.out, "# Durations are numbers with units, such as 30d, 12h, 1h30m or 500ms.")
 	if err := p.object(reflect.ValueOf(doc.defaults), ""); err != nil {
 		log.Fatalf("configdoc: %v", err)
 	}
@@ -74,6 +77,9 @@ func (p printer) object(v reflect.Value, indent string) error {
 			continue
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "-" { // no field of the file
+			continue
+		}
 		doc := docs[field.Name]
 		if doc == "" {
 			return fmt.Errorf("field %s of %s has no doc comment", field.Name, v.Type())
@@ -96,6 +102,9 @@ func (p printer) field(name string, v reflect.Value, indent string) error {
 		return fmt.Errorf("encoding %s: %w", name, err)
 	}
 	text := strings.TrimSpace(string(data))
+	if length, ok := v.Interface().(metav1.Duration); ok {
+		text = duration.Format(length.Duration)
+	}
 	switch {
 	case v.Kind() == reflect.Struct && strings.Contains(v.Type().PkgPath()+"/", module):
 		fmt.Fprintf(p.out, "%s%s:\n", indent, name)

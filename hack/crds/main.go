@@ -1,7 +1,10 @@
 // Program crds finishes generated CustomResourceDefinitions whose Go types are
 // not ours to mark.
 //
-//	crds DIR
+//	crds DIR VERSION
+//
+// VERSION is that of cert-manager's types, which its definitions are labelled
+// with: cmctl and others find out by it which cert-manager is installed.
 package main
 
 import (
@@ -22,26 +25,31 @@ type definition struct {
 	Spec       map[string]any `json:"spec"`
 }
 
-// edits are made to versions in the files.
+// versionLabel is the label that has the version.
+const versionLabel = "app.kubernetes.io/version"
+
+// edits are made to versions in the files, besides the label.
 var edits = []struct {
-	file string
-	edit func(version map[string]any) error
+	file  string
+	edits []func(version map[string]any) error
 }{
-	{"cert-manager.io_certificates.yaml", addExpiration},
-	{"cert-manager.io_issuers.yaml", openPods},
-	{"cert-manager.io_clusterissuers.yaml", openPods},
-	{"acme.cert-manager.io_challenges.yaml", openPods},
+	{"acme.cert-manager.io_challenges.yaml", []func(map[string]any) error{openPods}},
+	{"acme.cert-manager.io_orders.yaml", nil},
+	{"cert-manager.io_certificaterequests.yaml", nil},
+	{"cert-manager.io_certificates.yaml", []func(map[string]any) error{addExpiration}},
+	{"cert-manager.io_clusterissuers.yaml", []func(map[string]any) error{openPods}},
+	{"cert-manager.io_issuers.yaml", []func(map[string]any) error{openPods}},
 }
 
 func main() {
 	for _, e := range edits {
-		if err := change(filepath.Join(os.Args[1], e.file), e.edit); err != nil {
+		if err := change(filepath.Join(os.Args[1], e.file), os.Args[2], e.edits...); err != nil {
 			log.Fatalf("%s: %v", e.file, err)
 		}
 	}
 }
 
-func change(file string, edit func(map[string]any) error) error {
+func change(file, release string, edits ...func(map[string]any) error) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -50,9 +58,12 @@ func change(file string, edit func(map[string]any) error) error {
 	if err := yaml.UnmarshalStrict(text, &d); err != nil {
 		return err
 	}
+	d.Metadata["labels"] = map[string]any{versionLabel: release}
 	for _, version := range d.Spec["versions"].([]any) {
-		if err := edit(version.(map[string]any)); err != nil {
-			return err
+		for _, edit := range edits {
+			if err := edit(version.(map[string]any)); err != nil {
+				return err
+			}
 		}
 	}
 	if text, err = yaml.Marshal(d); err != nil {
