@@ -118,7 +118,7 @@ func (cr certificateRequest) latest(ctx context.Context, c *controller) (asked, 
 
 func (cr certificateRequest) answers(c *controller) answer.Kind[*cmv1.CertificateRequest] {
 	due := cr.step()
-	return answer.CertificateRequests(c.client, c.Name, c.clock, func(latest *cmv1.CertificateRequest, _ answer.Outcome) bool {
+	return answer.CertificateRequests(c.client, answer.ApplyRequest(c.client, c.Name), c.clock, func(latest *cmv1.CertificateRequest) bool {
 		return certificateRequest{latest}.step() == due
 	})
 }

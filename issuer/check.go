@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -182,7 +181,7 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	if err != nil {
 		return err
 	}
-	written, err := i.apply(ctx, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
+	written, err := answer.ApplyStatus(ctx, i.client, i.Name, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
@@ -199,18 +198,4 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 	}
 	i.event(issuer, eventType, ready.Reason, "Check", ready.Message)
 	return nil
-}
-
-// apply writes these fields of an object's status, and returns the object as it is
-// then: no others, so that what somebody else has written stays to the letter. It
-// fails with a conflict if the object is not the one that was read.
-func (c *controller) apply(ctx context.Context, object client.Object, gvk schema.GroupVersionKind, status map[string]any) (*unstructured.Unstructured, error) {
-	fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-	fields.SetGroupVersionKind(gvk)
-	fields.SetNamespace(object.GetNamespace())
-	fields.SetName(object.GetName())
-	fields.SetUID(object.GetUID())
-	fields.SetResourceVersion(object.GetResourceVersion())
-	err := c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(c.Name), client.ForceOwnership)
-	return fields, err
 }

@@ -177,7 +177,7 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	}
 	switch a.step() {
 	case stepDeny:
-		return r.put(ctx, a, denied, answer.Report{})
+		return r.put(ctx, a, denied)
 	case stepAwait:
 		return r.await(a, w), nil
 	case stepSign:
@@ -189,7 +189,7 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 			return reconcile.Result{}, err
 		}
 		r.failing.note(a, o, r.clock.Now())
-		return r.put(ctx, a, o, answer.Report{})
+		return r.put(ctx, a, o)
 	}
 	r.failing.end(key.NamespacedName)
 	return reconcile.Result{}, nil
@@ -206,8 +206,8 @@ func (r requests) await(a asked, w who) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// answer asks the issuer. It fails with answer.ErrSuperseded if there is no need to; its
-// other errors are those of the API and go away.
+// answer asks the issuer. It fails with answer.ErrSuperseded if there is no need
+// to. Its other errors are those of the API and go away.
 func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, error) {
 	// Who may not refer to an issuer need not wait for it.
 	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
@@ -280,9 +280,7 @@ func (r requests) ask(ctx context.Context, w who, request *Request) answer.Outco
 	return decide(chain, err, now.Sub(r.failing.since(request.Object, now)), r.RetryFor)
 }
 
-// put stores an outcome on a request.
-func (r requests) put(ctx context.Context, a asked, o answer.Outcome, report answer.Report) (reconcile.Result, error) {
-	report.Object, report.Recorder = a.object(), r.events
-	report.Facts, report.Clock = []any{"uid", a.GetUID()}, r.clock
-	return a.put(ctx, r.controller, o, report)
+// put stores an outcome on a request and reports it.
+func (r requests) put(ctx context.Context, a asked, o answer.Outcome) (reconcile.Result, error) {
+	return a.put(ctx, r.controller, o, answer.Report{Object: a.object(), Recorder: r.events, Facts: []any{"uid", a.GetUID()}})
 }

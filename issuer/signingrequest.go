@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -58,19 +56,13 @@ func (csr signingRequest) issuer(ks kinds) (who, bool) { return ks.named(csr.Spe
 // be True.
 func (csr signingRequest) step() step {
 	switch {
-	case csr.condition(certificatesv1.CertificateDenied) != nil, csr.failed(), len(csr.Status.Certificate) > 0:
+	case csr.condition(certificatesv1.CertificateDenied) != nil, certificates.Failed(csr.CertificateSigningRequest), len(csr.Status.Certificate) > 0:
 		return stepNone
 	case csr.condition(certificatesv1.CertificateApproved) == nil:
 		return stepAwait
 	default:
 		return stepSign
 	}
-}
-
-func (csr signingRequest) failed() bool {
-	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateFailed && (c.Status == corev1.ConditionTrue || c.Status == "")
-	})
 }
 
 func (csr signingRequest) awaits(w who) (reason, note string) {

@@ -83,7 +83,7 @@ func TestDecideCSR(t *testing.T) {
 			}}
 			unchanged := before.DeepCopy()
 			o := Decide(tc.issued, tc.err, "Issued")
-			after := applyToCSR(before, o, metav1.NewTime(now))
+			after := csrWith(before, o, metav1.NewTime(now))
 			if diff := cmp.Diff(tc.want, after.Status); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -115,7 +115,7 @@ func TestStatusOf(t *testing.T) {
 	certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Test", "", metav1.NewTime(now))
 	first := metav1.NewTime(now.Add(-time.Hour))
 	cr.Status.FailureTime = &first
-	fields, err := statusOf(cr, Fail("SigningError", "m"), now)
+	fields, err := signersPart(requestWith(cr, Fail("SigningError", "m"), metav1.NewTime(now)))
 	if err != nil {
 		t.Fatal(err)
 	}

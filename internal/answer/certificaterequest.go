@@ -7,9 +7,11 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,33 +21,68 @@ import (
 // MessageIssued is what a CertificateRequest says of its certificate.
 const MessageIssued = "Certificate fetched from issuer successfully"
 
-// CertificateRequests answers CertificateRequests by api, which must read past
-// caches, as owner. waits reports whether a request still waits for an outcome.
-//
-// The status is applied: the decision of an approver, whose time can have
-// fractions of a second that Go's types lose, stays to the letter.
-func CertificateRequests(api client.Client, owner string, clk clock.PassiveClock, waits func(*cmv1.CertificateRequest, Outcome) bool) Kind[*cmv1.CertificateRequest] {
+// WriteRequest writes the status of a CertificateRequest. It fails with a conflict
+// if the request has changed since it was read.
+type WriteRequest func(ctx context.Context, next *cmv1.CertificateRequest) error
+
+// CertificateRequests answers CertificateRequests. api must read past caches.
+// waits reports whether a request still waits for an outcome.
+func CertificateRequests(api client.Reader, write WriteRequest, clk clock.PassiveClock, waits func(*cmv1.CertificateRequest) bool) Kind[*cmv1.CertificateRequest] {
 	return Kind[*cmv1.CertificateRequest]{
 		Read: func(ctx context.Context, key client.ObjectKey) (*cmv1.CertificateRequest, error) {
 			cr := &cmv1.CertificateRequest{}
 			return cr, api.Get(ctx, key, cr)
 		},
 		Write: func(ctx context.Context, cr *cmv1.CertificateRequest, o Outcome) error {
-			status, err := statusOf(cr, o, clk.Now())
-			if err != nil {
-				return err
-			}
-			fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-			fields.SetGroupVersionKind(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind))
-			fields.SetNamespace(cr.Namespace)
-			fields.SetName(cr.Name)
-			fields.SetUID(cr.UID)
-			fields.SetResourceVersion(cr.ResourceVersion)
-			return api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(owner), client.ForceOwnership)
+			return write(ctx, requestWith(cr, o, metav1.NewTime(clk.Now())))
 		},
 		Shows: ShownOn,
 		Waits: waits,
 	}
+}
+
+// ApplyRequest applies what a signer has to say, as owner, which needs patch on
+// the status. What others have written stays to the letter.
+func ApplyRequest(api client.Client, owner string) WriteRequest {
+	return func(ctx context.Context, next *cmv1.CertificateRequest) error {
+		status, err := signersPart(next)
+		if err != nil {
+			return err
+		}
+		_, err = ApplyStatus(ctx, api, owner, next, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind), status)
+		return err
+	}
+}
+
+// UpdateRequest updates the whole status, as owner, which needs update and patch
+// on it. An update costs the API server less than an apply. It is refused where
+// an approver has written the time of its decision with fractions of a second,
+// which Go's types lose: then the status is applied.
+func UpdateRequest(api client.Client, owner string) WriteRequest {
+	apply := ApplyRequest(api, owner)
+	return func(ctx context.Context, next *cmv1.CertificateRequest) error {
+		err := api.Status().Update(ctx, next, client.FieldOwner(owner))
+		if apierrors.IsForbidden(err) {
+			return apply(ctx, next)
+		}
+		return err
+	}
+}
+
+// ApplyStatus applies these fields of an object's status, and no others, as owner.
+// It fails with a conflict if the object is not the one that was read, and returns
+// the object as it is then.
+func ApplyStatus(
+	ctx context.Context, api client.Client, owner string, object client.Object, kind schema.GroupVersionKind, status map[string]any,
+) (*unstructured.Unstructured, error) {
+	fields := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	fields.SetGroupVersionKind(kind)
+	fields.SetNamespace(object.GetNamespace())
+	fields.SetName(object.GetName())
+	fields.SetUID(object.GetUID())
+	fields.SetResourceVersion(object.GetResourceVersion())
+	err := api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(fields), client.FieldOwner(owner), client.ForceOwnership)
+	return fields, err
 }
 
 // readyOf returns the status of the condition Ready.
@@ -68,47 +105,46 @@ func ShownOn(cr *cmv1.CertificateRequest, o Outcome) bool {
 	return !o.Refused() || cr.Status.FailureTime != nil
 }
 
-// statusOf returns all that the signer has to say in the status: what is not said
-// again, is taken back. Nothing in it belongs to others. The first failure counts.
-func statusOf(cr *cmv1.CertificateRequest, o Outcome, now time.Time) (map[string]any, error) {
-	next, at := cr.DeepCopy(), metav1.NewTime(now)
-	certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionReady, readyOf(o), o.State.String(), o.Message, at)
+// requestWith returns a copy of cr that shows an outcome. The first failure counts.
+func requestWith(cr *cmv1.CertificateRequest, o Outcome, now metav1.Time) *cmv1.CertificateRequest {
+	next := cr.DeepCopy()
+	certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionReady, readyOf(o), o.State.String(), o.Message, now)
 	if o.Invalid {
-		certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionInvalidRequest, cmmeta.ConditionTrue, o.Reason, o.Message, at)
+		certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionInvalidRequest, cmmeta.ConditionTrue, o.Reason, o.Message, now)
 	}
-	conditions, err := entries(next, cmv1.CertificateRequestConditionReady, cmv1.CertificateRequestConditionInvalidRequest)
-	if err != nil {
-		return nil, err
-	}
-	status := map[string]any{"conditions": conditions}
 	if o.Refused() && next.Status.FailureTime == nil {
-		next.Status.FailureTime = &at
-	}
-	if next.Status.FailureTime != nil {
-		status["failureTime"] = next.Status.FailureTime.UTC().Format(time.RFC3339)
+		next.Status.FailureTime = &now
 	}
 	if o.Issued != nil {
-		status["certificate"] = base64.StdEncoding.EncodeToString(o.Issued.PEM)
-		if len(o.Issued.CA) > 0 {
-			status["ca"] = base64.StdEncoding.EncodeToString(o.Issued.CA)
-		}
+		next.Status.Certificate, next.Status.CA = o.Issued.PEM, o.Issued.CA
 	}
-	return status, nil
+	return next
 }
 
-// entries are the conditions of these types that a request has.
-func entries(cr *cmv1.CertificateRequest, types ...cmv1.CertificateRequestConditionType) ([]any, error) {
-	var entries []any
-	for _, kind := range types {
+// signersPart returns the fields of a status that belong to the signer: approvers'
+// conditions are not among them.
+func signersPart(cr *cmv1.CertificateRequest) (map[string]any, error) {
+	var conditions []any
+	for _, kind := range []cmv1.CertificateRequestConditionType{cmv1.CertificateRequestConditionReady, cmv1.CertificateRequestConditionInvalidRequest} {
 		condition := certmanager.RequestCondition(cr, kind)
 		if condition == nil {
 			continue
 		}
-		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry)
+		conditions = append(conditions, fields)
 	}
-	return entries, nil
+	part := map[string]any{"conditions": conditions}
+	if at := cr.Status.FailureTime; at != nil {
+		part["failureTime"] = at.UTC().Format(time.RFC3339)
+	}
+	if len(cr.Status.Certificate) > 0 {
+		part["certificate"] = base64.StdEncoding.EncodeToString(cr.Status.Certificate)
+	}
+	if len(cr.Status.CA) > 0 {
+		part["ca"] = base64.StdEncoding.EncodeToString(cr.Status.CA)
+	}
+	return part, nil
 }

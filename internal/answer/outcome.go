@@ -49,7 +49,7 @@ type Outcome struct {
 	// Routine says that waiting is part of the normal course: the Event about it is
 	// of type Normal.
 	Routine bool
-	// Invalid says of a Failed CertificateRequest that nobody can sign it.
+	// Invalid says of a Failed CertificateRequest that no issuer can sign it.
 	Invalid bool
 	// Issued is the certificate of an Issued request, else nil.
 	Issued *signer.Issued

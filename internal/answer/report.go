@@ -34,19 +34,27 @@ type Report struct {
 	Label func(reason string) string
 	// Answered, if there is one, is called with each final answer that is stored.
 	Answered func(issued bool)
-	// Clock is what Start and Signed were taken from: when the work on the request
-	// began, and when there was an answer.
-	Clock         clock.PassiveClock
-	Start, Signed time.Time
+	// Start is when the work on the request began, by Clock; without a Clock,
+	// metrics must be nil.
+	Start time.Time
+	Clock clock.PassiveClock
 	// Queued is how long the request waited until the work began; nil: that is not
 	// known.
 	Queued *time.Duration
 }
 
-// send reports an outcome. stored is why it could not be stored, or nil. Each
-// certificate that a CA has signed is logged with its serial number, also if
-// nobody gets it: an audit of the CA's key needs all of them.
-func (r Report) send(ctx context.Context, o Outcome, stored error) {
+// now is the time by Clock; without one, the zero time.
+func (r Report) now() time.Time {
+	if r.Clock == nil {
+		return time.Time{}
+	}
+	return r.Clock.Now()
+}
+
+// send reports an outcome that there was at a time. stored is why it could not be
+// stored, or nil. Each certificate that a CA has signed is logged with its serial
+// number, even if it is discarded: an audit of the CA's key needs all of them.
+func (r Report) send(ctx context.Context, o Outcome, signed time.Time, stored error) {
 	if stored == nil && o.Final() && r.Answered != nil {
 		r.Answered(o.Issued != nil)
 	}
@@ -54,7 +62,7 @@ func (r Report) send(ctx context.Context, o Outcome, stored error) {
 	case o.Issued != nil && stored != nil:
 		r.discarded(ctx, o, stored)
 	case o.Issued != nil:
-		r.issued(ctx, o)
+		r.issued(ctx, o, signed)
 	case stored == nil && o.Refused():
 		r.refused(ctx, o)
 	case stored == nil:
@@ -65,11 +73,11 @@ func (r Report) send(ctx context.Context, o Outcome, stored error) {
 	}
 }
 
-func (r Report) issued(ctx context.Context, o Outcome) {
+func (r Report) issued(ctx context.Context, o Outcome, signed time.Time) {
 	log.FromContext(ctx).Info("Issued certificate", r.facts(o)...)
 	if m := r.Metrics; m != nil {
 		m.Issued.WithLabelValues(r.Signer).Inc()
-		m.Signature.WithLabelValues(r.Signer).Observe(r.Signed.Sub(r.Start).Seconds())
+		m.Signature.WithLabelValues(r.Signer).Observe(signed.Sub(r.Start).Seconds())
 		m.Duration.WithLabelValues(r.Signer).Observe(r.Clock.Now().Sub(r.Start).Seconds())
 		if o.Issued.ShortenedBy > 0 {
 			m.Shortened.WithLabelValues(r.Signer).Inc()

@@ -15,7 +15,7 @@ import (
 )
 
 // SigningRequests answers CertificateSigningRequests by api, which must read past
-// caches, as owner. waits reports whether a request still waits for a certificate.
+// caches, as owner; empty: the API names the writer. waits reports whether a request still waits for a certificate.
 //
 // The whole status is updated: the API keeps decisions as they are whatever is
 // written, and knows no owners of conditions, so none could be taken back by
@@ -27,19 +27,11 @@ func SigningRequests(api client.Client, owner string, clk clock.PassiveClock, wa
 			return csr, api.Get(ctx, key, csr)
 		},
 		Write: func(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, o Outcome) error {
-			return api.Status().Update(ctx, applyToCSR(csr, o, metav1.NewTime(clk.Now())), fieldOwner(owner)...)
+			return api.Status().Update(ctx, csrWith(csr, o, metav1.NewTime(clk.Now())), client.FieldOwner(owner))
 		},
 		Shows: csrShows,
-		Waits: func(csr *certificatesv1.CertificateSigningRequest, _ Outcome) bool { return waits(csr) },
+		Waits: waits,
 	}
-}
-
-// fieldOwner leaves it to the API to name a writer without a name.
-func fieldOwner(name string) []client.SubResourceUpdateOption {
-	if name == "" {
-		return nil
-	}
-	return []client.SubResourceUpdateOption{client.FieldOwner(name)}
 }
 
 // csrCondition is the condition that shows an outcome without a certificate.
@@ -58,8 +50,8 @@ func csrShows(csr *certificatesv1.CertificateSigningRequest, o Outcome) bool {
 	return shown != nil && shown.Reason == o.Reason && shown.Message == o.Message
 }
 
-// applyToCSR returns a copy of csr that shows an outcome.
-func applyToCSR(csr *certificatesv1.CertificateSigningRequest, o Outcome, now metav1.Time) *certificatesv1.CertificateSigningRequest {
+// csrWith returns a copy of csr that shows an outcome.
+func csrWith(csr *certificatesv1.CertificateSigningRequest, o Outcome, now metav1.Time) *certificatesv1.CertificateSigningRequest {
 	csr = csr.DeepCopy()
 	csr.Status.Conditions = slices.DeleteFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificates.ConditionDelayed

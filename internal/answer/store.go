@@ -36,16 +36,17 @@ type Kind[T client.Object] struct {
 	Write func(ctx context.Context, request T, o Outcome) error
 	// Shows reports whether the status has an outcome already.
 	Shows func(request T, o Outcome) bool
-	// Waits reports whether a request still waits for such an outcome.
-	Waits func(request T, o Outcome) bool
+	// Waits reports whether a request still waits for an outcome.
+	Waits func(request T) bool
 }
 
 // Put stores an outcome on a request, unless the request shows it, and reports
 // it. It returns when to look at the request again.
 func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (reconcile.Result, error) {
 	if !k.Shows(request, o) {
+		signed := r.now()
 		err := k.store(ctx, request, o)
-		r.send(ctx, o, err)
+		r.send(ctx, o, signed, err)
 		switch {
 		case errors.Is(err, ErrSuperseded):
 			return reconcile.Result{}, nil
@@ -92,7 +93,7 @@ func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
 			return fmt.Errorf("looking at the request again after %v: %w", err, reason)
 		case k.Shows(latest, o):
 			return nil // stored, but the answer got lost or came late
-		case !k.Waits(latest, o):
+		case !k.Waits(latest):
 			return ErrSuperseded
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("writing the status: %w", err)

@@ -9,7 +9,7 @@ import (
 
 func TestList(t *testing.T) {
 	var list notify.List[int]
-	list.Tell(0) // nobody hears it
+	list.Tell(0) // without subscribers
 	var heard []int
 	cancel := list.Subscribe(func(n int) { heard = append(heard, n) })
 	list.Subscribe(func(n int) {

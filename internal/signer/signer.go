@@ -52,10 +52,10 @@ type Issued struct {
 	// PEM is the chain that the holder presents: the certificate first, then the
 	// intermediate CAs, if they are to come along, without the root.
 	PEM []byte
-	// CA is the root, or the highest CA that is known, in PEM. Only Issuers tell.
+	// CA is the root, or the highest CA that is known, in PEM. Only Issuers say so.
 	CA []byte
 	// RefreshAt is when the holder should request the next one, in whole seconds.
-	// Only signers for pods tell.
+	// Only declared signers say so.
 	RefreshAt time.Time
 	// ShortenedBy is by how much the certificate ends earlier than requested,
 	// because its CA ends then.

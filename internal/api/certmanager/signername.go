@@ -21,6 +21,16 @@ type Signer struct {
 	Name      string
 }
 
+// ReferredSigner returns the signer that a CertificateRequest refers to.
+func ReferredSigner(cr *cmv1.CertificateRequest) Signer {
+	ref := cr.Spec.IssuerRef
+	to := Signer{Kind: IssuerKind(ref), Name: ref.Name}
+	if to.Kind == cmv1.IssuerKind {
+		to.Namespace = cr.Namespace
+	}
+	return to
+}
+
 // ParseSignerName reads the signer's name of a CertificateSigningRequest:
 //
 //	issuers.cert-manager.io/<namespace>.<name>

@@ -78,7 +78,7 @@ func TestInstallWaitsForDiscovery(t *testing.T) {
 	}
 }
 
-// The rights of who installs can come later than the first attempt.
+// The installer can get its rights later than the first attempt.
 func TestInstallTriesAgain(t *testing.T) {
 	refusals := 3
 	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{

@@ -24,9 +24,9 @@ const (
 // reasonIssued is that of the Issued condition.
 const reasonIssued = "Issued"
 
-// pending tells whether a request waits for an answer.
+// pending reports whether a request waits for an answer.
 func pending(req *request) bool {
-	for _, kind := range []string{conditionIssued, conditionDenied, conditionFailed} {
+	for _, kind := range conditions {
 		if meta.FindStatusCondition(req.Status.Conditions, kind) != nil {
 			return false
 		}

@@ -44,7 +44,6 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	start := r.Clock.Now()
 	o := decide(r.sign(ctx, req, by, start))
 	report := r.reportOn(req, start)
-	report.Signed = r.Clock.Now()
 	if o.State == answer.Waiting {
 		if by.Unready != nil {
 			o.After = lastPause // a change of its state brings the requests back
@@ -70,7 +69,7 @@ func (r *reconciler) requests() answer.Kind[*request] {
 			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
 		},
 		Shows: shows,
-		Waits: func(req *request, _ answer.Outcome) bool { return pending(req) },
+		Waits: pending,
 	}
 }
 

@@ -52,8 +52,8 @@ func Component(t certmanager.IssuerType) string {
 // Config is what the controller needs to run.
 type Config struct {
 	// Client is the controller's own identity. It needs get on secrets and
-	// certificaterequests, and patch on the status of these. It must read past
-	// caches.
+	// certificaterequests, and update and patch on the status of these. It must
+	// read past caches.
 	Client client.Client
 	// Secrets tells of changes.
 	Secrets *secretwatch.Watcher

@@ -18,7 +18,7 @@ import (
 type csr = certificatesv1.CertificateSigningRequest
 
 // Subscribe has changed called when an issuer or a Secret has changed, with what
-// tells whether a request may have waited for it.
+// reports whether a request may have waited for it.
 func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
 	return c.changes.Subscribe(changed)
 }

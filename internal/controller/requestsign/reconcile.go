@@ -26,7 +26,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	switch requests.Due(cr) {
 	case requests.Deny:
-		return r.put(ctx, cr, denied, certmanager.NoType, answer.Report{Object: cr, Facts: []any{"uid", cr.UID}, Clock: r.Clock})
+		return r.put(ctx, cr, denied, certmanager.NoType, r.reportOn(cr, certmanager.ReferredSigner(cr)))
 	case requests.Await:
 		return r.await(cr), nil
 	case requests.Elsewhere:
@@ -78,15 +78,8 @@ func decideByHand(cr *cmv1.CertificateRequest) string {
 
 // sign asks the issuer of a request. Its errors are those of the API and go away.
 func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (reconcile.Result, error) {
-	ref := cr.Spec.IssuerRef
-	who := certmanager.Signer{Kind: certmanager.IssuerKind(ref), Name: ref.Name}
-	if who.Kind == cmv1.IssuerKind {
-		who.Namespace = cr.Namespace
-	}
-	report := answer.Report{
-		Object: cr, Signer: who.String(), Facts: []any{"signer", who.String(), "uid", cr.UID, "requester", cr.Spec.Username},
-		Metrics: r.metrics, Clock: r.Clock, Start: r.Clock.Now(),
-	}
+	who := certmanager.ReferredSigner(cr)
+	report := r.reportOn(cr, who)
 	found, err := r.issuers.find(ctx, who)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -95,8 +88,15 @@ func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (rec
 		return r.put(ctx, cr, answer.Wait(o.Reason, "%s", o.Message), certmanager.NoType, report)
 	}
 	o := decide(r.ask(ctx, cr, found, report.Start))
-	report.Signed = r.Clock.Now()
 	return r.put(ctx, cr, o, certmanager.TypeOf(found.GetSpec()), report)
+}
+
+// reportOn is what is reported of a request on which work begins now.
+func (r *reconciler) reportOn(cr *cmv1.CertificateRequest, by certmanager.Signer) answer.Report {
+	return answer.Report{
+		Object: cr, Signer: by.String(), Facts: []any{"signer", by.String(), "uid", cr.UID, "requester", cr.Spec.Username},
+		Metrics: r.metrics, Clock: r.Clock, Start: r.Clock.Now(),
+	}
 }
 
 func (r *reconciler) ask(ctx context.Context, cr *cmv1.CertificateRequest, found cmv1.GenericIssuer, now time.Time) (*signer.Issued, error) {
@@ -116,7 +116,7 @@ func (r *reconciler) put(ctx context.Context, cr *cmv1.CertificateRequest, o ans
 		report.Recorder = recorder
 	}
 	due := requests.Due(cr)
-	kind := answer.CertificateRequests(r.Client, Component(by), r.Clock, func(latest *cmv1.CertificateRequest, _ answer.Outcome) bool {
+	kind := answer.CertificateRequests(r.Client, answer.UpdateRequest(r.Client, Component(by)), r.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due
 	})
 	result, err := kind.Put(ctx, cr, o, report)

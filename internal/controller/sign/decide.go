@@ -1,20 +1,15 @@
 package sign
 
 import (
-	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/signer"
 )
 
-type (
-	csr       = certificatesv1.CertificateSigningRequest
-	condition = certificatesv1.CertificateSigningRequestCondition
-)
+type csr = certificatesv1.CertificateSigningRequest
 
 // actionable tells whether a request waits for this signer. Approved and
 // Denied count by their presence alone; their status can only be True.
@@ -31,13 +26,7 @@ func open(c *csr, ours func(signerName string) bool) bool {
 	return ours(c.Spec.SignerName) &&
 		len(c.Status.Certificate) == 0 &&
 		certificates.Condition(c, certificatesv1.CertificateDenied) == nil &&
-		!failed(c)
-}
-
-func failed(c *csr) bool {
-	return slices.ContainsFunc(c.Status.Conditions, func(cond condition) bool {
-		return cond.Type == certificatesv1.CertificateFailed && (cond.Status == corev1.ConditionTrue || cond.Status == "")
-	})
+		!certificates.Failed(c)
 }
 
 // request is what the signer gets to see.

@@ -35,9 +35,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	start := r.clock.Now()
 	issued, err := r.sign(ctx, request(c), start)
-	report := r.reportOn(c, start)
-	report.Signed = r.clock.Now()
-	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), report)
+	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
 }
 
 // awaits tells whether somebody is to be told that a request has no approval.

@@ -167,7 +167,7 @@ func TestCertificateRoles(t *testing.T) {
 			"create,patch,update events.events.k8s.io",
 			"get certificaterequests.cert-manager.io",
 			"get,list,watch secrets.",
-			"patch certificaterequests/status.cert-manager.io",
+			"patch,update certificaterequests/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests"}},
 		{"system:controller:cert-manager-certificatesigningrequests", []string{
 			"create subjectaccessreviews.authorization.k8s.io",

@@ -111,7 +111,7 @@ func issuerControllers() []controller {
 		}},
 		{"cert-manager-certificaterequests", []rbacv1.PolicyRule{
 			allow("get", certManager, "certificaterequests"),
-			allow("patch", certManager, "certificaterequests/status"),
+			allow("patch update", certManager, "certificaterequests/status"),
 			allow(read, core, "secrets"),
 			writeEvents(),
 		}},
