@@ -56,6 +56,12 @@ var rules = []rule{
 		reason: "controllers of this program and of others give answers in the same way",
 	},
 	{
+		from:      "internal/ledger",
+		forbidden: []string{module},
+		unless:    []string{module + "internal/ledger", module + "internal/pki", module + "internal/collector"},
+		reason:    "the account of certificates knows nothing of the requests",
+	},
+	{
 		from:      "internal/keystore",
 		forbidden: []string{module},
 		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector", module + "internal/notify"},

@@ -159,7 +159,7 @@ func addRequests(p Process, cfg Config) error {
 	}
 	return requestsign.Add(p.Manager, requestsign.Config{
 		Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Events: tell, Metrics: p.Metrics, Syncs: syncs,
+		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing, Events: tell, Metrics: p.Metrics, Syncs: syncs,
 	})
 }
 
@@ -184,13 +184,13 @@ func addCSRIssuers(p Process, cfg Config) error {
 	}
 	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
 		Cache: p.Manager.GetCache(), Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(),
+		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing,
 	})
 	if err := p.Manager.Add(issuers); err != nil {
 		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
 	}
 	return sign.Add(p.Manager, sign.Config{
-		SignerName: "cert-manager.io", Ours: requestsign.IsIssuer, Delegate: issuers.Sign, Changes: issuers, Several: true,
+		SignerName: "cert-manager.io", Selects: requestsign.IsIssuer, Several: true, Sign: issuers.Sign, Changes: issuers.Subscribe,
 		IssuedEvent: requestsign.EventIssued, AwaitedEvent: requestsign.EventAwaitsCSR,
 		Client: writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
 	})

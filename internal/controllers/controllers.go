@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/ledger"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
@@ -139,6 +141,8 @@ type Config struct {
 	// What several controllers need is opened when the first one asks.
 	issuers func() ([]builtIn, error)
 	roots   func() (roots.Roots, error)
+	// issuing is what signers sign with besides their CAs.
+	issuing pki.Issuing
 	// declared are the signers of Signer objects.
 	declared *declared.Set
 	// honoured are all CAs whose client certificates the API honours, as far as
@@ -199,6 +203,11 @@ func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{}
+	record, err := ledger.New(p.Metrics)
+	if err != nil {
+		return err
+	}
+	cfg.issuing = pki.Issuing{Rand: rand.Reader, Record: record}
 	cfg.honoured = cfg.allHonoured
 	for _, c := range all {
 		if !cfg.runs(c) {

@@ -11,7 +11,6 @@ import (
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/signer/declared"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -39,7 +38,7 @@ func addDeclared(p Process, cfg Config) error {
 	}
 	return signers.Add(p.Manager, signers.Config{
 		Cache: reader, API: api, Client: writer, Namespace: p.Namespace, Versions: versions, Signers: cfg.declared,
-		BuiltIn: builtIn, Honoured: cfg.honoured, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: recorder, Metrics: p.Metrics,
+		BuiltIn: builtIn, Honoured: cfg.honoured, Issuing: cfg.issuing, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: recorder, Metrics: p.Metrics,
 	})
 }
 
@@ -76,23 +75,13 @@ func addDeclaredSigners(p Process, cfg Config) error {
 	set := cfg.declared
 	return sign.Add(p.Manager, sign.Config{
 		SignerName: "declared",
-		Ours: func(name string) bool {
+		Selects: func(name string) bool {
 			signer := set.Find(name)
 			return signer != nil && signer.Serves(v1alpha1.CertificateSigningRequests)
 		},
-		Delegate: set.SignCSR, Changes: declaredChanges{set}, Several: true,
+		Several: true, Sign: set.SignCSR, Changes: sign.AnyChange(set.Changes.Subscribe),
 		Answered: set.Count,
 		Client:   writer, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
-	})
-}
-
-// declaredChanges wakes all requests to declared signers when one of these changes.
-type declaredChanges struct{ set *declared.Set }
-
-// Subscribe implements sign.Changes.
-func (c declaredChanges) Subscribe(changed func(waited func(*certificatesv1.CertificateSigningRequest) bool)) (cancel func()) {
-	return c.set.Changes.Subscribe(func(struct{}) {
-		changed(func(*certificatesv1.CertificateSigningRequest) bool { return true })
 	})
 }
 

@@ -29,9 +29,11 @@ func addSigners(p Process, cfg Config) error {
 		return err
 	}
 	for _, issuer := range issuers {
-		err := sign.Add(p.Manager, sign.Config{
-			SignerName: issuer.name, Client: writer, CA: issuer.ca, Alone: issuer.alone, Settings: cfg.Settings.Signing,
-			Events: recorder, Account: p.reference(csrSignerAccount), Metrics: p.Metrics,
+		err := sign.AddBuiltIn(p.Manager, sign.BuiltIn{
+			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.issuing, Account: p.reference(csrSignerAccount),
+			Config: sign.Config{
+				SignerName: issuer.name, Client: writer, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
+			},
 		})
 		if err != nil {
 			return err

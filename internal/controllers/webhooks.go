@@ -23,8 +23,8 @@ func addWebhookSigners(p Process, cfg Config) error {
 		own.Concurrency = w.Calls()
 		err = sign.Add(p.Manager, sign.Config{
 			SignerName: w.SignerName,
-			Ours:       func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
-			Delegate:   endpoint, Client: writer, Settings: own, Events: recorder, Metrics: p.Metrics,
+			Selects:    func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
+			Sign:       endpoint, Client: writer, Settings: own, Events: recorder, Metrics: p.Metrics,
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package pki_test
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -146,7 +145,7 @@ func TestVerbatimTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := linted.Sign(rand.Reader)
+	cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 	if err != nil {
 		t.Fatal(err)
 	}

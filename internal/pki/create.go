@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -62,7 +63,7 @@ func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now t
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
-	cert, err := linted.Sign(rand.Reader)
+	cert, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
@@ -119,7 +120,7 @@ func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifeti
 	if err != nil {
 		return nil, err
 	}
-	cert, err := linted.Sign(rand.Reader)
+	cert, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifeti
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := linted.Sign(rand.Reader)
+	leaf, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
 	if err != nil {
 		return nil, err
 	}

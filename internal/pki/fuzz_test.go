@@ -96,7 +96,7 @@ func FuzzIssue(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cert, err := linted.Sign(rand.Reader)
+		cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 		if err != nil {
 			t.Fatalf("what the linter has passed cannot be signed: %v", err)
 		}

@@ -105,7 +105,7 @@ func sign(t testing.TB, ca *pki.Authority, template *x509.Certificate) *x509.Cer
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := linted.Sign(rand.Reader)
+	cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package pki_test
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -169,7 +168,7 @@ func TestLint(t *testing.T) {
 
 func assertSigns(t *testing.T, linted *pki.Linted) {
 	t.Helper()
-	if _, err := linted.Sign(rand.Reader); err != nil {
+	if _, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{}); err != nil {
 		t.Errorf("what the linter has passed cannot be signed: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package pki_test
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -137,7 +136,7 @@ func TestLintSelfSigned(t *testing.T) {
 			if err != nil {
 				return
 			}
-			cert, err := linted.Sign(rand.Reader)
+			cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 			if err != nil {
 				t.Fatal(err)
 			}

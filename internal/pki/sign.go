@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -16,14 +17,28 @@ import (
 	"io"
 )
 
-// Sign uses the issuer's key, once. The certificate it returns is the linted
-// one, to the byte, and its signature has been verified with the issuer's
-// certificate. Errors come from the key's custodian and say nothing about the
-// request.
-func (l *Linted) Sign(rand io.Reader) (*x509.Certificate, error) {
-	if l.key == nil {
+// Sign uses the issuer's key, once, and has the certificate recorded. The
+// certificate it returns is the linted one, to the byte, and its signature has been
+// verified with the issuer's certificate. Errors come from the key's custodian or
+// the recorder and say nothing about the request.
+func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certificate, error) {
+	switch {
+	case l.key == nil:
 		return nil, errors.New("certificate has not been linted")
+	case by.Record == nil:
+		return nil, errors.New("certificates must be recorded: there is no recorder")
 	}
+	cert, err := l.sign(by.Rand)
+	if err != nil {
+		return nil, err
+	}
+	if err := by.Record(ctx, cert, why); err != nil {
+		return nil, fmt.Errorf("recording the certificate: %w", err)
+	}
+	return cert, nil
+}
+
+func (l *Linted) sign(rand io.Reader) (*x509.Certificate, error) {
 	signature, err := crypto.SignMessage(l.key, rand, l.draft.RawTBSCertificate, digestFor(l.draft.SignatureAlgorithm))
 	if err != nil {
 		return nil, fmt.Errorf("signing certificate: %w", err)

@@ -2,6 +2,7 @@ package pki_test
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -256,7 +257,7 @@ func TestNewSerial(t *testing.T) {
 
 func TestOnlyLintedCanBeSigned(t *testing.T) {
 	var forged pki.Linted
-	if cert, err := forged.Sign(rand.Reader); err == nil {
+	if cert, err := forged.Sign(t.Context(), pki.Unrecorded, pki.Purpose{}); err == nil {
 		t.Errorf("signed %v", cert.Subject)
 	}
 }
@@ -282,8 +283,43 @@ func TestFreshSignatureIsVerified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := linted.Sign(rand.Reader); err == nil {
+	if _, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{}); err == nil {
 		t.Error("a wrong signature was handed out")
+	}
+}
+
+// A certificate leaves only after it has been recorded.
+func TestSignRecords(t *testing.T) {
+	key := newKey(t, pki.ECDSAP256)
+	ca, err := pki.NewAuthority([]*x509.Certificate{selfSigned(t, caTemplate("root"), key)}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linted, err := ca.Lint(leafTemplate(t), pki.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err := linted.Sign(t.Context(), pki.Issuing{Rand: rand.Reader}, pki.Purpose{}); err == nil || cert != nil {
+		t.Errorf("signed without a recorder: %v, %v", cert, err)
+	}
+	full := errors.New("disk full")
+	var recorded *x509.Certificate
+	record := func(_ context.Context, cert *x509.Certificate, why pki.Purpose) error {
+		if recorded = cert; why.Requester == "alice" {
+			return full
+		}
+		return nil
+	}
+	issuing := pki.Issuing{Rand: rand.Reader, Record: record}
+	if cert, err := linted.Sign(t.Context(), issuing, pki.Purpose{Requester: "alice"}); !errors.Is(err, full) || cert != nil || recorded == nil {
+		t.Errorf("a certificate that could not be recorded left: %v, %v", cert, err)
+	}
+	cert, err := linted.Sign(t.Context(), issuing, pki.Purpose{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cert.Equal(recorded) {
+		t.Error("another certificate was recorded than issued")
 	}
 }
 

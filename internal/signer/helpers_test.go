@@ -35,7 +35,7 @@ func sign(t *testing.T, ca *pki.Authority, req signer.Request) (*signer.Issued, 
 }
 
 func local(profile signer.Profile, ca *pki.Authority) func(context.Context, signer.Request, time.Time) (*signer.Issued, error) {
-	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
+	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
 }
 
 func lookup(t testing.TB, name string) signer.Profile {

@@ -141,7 +141,7 @@ func (p Profile) examine(req Request) (examined, error) {
 	if err := pki.VerifyRequest(parsed); err != nil {
 		return examined{}, Permanent(ReasonInvalidRequest, fmt.Errorf("verifying the certificate request's signature: %w", err))
 	}
-	return examined{profile: p, request: parsed, usages: usages, duration: req.Duration}, nil
+	return examined{profile: p, request: parsed, usages: usages, duration: req.Duration, why: req.Purpose()}, nil
 }
 
 func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {

@@ -45,6 +45,13 @@ type Requester struct {
 	Extra         map[string][]string
 }
 
+// Purpose is why a certificate for the request is signed.
+func (r Request) Purpose() pki.Purpose {
+	return pki.Purpose{
+		Signer: r.SignerName, Requester: r.Requester.Username, Kind: "CertificateSigningRequest", Name: r.Name, UID: r.UID,
+	}
+}
+
 // Issued is a certificate with what goes with it.
 type Issued struct {
 	// Certificate is the new one.
@@ -75,8 +82,8 @@ type Sign func(ctx context.Context, req Request, now time.Time) (*Issued, error)
 // CA is asked for anew with each request, so it can change. Verdicts on the
 // request come before those on the CA: a bad request is told so even while
 // the CA is down.
-func Local(profile Profile, ca func() (*pki.Authority, error), rand io.Reader) Sign {
-	return func(_ context.Context, req Request, now time.Time) (*Issued, error) {
+func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) Sign {
+	return func(ctx context.Context, req Request, now time.Time) (*Issued, error) {
 		approved, err := profile.examine(req)
 		if err != nil {
 			return nil, err
@@ -85,7 +92,7 @@ func Local(profile Profile, ca func() (*pki.Authority, error), rand io.Reader) S
 		if err != nil {
 			return nil, Unavailable(err)
 		}
-		return approved.issue(authority, now, rand)
+		return approved.issue(ctx, authority, now, by)
 	}
 }
 
@@ -95,18 +102,19 @@ type examined struct {
 	request  *x509.CertificateRequest
 	usages   pki.Usages
 	duration *time.Duration
+	why      pki.Purpose
 }
 
-func (e examined) issue(ca *pki.Authority, now time.Time, rand io.Reader) (*Issued, error) {
+func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, by pki.Issuing) (*Issued, error) {
 	validity, err := e.profile.Lifetime.Validity(e.duration, ca.Validity(), now)
 	if err != nil {
 		return nil, Expired(err)
 	}
-	linted, err := e.lint(ca, validity, rand)
+	linted, err := e.lint(ca, validity, by.Rand)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := linted.Sign(rand)
+	cert, err := linted.Sign(ctx, by, e.why)
 	if err != nil {
 		return nil, Unavailable(err)
 	}

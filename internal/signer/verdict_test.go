@@ -124,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 			if tc.rand == nil {
 				tc.rand = rand.Reader
 			}
-			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, tc.rand)(t.Context(), signer.Request{PEM: tc.request, Usages: tc.usages}, tc.now)
+			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, pki.Issuing{Rand: tc.rand, Record: pki.Unrecorded.Record})(t.Context(), signer.Request{PEM: tc.request, Usages: tc.usages}, tc.now)
 			if issued != nil {
 				t.Fatalf("issued %s", issued.Certificate.Subject)
 			}
@@ -161,9 +161,9 @@ func TestUnsupportedKeys(t *testing.T) {
 	root := newRoot(t)
 	ca := func() (*pki.Authority, error) { return root, nil }
 	req := signer.Request{PEM: requestOf(t, key, attribute(oidCommonName, "alice")), Usages: clientUsages}
-	if _, err := signer.Local(lookup(t, apiServerClient), ca, rand.Reader)(t.Context(), req, now); err != nil {
+	if _, err := signer.Local(lookup(t, apiServerClient), ca, pki.Unrecorded)(t.Context(), req, now); err != nil {
 		t.Errorf("RSA-2048: %v", err)
 	}
-	_, err = signer.Local(demanding, ca, rand.Reader)(t.Context(), req, now)
+	_, err = signer.Local(demanding, ca, pki.Unrecorded)(t.Context(), req, now)
 	assertVerdict(t, err, "UnsupportedKey", "RSA key of 2048 bits is smaller than the required 3072 bits", false)
 }

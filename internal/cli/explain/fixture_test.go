@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"crypto/rand"
 	"testing"
 
 	"github.com/certplane/certplane/internal/pki"
@@ -19,7 +18,7 @@ func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
+	local := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
 	issued, err := local(t.Context(), signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}, now)
 	if err != nil {
 		t.Fatal(err)

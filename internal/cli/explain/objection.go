@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"time"
@@ -28,7 +27,7 @@ func objection(c *csr, now time.Time) error {
 		return pki.NewRoot("throwaway", key, pki.DefaultRootLifetime, now)
 	}
 	request := signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}
-	_, err = signer.Local(profile, throwaway, rand.Reader)(context.Background(), request, now)
+	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request, now)
 	var permanent *signer.PermanentError
 	if errors.As(err, &permanent) {
 		return permanent

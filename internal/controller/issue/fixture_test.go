@@ -1,7 +1,6 @@
 package issue_test
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -194,7 +193,7 @@ func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certifi
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := issuer.Rules{}.SignCA(request, &cmv1.CAIssuer{}, w.ca, w.now(), rand.Reader)
+	signed, err := issuer.Rules{}.SignCA(t.Context(), request, &cmv1.CAIssuer{}, w.ca, w.now(), pki.Unrecorded)
 	if err != nil {
 		t.Fatal(err)
 	}

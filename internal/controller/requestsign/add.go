@@ -24,6 +24,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
@@ -63,6 +64,8 @@ type Config struct {
 	ClusterResources string
 	// Rules hold for all CA issuers.
 	Rules issuer.Rules
+	// Issuing is what issuers sign with besides their keys.
+	Issuing pki.Issuing
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
 	// Events, if there are any, tell of what happened, in the name of Component.
@@ -85,7 +88,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{
 		Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(),
-		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, opened: newOpened()},
+		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, issuing: cfg.Issuing, opened: newOpened()},
 	}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)

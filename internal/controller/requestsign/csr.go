@@ -15,6 +15,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/served"
@@ -49,6 +50,8 @@ type CSRConfig struct {
 	ClusterResources string
 	// Rules hold for all CA issuers.
 	Rules issuer.Rules
+	// Issuing is what issuers sign with besides their keys.
+	Issuing pki.Issuing
 }
 
 // IsIssuer tells whether a signer's name is that of an issuer.
@@ -68,7 +71,7 @@ type CSRs struct {
 // NewCSRs returns the signer that all issuers together are.
 func NewCSRs(cfg CSRConfig) *CSRs {
 	return &CSRs{CSRConfig: cfg, issuers: issuers{
-		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, opened: newOpened(),
+		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, issuing: cfg.Issuing, opened: newOpened(),
 	}}
 }
 

@@ -2,7 +2,6 @@ package requestsign
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -24,6 +23,7 @@ type issuers struct {
 	client           client.Reader // past caches
 	clusterResources string
 	rules            issuer.Rules
+	issuing          pki.Issuing
 	opened           *opened
 }
 
@@ -65,7 +65,7 @@ func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.
 		if err != nil {
 			return nil, err
 		}
-		return i.rules.SignCA(req, ca, authority, now, rand.Reader)
+		return i.rules.SignCA(ctx, req, ca, authority, now, i.issuing)
 	}
 	from := issuer.KeySecret{Annotation: key.annotation, Namespace: key.secret.Namespace, Name: key.secret.Name}
 	if from.Name != "" {
@@ -75,7 +75,7 @@ func (i issuers) sign(ctx context.Context, found cmv1.GenericIssuer, req issuer.
 		}
 		from.Secret = secret
 	}
-	return issuer.SignSelf(req, found.GetSpec().SelfSigned, from, now, rand.Reader)
+	return issuer.SignSelf(ctx, req, found.GetSpec().SelfSigned, from, now, i.issuing)
 }
 
 // read returns a Secret; nil if it does not exist.

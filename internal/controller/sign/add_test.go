@@ -32,7 +32,7 @@ func newManager(t *testing.T) ctrl.Manager {
 func TestSeveralServersInOneProcess(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
-		if err := Add(newManager(t), Config{CA: &fakeCA{}, Metrics: registry}); err != nil {
+		if err := AddBuiltIn(newManager(t), BuiltIn{Config: Config{SignerName: signerName, Metrics: registry}, CA: &fakeCA{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,19 +66,18 @@ func TestAddRefuses(t *testing.T) {
 			want: `unknown signer "kubernetes.io/unknown": the signers are kubernetes.io/kube-apiserver-client, kubernetes.io/kube-apiserver-client-kubelet, kubernetes.io/kubelet-serving, kubernetes.io/legacy-unknown`,
 		},
 		{
-			reason: "settings that cannot work", cfg: Config{Settings: Settings{MaxDuration: metav1.Duration{Duration: time.Second}}},
+			reason: "settings that cannot work", cfg: Config{SignerName: signerName, Settings: Settings{MaxDuration: metav1.Duration{Duration: time.Second}}},
 			want: "signing.maxDuration: 1s is too short: must be at least 1m",
 		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			tc.cfg.CA = &fakeCA{}
-			if err := Add(newManager(t), tc.cfg); err == nil || err.Error() != tc.want {
+			if err := AddBuiltIn(newManager(t), BuiltIn{Config: tc.cfg, CA: &fakeCA{}}); err == nil || err.Error() != tc.want {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
 	}
-	if err := Add(newManager(t), Config{CA: &fakeCA{}, Metrics: taken}); err == nil {
+	if err := AddBuiltIn(newManager(t), BuiltIn{Config: Config{SignerName: signerName, Metrics: taken}, CA: &fakeCA{}}); err == nil {
 		t.Error("metrics that collide with others were accepted")
 	}
 }

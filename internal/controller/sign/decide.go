@@ -13,17 +13,17 @@ type csr = certificatesv1.CertificateSigningRequest
 
 // actionable tells whether a request waits for this signer. Approved and
 // Denied count by their presence alone; their status can only be True.
-func actionable(c *csr, ours func(signerName string) bool) bool {
-	return open(c, ours) && certificates.Condition(c, certificatesv1.CertificateApproved) != nil
+func actionable(c *csr, selects func(signerName string) bool) bool {
+	return open(c, selects) && certificates.Condition(c, certificatesv1.CertificateApproved) != nil
 }
 
 // undecided tells whether a request of this signer waits for its approval.
-func undecided(c *csr, ours func(signerName string) bool) bool {
-	return open(c, ours) && certificates.Condition(c, certificatesv1.CertificateApproved) == nil
+func undecided(c *csr, selects func(signerName string) bool) bool {
+	return open(c, selects) && certificates.Condition(c, certificatesv1.CertificateApproved) == nil
 }
 
-func open(c *csr, ours func(signerName string) bool) bool {
-	return ours(c.Spec.SignerName) &&
+func open(c *csr, selects func(signerName string) bool) bool {
+	return selects(c.Spec.SignerName) &&
 		len(c.Status.Certificate) == 0 &&
 		certificates.Condition(c, certificatesv1.CertificateDenied) == nil &&
 		!certificates.Failed(c)

@@ -66,7 +66,7 @@ func ours(name string) bool { return name == signerName }
 // assertPredicate: the queue gets what is actionable, whatever the event.
 func assertPredicate(t *testing.T, c *csr, want bool) {
 	t.Helper()
-	p := (&reconciler{ours: ours}).predicate()
+	p := (&reconciler{selects: ours}).predicate()
 	if got := p.Create(event.CreateEvent{Object: c}); got != want {
 		t.Errorf("create event passes: %v", got)
 	}

@@ -26,8 +26,8 @@ func delegated(t *testing.T, err error) (*fixture, *reconciler, reconcile.Result
 	f := newFixture(t, c)
 	r, newErr := newReconciler(f.cache, Config{
 		SignerName: "example.com/*",
-		Ours:       func(name string) bool { return strings.HasPrefix(name, "example.com/") },
-		Delegate: func(_ context.Context, req signer.Request, _ time.Time) (*signer.Issued, error) {
+		Selects:    func(name string) bool { return strings.HasPrefix(name, "example.com/") },
+		Sign: func(_ context.Context, req signer.Request, _ time.Time) (*signer.Issued, error) {
 			if req.SignerName != "example.com/signer" || req.Name != "alice" || req.UID != string(c.UID) {
 				t.Errorf("the signer is asked %+v", req)
 			}

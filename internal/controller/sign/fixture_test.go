@@ -26,6 +26,8 @@ import (
 )
 
 // fixture is a reconciler with an API in memory.
+type condition = certificatesv1.CertificateSigningRequestCondition
+
 type fixture struct {
 	t *testing.T
 	// api is the API as others see it: no faults.
@@ -84,13 +86,17 @@ func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
 // reconcile runs the reconciler once on the object named alice.
 func (f *fixture) reconcile() (reconcile.Result, error) {
 	f.t.Helper()
-	r, err := newReconciler(f.cache, Config{
-		Client:  interceptor.NewClient(f.api, f.countWrites()),
-		CA:      f.ca,
-		Clock:   clocktesting.NewFakePassiveClock(now),
-		Events:  f.events,
-		Metrics: f.registry,
-	})
+	cfg, err := BuiltIn{CA: f.ca, Issuing: pki.Unrecorded, Config: Config{
+		SignerName: signerName,
+		Client:     interceptor.NewClient(f.api, f.countWrites()),
+		Clock:      clocktesting.NewFakePassiveClock(now),
+		Events:     f.events,
+		Metrics:    f.registry,
+	}}.config()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r, err := newReconciler(f.cache, cfg)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/collector"
-	"github.com/certplane/certplane/internal/pki"
 )
 
 type (
@@ -29,29 +28,12 @@ func backOff() limiter {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
 }
 
-// successions is a CA that tells when another takes its place.
-type successions interface {
-	Subscribe(changed func(*pki.Authority)) (cancel func())
-}
-
-// retryWith is a source of work: with each new CA come the requests that have
-// waited for one. Their back-off would have them wait for minutes more.
-func (r *reconciler) retryWith(ca CA) source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		if changes, ok := ca.(successions); ok {
-			cancel := changes.Subscribe(func(*pki.Authority) { r.retry(ctx, q, func(*csr) bool { return true }) })
-			context.AfterFunc(ctx, cancel)
-		}
-		return nil
-	})
-}
-
 // retryAfter is a source of work: with each change come the requests that have
-// waited for it.
+// waited for it. Their back-off would have them wait for minutes more.
 func (r *reconciler) retryAfter(changes Changes) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		if changes != nil {
-			cancel := changes.Subscribe(func(waited func(*csr) bool) { r.retry(ctx, q, waited) })
+			cancel := changes(func(waited func(*csr) bool) { r.retry(ctx, q, waited) })
 			context.AfterFunc(ctx, cancel)
 		}
 		return nil
@@ -65,7 +47,7 @@ func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool)
 		return
 	}
 	for i := range list.Items {
-		if c := &list.Items[i]; actionable(c, r.ours) && waited(c) {
+		if c := &list.Items[i]; actionable(c, r.selects) && waited(c) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
 		}
 	}

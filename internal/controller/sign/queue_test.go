@@ -31,11 +31,11 @@ func TestNewCABringsWaitingRequests(t *testing.T) {
 	waiting.Status.Conditions = append(waiting.Status.Conditions, condition{Type: certificates.ConditionDelayed, Status: "True"})
 	undecided.Name, undecided.Status.Conditions = "undecided", nil
 	foreign.Name, foreign.Spec.SignerName = "foreign", servingSigner
-	r := &reconciler{cache: newAPI(t, waiting, undecided, foreign), ours: ours}
+	r := &reconciler{cache: newAPI(t, waiting, undecided, foreign), selects: ours}
 	ca, q := &changingCA{}, newQueue(signerName, nil)("test", backOff())
 	defer q.ShutDown()
 
-	if err := r.retryWith(ca).Start(t.Context(), q); err != nil {
+	if err := r.retryAfter(AnyChange(ca.Subscribe)).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	later := reconcile.Request{NamespacedName: client.ObjectKey{Name: "alice"}}
@@ -50,7 +50,7 @@ func TestNewCABringsWaitingRequests(t *testing.T) {
 	if got, _ := q.Get(); got != later {
 		t.Errorf("got %v", got)
 	}
-	if err := r.retryWith(&fakeCA{}).Start(t.Context(), q); err != nil {
+	if err := r.retryAfter(nil).Start(t.Context(), q); err != nil {
 		t.Errorf("a CA that does not change: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 type reconciler struct {
-	ours     func(signerName string) bool
+	selects  func(signerName string) bool
 	sign     signer.Sign
 	cache    client.Reader
 	requests answer.Kind[*csr]
@@ -30,7 +30,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if r.awaits(c) {
 		return r.await(c), nil
 	}
-	if !actionable(c, r.ours) {
+	if !actionable(c, r.selects) {
 		return reconcile.Result{}, nil
 	}
 	start := r.clock.Now()
@@ -40,7 +40,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // awaits tells whether somebody is to be told that a request has no approval.
 func (r *reconciler) awaits(c *csr) bool {
-	return r.awaitedEvent != "" && undecided(c, r.ours)
+	return r.awaitedEvent != "" && undecided(c, r.selects)
 }
 
 // await tells that a request needs an approval.

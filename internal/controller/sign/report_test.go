@@ -98,7 +98,7 @@ func TestCountsQueueWaitOnce(t *testing.T) {
 // What has not happened yet can be seen, so that alerts notice the first time.
 func TestMetricsBeginAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	if err := Add(newManager(t), Config{SignerName: servingSigner, CA: &fakeCA{}, Metrics: registry}); err != nil {
+	if err := AddBuiltIn(newManager(t), BuiltIn{Config: Config{SignerName: servingSigner, Metrics: registry}, CA: &fakeCA{}}); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]int{}

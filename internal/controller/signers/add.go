@@ -45,6 +45,8 @@ type Config struct {
 	Signers *declared.Set
 	// BuiltIn is the CA of the built-in signers; nil: there is none.
 	BuiltIn CA
+	// Issuing is what the signers sign with besides their CAs.
+	Issuing pki.Issuing
 	// Honoured are the CAs of the API's own clients, if they are known.
 	Honoured signer.Honoured
 	// Taken tells who else signs for a name, or nothing. It can be nil.

@@ -204,7 +204,7 @@ func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
 		Profile: st.profile, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
-		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured,
+		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: r.Issuing,
 	}
 	if st.profile != nil {
 		signer.Overlap = overlap(s, st.profile, r.Clock.Now())

@@ -2,7 +2,6 @@ package issuance_test
 
 import (
 	"crypto"
-	"crypto/rand"
 	"strconv"
 	"testing"
 	"time"
@@ -93,7 +92,7 @@ func (w *world) answer(cr *cmv1.CertificateRequest, at time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	issued, err := issuer.Rules{}.SignCA(req, &cmv1.CAIssuer{}, w.ca, at, rand.Reader)
+	issued, err := issuer.Rules{}.SignCA(w.t.Context(), req, &cmv1.CAIssuer{}, w.ca, at, pki.Unrecorded)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package issuance
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/x509"
 	"fmt"
@@ -71,7 +72,7 @@ func signTemporary(ca *pki.Authority, template *x509.Certificate) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	cert, err := linted.Sign(rand.Reader)
+	cert, err := linted.Sign(context.Background(), pki.Unrecorded, pki.Purpose{})
 	if err != nil {
 		return nil, err
 	}

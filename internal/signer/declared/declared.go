@@ -38,6 +38,8 @@ type Signer struct {
 	// and must be fast. Nil: Endpoint signs.
 	CA       func() (*pki.Authority, error)
 	Endpoint *webhook.Endpoint
+	// Issuing is what signing with CA takes besides.
+	Issuing pki.Issuing
 	// Honoured are the CAs of the API's own clients, if they are known.
 	Honoured signer.Honoured
 	// Publish says that Roots are to be published. They are what verifies

@@ -2,7 +2,6 @@ package declared
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -38,7 +37,7 @@ func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (
 	}
 	var issued *signer.Issued
 	if s.CA != nil {
-		issued, err = s.signLocally(cert, facts, now)
+		issued, err = s.signLocally(ctx, cert, facts, now)
 	} else {
 		issued, err = s.ask(ctx, cert, facts, now)
 	}
@@ -50,7 +49,7 @@ func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (
 	return issued, nil
 }
 
-func (s *Signer) signLocally(cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
+func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
 	ca, err := s.CA()
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -63,7 +62,7 @@ func (s *Signer) signLocally(cert *profile.Certificate, facts profile.Facts, now
 	if err != nil {
 		return nil, signer.Expired(err)
 	}
-	leaf, err := s.sign(ca, cert, facts, validity)
+	leaf, err := s.sign(ctx, ca, cert, facts, validity)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +82,10 @@ func checkPodLifetime(facts profile.Facts, validity pki.Validity) error {
 	return nil
 }
 
-func (s *Signer) sign(ca *pki.Authority, cert *profile.Certificate, facts profile.Facts, validity pki.Validity) (*x509.Certificate, error) {
-	serial, err := pki.NewSerial(rand.Reader)
+func (s *Signer) sign(
+	ctx context.Context, ca *pki.Authority, cert *profile.Certificate, facts profile.Facts, validity pki.Validity,
+) (*x509.Certificate, error) {
+	serial, err := pki.NewSerial(s.Issuing.Rand)
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
@@ -100,11 +101,20 @@ func (s *Signer) sign(ca *pki.Authority, cert *profile.Certificate, facts profil
 	if err != nil {
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}
-	leaf, err := linted.Sign(rand.Reader)
+	leaf, err := linted.Sign(ctx, s.Issuing, s.why(facts))
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
 	return leaf, nil
+}
+
+// why is why a certificate is signed. Pods' certificates are asked for by their
+// service account.
+func (s *Signer) why(facts profile.Facts) pki.Purpose {
+	return pki.Purpose{
+		Signer: s.Name, Requester: facts.Requester.Username,
+		Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID,
+	}
 }
 
 func podIdentity(facts profile.Facts) pki.PodIdentity {

@@ -1,9 +1,9 @@
 package issuer
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -88,7 +88,7 @@ type Rules struct {
 // returned. It begins now and ends with the CA at the latest, unless the rules let
 // it outlive the CA. A request that is beyond the CA's powers (its path length, its
 // name constraints) never gets one.
-func (r Rules) SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, rand io.Reader) (*signer.Issued, error) {
+func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, by pki.Issuing) (*signer.Issued, error) {
 	csr, err := req.parse()
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
@@ -107,7 +107,7 @@ func (r Rules) SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now
 	where := pki.Locations{
 		CRLs: config.CRLDistributionPoints, OCSPServers: config.OCSPServers, IssuerCertificates: config.IssuingCertificateURLs,
 	}
-	template, err := req.template(csr, ca.Certificate().PublicKey, validity, where, rand)
+	template, err := req.template(csr, ca.Certificate().PublicKey, validity, where, by.Rand)
 	if err != nil {
 		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
 	}
@@ -120,7 +120,7 @@ func (r Rules) SignCA(req Request, config *cmv1.CAIssuer, ca *pki.Authority, now
 		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
 	}
 	cut := wish.NotAfter.Sub(validity.NotAfter)
-	cert, err := linted.Sign(rand)
+	cert, err := linted.Sign(ctx, by, req.Why)
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}

@@ -37,7 +37,7 @@ func RequestOfCSR(req signer.Request) (Request, error) {
 	if err != nil {
 		return Request{}, signer.Permanent(signer.ReasonInvalidRequest, err)
 	}
-	asked := Request{PEM: req.PEM, Usages: usages, IsCA: req.Annotations[AnnotationIsCA] == "true", Duration: req.Duration}
+	asked := Request{PEM: req.PEM, Usages: usages, IsCA: req.Annotations[AnnotationIsCA] == "true", Duration: req.Duration, Why: req.Purpose()}
 	if asked.IsCA { // as cert-manager, whether or not the usage is among those of the request
 		asked.Usages.Key |= x509.KeyUsageCertSign
 	}

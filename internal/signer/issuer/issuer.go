@@ -35,6 +35,8 @@ type Request struct {
 	IsCA   bool
 	// Duration is how long the certificate is to live; nil: 90 days.
 	Duration *time.Duration
+	// Why is for the record of certificates.
+	Why pki.Purpose
 }
 
 // RequestOf returns what a CertificateRequest asks for. It fails if that has
@@ -44,7 +46,10 @@ func RequestOf(cr *cmv1.CertificateRequest) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("spec.usages: %w", err)
 	}
-	req := Request{PEM: cr.Spec.Request, Usages: usages, IsCA: cr.Spec.IsCA}
+	req := Request{PEM: cr.Spec.Request, Usages: usages, IsCA: cr.Spec.IsCA, Why: pki.Purpose{
+		Signer: certmanager.ReferredSigner(cr).String(), Requester: cr.Spec.Username,
+		Kind: cmv1.CertificateRequestKind, Namespace: cr.Namespace, Name: cr.Name, UID: string(cr.UID),
+	}}
 	if cr.Spec.Duration != nil {
 		req.Duration = &cr.Spec.Duration.Duration
 	}

@@ -195,7 +195,7 @@ func TestSignCAChain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			issued, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, rand.Reader)
+			issued, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +259,7 @@ func TestSignCA(t *testing.T) {
 				tc.ca = c.root
 			}
 			config := &cmv1.CAIssuer{CRLDistributionPoints: []string{"http://crl"}, OCSPServers: []string{"http://ocsp"}, IssuingCertificateURLs: []string{"http://ca"}}
-			issued, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, rand.Reader)
+			issued, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, pki.Unrecorded)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -326,7 +326,7 @@ func TestSignSelf(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			tc.from.Annotation = "where"
 			config := &cmv1.SelfSignedIssuer{CRLDistributionPoints: []string{"http://crl"}}
-			issued, err := issuer.SignSelf(request(t, key, tc.change), config, tc.from, now, rand.Reader)
+			issued, err := issuer.SignSelf(t.Context(), request(t, key, tc.change), config, tc.from, now, pki.Unrecorded)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -374,7 +374,7 @@ func TestNoKeysInTexts(t *testing.T) {
 	block, _ := pem.Decode(s.Data[corev1.TLSPrivateKeyKey])
 	broken := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes[:40]})
 	s.Data[corev1.TLSPrivateKeyKey] = broken
-	_, err := issuer.SignSelf(request(t, key, nil), &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: s}, now, rand.Reader)
+	_, err := issuer.SignSelf(t.Context(), request(t, key, nil), &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: s}, now, pki.Unrecorded)
 	if got := verdict(err); !strings.HasPrefix(got, "Pending ErrorParsingKey") || strings.Contains(got, strings.Split(string(broken), "\n")[1][:16]) {
 		t.Errorf("verdict %q", got)
 	}

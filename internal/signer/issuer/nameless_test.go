@@ -1,7 +1,6 @@
 package issuer_test
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"testing"
 
@@ -24,11 +23,11 @@ func TestNamelessCA(t *testing.T) {
 	if nameless.PEM, err = pki.NewRequest(pki.Subject{DNSNames: []string{"ca.example.com"}}, key); err != nil {
 		t.Fatal(err)
 	}
-	below, err := issuer.Rules{}.SignCA(nameless, &cmv1.CAIssuer{}, c.root, now, rand.Reader)
+	below, err := issuer.Rules{}.SignCA(t.Context(), nameless, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
 	if err != nil || len(below.Warnings) > 0 {
 		t.Fatalf("below a root: %v, %+v", err, below)
 	}
-	alone, err := issuer.SignSelf(nameless, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, now, rand.Reader)
+	alone, err := issuer.SignSelf(t.Context(), nameless, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, now, pki.Unrecorded)
 	if err != nil || len(alone.Warnings) != 1 {
 		t.Fatalf("self-signed: %v, %+v", err, alone)
 	}
@@ -40,7 +39,7 @@ func TestNamelessCA(t *testing.T) {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		leaf, err := issuer.Rules{}.SignCA(request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, rand.Reader)
+		leaf, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
 		if err != nil || len(leaf.Warnings) != 1 || leaf.Warnings[0].Reason != issuer.WarningBadConfig {
 			t.Errorf("%s signs: %v, %+v", reason, err, leaf)
 			continue
@@ -60,11 +59,11 @@ func TestOutliveCA(t *testing.T) {
 	c := newChain(t)
 	rules := issuer.Rules{OutliveCA: true}
 	req := request(t, newKey(t, pki.ECDSAP256), lasting(500*day))
-	issued, err := rules.SignCA(req, &cmv1.CAIssuer{}, c.root, now, rand.Reader)
+	issued, err := rules.SignCA(t.Context(), req, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
 	if err != nil || issued.ShortenedBy != 0 || len(issued.Warnings) != 0 || issued.Certificate.NotAfter.Sub(issued.Certificate.NotBefore) != 500*day {
 		t.Errorf("%+v, %v", issued, err)
 	}
-	if _, err := rules.SignCA(req, &cmv1.CAIssuer{}, c.root, now.Add(401*day), rand.Reader); err == nil {
+	if _, err := rules.SignCA(t.Context(), req, &cmv1.CAIssuer{}, c.root, now.Add(401*day), pki.Unrecorded); err == nil {
 		t.Error("a CA that has ended signs")
 	}
 }

@@ -2,10 +2,10 @@ package issuer
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -43,7 +43,7 @@ type KeySecret struct {
 // the key of the request itself. It begins now. A request whose subject is
 // empty gets one without an issuer's name, which breaks RFC 5280 section
 // 4.1.2.4; a note says so.
-func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, rand io.Reader) (*signer.Issued, error) {
+func SignSelf(ctx context.Context, req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, by pki.Issuing) (*signer.Issued, error) {
 	switch {
 	case from.Name == "":
 		return nil, NoKey(from.Annotation)
@@ -59,7 +59,7 @@ func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now ti
 		return nil, permanent(ReasonErrorGenerating, "Error generating certificate template", err)
 	}
 	where := pki.Locations{CRLs: config.CRLDistributionPoints}
-	template, err := req.template(csr, key.Public(), req.lifetime().Wish(nil, now), where, rand)
+	template, err := req.template(csr, key.Public(), req.lifetime().Wish(nil, now), where, by.Rand)
 	if err != nil {
 		return nil, permanent(ReasonErrorGenerating, "Error generating certificate template", err)
 	}
@@ -77,7 +77,7 @@ func SignSelf(req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now ti
 	if err != nil {
 		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}
-	cert, err := linted.Sign(rand)
+	cert, err := linted.Sign(ctx, by, req.Why)
 	if err != nil {
 		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}

@@ -152,7 +152,7 @@ func (e *Endpoint) Issue(t testing.TB, request v1alpha1.SigningRequest) []byte {
 		t.Error(err)
 		return nil
 	}
-	leaf, err := linted.Sign(rand.Reader)
+	leaf, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 	if err != nil {
 		t.Error(err)
 		return nil

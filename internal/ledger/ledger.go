@@ -1,0 +1,46 @@
+// Package ledger keeps account of the certificates that the keys of this process
+// sign.
+package ledger
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// New returns a recorder that writes each certificate to the log and counts it
+// in registry, which can be nil.
+func New(registry prometheus.Registerer) (pki.Recorder, error) {
+	signed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "certplane", Subsystem: "certificates", Name: "signed_total",
+		Help: "Number of certificates signed, whether or not they could be stored, by signer.",
+	}, []string{"signer"})
+	if err := collector.Share(registry, &signed); err != nil {
+		return nil, fmt.Errorf("registering the metrics of the ledger: %w", err)
+	}
+	return func(ctx context.Context, cert *x509.Certificate, why pki.Purpose) error {
+		signed.WithLabelValues(why.Signer).Inc()
+		log.FromContext(ctx).Info("Signed certificate", append(facts(why), pki.LogFacts(cert)...)...)
+		return nil
+	}, nil
+}
+
+// facts say why a certificate was signed, in the log.
+func facts(why pki.Purpose) []any {
+	facts := []any{"signer", why.Signer}
+	for _, fact := range []struct{ name, value string }{
+		{"requester", why.Requester}, {"requestKind", why.Kind}, {"requestNamespace", why.Namespace},
+		{"requestName", why.Name}, {"uid", why.UID},
+	} {
+		if fact.value != "" {
+			facts = append(facts, fact.name, fact.value)
+		}
+	}
+	return facts
+}
