@@ -43,7 +43,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/notify",
+			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/follow", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
@@ -64,7 +64,7 @@ var rules = []rule{
 	{
 		from:      "internal/keystore",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector", module + "internal/notify"},
+		unless:    []string{module + "internal/keystore", module + "internal/pki", module + "internal/collector", module + "internal/follow", module + "internal/notify"},
 		reason:    "key custody knows keys, nobody who uses them",
 	},
 	{

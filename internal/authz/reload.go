@@ -7,8 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
+	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/reload"
+	"github.com/certplane/certplane/internal/follow"
 )
 
 // Authorizer asks those whom the settings name, and follows the changes of
@@ -49,7 +50,7 @@ func (a *Authorizer) Watch(ctx context.Context) {
 	}
 	metrics.RegisterMetrics()
 	metrics.RecordAuthorizationConfigLastConfigInfo(a.config.ServerID, string(a.opened))
-	file := &reload.File{
+	config := follow.Config{
 		Path: a.config.Settings.ConfigFile,
 		What: "authorization configuration",
 		Apply: func(_ context.Context, content []byte) error {
@@ -60,8 +61,9 @@ func (a *Authorizer) Watch(ctx context.Context) {
 		},
 		Failed: func() { metrics.RecordAuthorizationConfigAutomaticReloadFailure(a.config.ServerID) },
 	}
-	file.InForce(a.opened)
-	file.Watch(ctx)
+	file := config.Files()
+	file.InUse(a.opened)
+	file.Run(ctx, clock.RealClock{}, follow.ConfigEvery)
 }
 
 // apply puts a content of the settings' file in force.

@@ -3,87 +3,49 @@ package keystore
 import (
 	"context"
 	"crypto"
-	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"time"
 
+	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/pki"
 )
-
-// files are where a CA is read from. key is empty if the key is elsewhere.
-type files struct{ cert, key string }
-
-// content is what was in the files at one time, readable or not.
-type content struct {
-	cert, key []byte
-	err       error
-	digest    [sha256.Size]byte // tells contents apart
-}
-
-func (f files) read() content {
-	var c content
-	c.cert, c.err = os.ReadFile(f.cert)
-	if c.err != nil {
-		c.err = fmt.Errorf("reading CA certificate: %w", c.err)
-	} else if f.key != "" {
-		if c.key, c.err = os.ReadFile(f.key); c.err != nil {
-			c.err = fmt.Errorf("reading CA key: %w", c.err)
-		}
-	}
-	c.digest = c.sum()
-	return c
-}
-
-func (c content) sum() [sha256.Size]byte {
-	parts := sha256.New()
-	for _, part := range [][]byte{c.cert, c.key} {
-		sum := sha256.Sum256(part)
-		parts.Write(sum[:])
-	}
-	fmt.Fprint(parts, c.err)
-	return [sha256.Size]byte(parts.Sum(nil))
-}
 
 // authority is a CA as it was read.
 type authority struct {
 	*pki.Authority
 	chain  []*x509.Certificate // all of certFile, the root too
-	digest [sha256.Size]byte   // of the content it was read from
+	digest follow.Digest       // of the contents it was read from
 }
 
 // load makes a CA of what was read. Its errors name the files, and show
 // nothing of the key.
-func (s *Store) load(ctx context.Context, c content) (*authority, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
-	chain, err := pki.ParseWholeBundle(c.cert)
+func (s *Store) load(ctx context.Context, c follow.Contents) (*authority, error) {
+	chain, err := pki.ParseWholeBundle(c.Data[0])
 	if err != nil {
-		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.files.cert, err)
+		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.settings.CertFile, err)
 	}
-	key, err := s.keyOf(ctx, chain[0], c)
+	key, err := s.keyOf(ctx, chain[0], c.Data[1])
 	if err != nil {
 		return nil, err
 	}
 	ca, err := pki.NewAuthority(chain, key)
 	if err != nil {
-		return nil, fmt.Errorf("opening the CA in %s: %w", s.files.cert, err)
+		return nil, fmt.Errorf("opening the CA in %s: %w", s.settings.CertFile, err)
 	}
-	return &authority{Authority: ca, chain: chain, digest: c.digest}, nil
+	return &authority{Authority: ca, chain: chain, digest: c.Digest}, nil
 }
 
-func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, c content) (crypto.Signer, error) {
+func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, keyPEM []byte) (crypto.Signer, error) {
 	if s.vault != nil {
 		return s.vault.Find(ctx, ca.PublicKey)
 	}
-	key, err := pki.ParsePrivateKey(c.key)
+	key, err := pki.ParsePrivateKey(keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("reading CA key in %s: %w", s.files.key, err)
+		return nil, fmt.Errorf("reading CA key in %s: %w", s.settings.KeyFile, err)
 	}
 	if !pki.SameKey(key.Public(), ca.PublicKey) {
-		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, that of %s", s.files.cert, s.files.key, ca.Subject)
+		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, that of %s", s.settings.CertFile, s.settings.KeyFile, ca.Subject)
 	}
 	return key, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -33,11 +34,11 @@ type Options struct {
 // Store has one CA, and follows it when its files change. It is safe for
 // concurrent use.
 type Store struct {
-	name    string
-	files   files
-	vault   vault // nil: the key is in a file
-	clock   clock.WithTicker
-	metrics *metrics
+	name     string
+	settings Settings
+	vault    vault // nil: the key is in a file
+	clock    clock.WithTicker
+	metrics  *metrics
 
 	current atomic.Pointer[authority]
 
@@ -46,7 +47,9 @@ type Store struct {
 	mu      sync.Mutex // guards failure
 	failure error      // why what is on disk is not in use
 
-	watched watched // only Start uses it
+	// What follows is for Open and Start alone.
+	files     follow.Files
+	candidate *authority // read, but not usable yet
 }
 
 // vault is a place that keys do not leave.
@@ -74,7 +77,7 @@ func Open(ctx context.Context, settings Settings, options Options) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.openFirst(ctx); err != nil {
+	if err := s.files.Open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -86,10 +89,18 @@ func newStore(ctx context.Context, settings Settings, options Options) (*Store, 
 		return nil, fmt.Errorf("registering the metrics of CA %s: %w", options.Name, err)
 	}
 	s := &Store{
-		name:    options.Name,
-		files:   files{cert: settings.CertFile, key: settings.KeyFile},
-		clock:   options.Clock,
-		metrics: metrics,
+		name:     options.Name,
+		settings: settings,
+		clock:    options.Clock,
+		metrics:  metrics,
+	}
+	s.files = follow.Files{
+		Files: []follow.File{
+			{Path: settings.CertFile, What: "reading CA certificate"},
+			{Path: settings.KeyFile, What: "reading CA key"},
+		},
+		Use:    s.use,
+		Report: s.fail,
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -108,21 +119,13 @@ func openVault(ctx context.Context, uri string) (vault, error) {
 	return found.open(ctx, uri)
 }
 
-func (s *Store) openFirst(ctx context.Context) error {
-	c := s.files.read()
-	defer clear(c.key)
-	first, err := s.load(ctx, c)
-	if err != nil {
-		return err
-	}
-	s.watched = watched{seen: first.digest}
+func (s *Store) useFirst(ctx context.Context, first *authority) {
 	s.current.Store(first)
 	s.metrics.changes.WithLabelValues(s.name).Add(0) // a counter that is not there cannot be watched
 	s.report(nil)
 	if err := first.usable(s.clock.Now()); err != nil {
 		klog.FromContext(ctx).Error(err, "The CA cannot issue certificates now", "ca", s.name)
 	}
-	return nil
 }
 
 // Close ends the use of a key that is elsewhere than in a file.

@@ -26,7 +26,7 @@ type followed struct {
 	changes  *[]string // the CAs that a subscriber hears of
 }
 
-func follow(t *testing.T, first *ca) followed {
+func followCA(t *testing.T, first *ca) followed {
 	t.Helper()
 	return followIn(t, pairIn(t, t.TempDir(), first.certPEM(), first.keyPEM(t)))
 }
@@ -46,8 +46,8 @@ func followIn(t *testing.T, settings Settings) followed {
 // settle looks often enough for a change to be taken for what it is.
 func (f followed) settle(t *testing.T) {
 	t.Helper()
-	f.look(t.Context())
-	f.look(t.Context())
+	f.files.Look(t.Context())
+	f.files.Look(t.Context())
 }
 
 // failing holds the store to showing a failure, or that there is none.
@@ -94,7 +94,7 @@ func TestReplaced(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			f := follow(t, before)
+			f := followCA(t, before)
 			dir := filepath.Dir(f.settings.CertFile)
 			if err := os.Mkdir(dir+"/new", 0o700); err != nil {
 				t.Fatal(err)
@@ -166,7 +166,7 @@ func TestKept(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			f := follow(t, before)
+			f := followCA(t, before)
 			install(t, f.settings.CertFile, tc.cert)
 			install(t, f.settings.KeyFile, tc.key)
 			f.settle(t)
@@ -186,7 +186,7 @@ func TestKept(t *testing.T) {
 // A change that is taken back was none.
 func TestTakenBack(t *testing.T) {
 	before := newCA(t, "before", pki.ECDSAP256, nil)
-	f := follow(t, before)
+	f := followCA(t, before)
 	write(t, f.settings.KeyFile, "")
 	f.settle(t)
 	f.failing(t, "no private key found")
@@ -200,7 +200,7 @@ func TestTakenBack(t *testing.T) {
 // The same CA in other words is no other CA.
 func TestWrittenDifferently(t *testing.T) {
 	before := newCA(t, "before", pki.ECDSAP256, nil)
-	f := follow(t, before)
+	f := followCA(t, before)
 	pairIn(t, filepath.Dir(f.settings.CertFile), "# ours\n"+before.certPEM(), before.keyPEM(t)+"\n")
 	f.settle(t)
 	issues(t, f.Store, before)
@@ -215,15 +215,15 @@ func TestUnsettled(t *testing.T) {
 	root := newCA(t, "root", pki.ECDSAP256, nil)
 	middle := newCA(t, "middle", pki.ECDSAP256, root)
 	low := newCA(t, "low", pki.ECDSAP256, middle)
-	f := follow(t, before)
+	f := followCA(t, before)
 	pairIn(t, filepath.Dir(f.settings.CertFile), low.certPEM(), low.keyPEM(t))
-	f.look(t.Context())
+	f.files.Look(t.Context())
 	issues(t, f.Store, before)
 	write(t, f.settings.CertFile, low.certPEM()+middle.certPEM())
-	f.look(t.Context())
+	f.files.Look(t.Context())
 	issues(t, f.Store, before)
 	f.failing(t, "")
-	f.look(t.Context())
+	f.files.Look(t.Context())
 	issues(t, f.Store, low)
 	wantChanges(t, f, "low")
 }
@@ -232,7 +232,7 @@ func TestUnsettled(t *testing.T) {
 func TestNotYetValid(t *testing.T) {
 	before := newCA(t, "before", pki.ECDSAP256, nil)
 	later := newCA(t, "later", pki.ECDSAP256, nil, func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) })
-	f := follow(t, before)
+	f := followCA(t, before)
 	pairIn(t, filepath.Dir(f.settings.CertFile), later.certPEM(), later.keyPEM(t))
 	f.settle(t)
 	issues(t, f.Store, before)
@@ -247,7 +247,7 @@ func TestNotYetValid(t *testing.T) {
 
 func TestCancelledSubscription(t *testing.T) {
 	before, after := newCA(t, "before", pki.ECDSAP256, nil), newCA(t, "after", pki.ECDSAP256, nil)
-	f := follow(t, before)
+	f := followCA(t, before)
 	cancel := f.Subscribe(func(*pki.Authority) { t.Error("called after it was cancelled") })
 	cancel()
 	pairIn(t, filepath.Dir(f.settings.CertFile), after.certPEM(), after.keyPEM(t))
@@ -258,7 +258,7 @@ func TestCancelledSubscription(t *testing.T) {
 // TestStart follows files while others sign, until it is told to stop.
 func TestStart(t *testing.T) {
 	before, after := newCA(t, "before", pki.ECDSAP256, nil), newCA(t, "after", pki.ECDSAP256, nil)
-	f := follow(t, before)
+	f := followCA(t, before)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.Start(ctx) }()

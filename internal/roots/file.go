@@ -1,21 +1,20 @@
 package roots
 
 import (
-	"bytes"
+	"context"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// lookEvery is how often a file is read at most. What is in it is used when it
-// is the same at two looks: it may be being written at the first.
+// lookEvery is how often a file is read at most.
 const lookEvery = time.Second
 
 // file is a file of certificates.
@@ -23,12 +22,10 @@ type file struct {
 	path  string
 	clock clock.PassiveClock
 
-	mu      sync.Mutex // guards all below
-	looked  time.Time
-	seen    []byte // at the last look
-	used    []byte
-	certs   []*x509.Certificate // in used
-	failure string              // why what was seen is not used
+	mu     sync.Mutex // guards all below
+	looked time.Time
+	files  follow.Files
+	certs  []*x509.Certificate // those in use
 }
 
 // File returns the certificates in a PEM file, as they change. A file without
@@ -38,15 +35,15 @@ func File(path string, now clock.PassiveClock) (Roots, error) {
 	if now == nil {
 		now = clock.RealClock{}
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading root certificates: %w", err)
+	f := &file{path: path, clock: now, looked: now.Now()}
+	f.files = follow.Files{
+		Files:  []follow.File{{Path: path, What: "reading root certificates"}},
+		Use:    f.use,
+		Report: f.report,
 	}
-	certs, err := pki.ParseWholeBundle(data)
-	if err != nil {
-		return nil, fmt.Errorf("reading root certificates in %s: %w", path, err)
+	if err := f.files.Open(context.Background()); err != nil {
+		return nil, err
 	}
-	f := &file{path: path, clock: now, looked: now.Now(), seen: data, used: data, certs: certs}
 	return f.roots, nil
 }
 
@@ -55,38 +52,25 @@ func (f *file) roots() []*x509.Certificate {
 	defer f.mu.Unlock()
 	if now := f.clock.Now(); now.Sub(f.looked) >= lookEvery {
 		f.looked = now
-		f.report(f.look())
+		_ = f.files.Look(context.Background()) // report says it
 	}
 	return f.certs
 }
 
-func (f *file) look() error {
-	data, err := os.ReadFile(f.path)
+func (f *file) use(_ context.Context, contents follow.Contents) error {
+	certs, err := pki.ParseWholeBundle(contents.Data[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("reading root certificates in %s: %w", f.path, err)
 	}
-	settled := bytes.Equal(data, f.seen)
-	f.seen = data
-	if !settled || bytes.Equal(data, f.used) {
-		return nil
+	if f.certs != nil {
+		klog.InfoS("Root certificates have changed", "file", f.path, "certificates", len(certs))
 	}
-	certs, err := pki.ParseWholeBundle(data)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", f.path, err)
-	}
-	f.used, f.certs = data, certs
-	klog.InfoS("Root certificates have changed", "file", f.path, "certificates", len(certs))
+	f.certs = certs
 	return nil
 }
 
-// report logs what is wrong with the file when that is news.
-func (f *file) report(err error) {
-	failure := ""
-	if err != nil {
-		failure = err.Error()
+func (f *file) report(_ context.Context, failure error) {
+	if failure != nil {
+		klog.ErrorS(failure, "Cannot use the root certificates that are in the file now; going on with those before", "file", f.path)
 	}
-	if failure != "" && failure != f.failure {
-		klog.ErrorS(err, "Cannot use the root certificates that are in the file now; going on with those before", "file", f.path)
-	}
-	f.failure = failure
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,4 +163,25 @@ func TestWatch(t *testing.T) {
 	if len(changes) != 1 {
 		t.Errorf("%d changes, want one", len(changes))
 	}
+}
+
+// The roots of a file that changes are asked for by many at once.
+func TestFileIsSafeForConcurrentUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "roots.pem")
+	write(t, path, pki.EncodeCertificates(newRoot(t, "a")))
+	clock := clocktesting.NewFakePassiveClock(now)
+	roots, err := File(path, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, pki.EncodeCertificates(newRoot(t, "b")))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for names(roots()) != "b" {
+				clock.SetTime(clock.Now().Add(lookEvery))
+			}
+		})
+	}
+	all.Wait()
 }

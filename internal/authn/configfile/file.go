@@ -14,8 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/server/options/authenticationconfig/metrics"
+	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/reload"
+	"github.com/certplane/certplane/internal/follow"
 )
 
 const (
@@ -47,7 +48,7 @@ type File struct {
 	cfg     Config
 	opened  []byte
 	current atomic.Pointer[state]
-	changes *reload.File
+	changes *follow.Files
 }
 
 // state is what one content of the file leads to.
@@ -77,13 +78,13 @@ func Open(cfg Config) (*File, error) {
 // ends. Issuers that do not answer are asked again and again meanwhile.
 func (f *File) Start(ctx context.Context) {
 	f.load(ctx)
-	go f.changes.Watch(ctx)
+	go f.changes.Run(ctx, clock.RealClock{}, follow.ConfigEvery)
 }
 
-func (f *File) newChanges() *reload.File {
+func (f *File) newChanges() *follow.Files {
 	metrics.RegisterMetrics()
 	metrics.RecordAuthenticationConfigLastConfigInfo(f.cfg.ServerID, string(f.opened))
-	return &reload.File{
+	config := follow.Config{
 		Path:  f.cfg.Path,
 		What:  "authentication configuration",
 		Apply: f.apply,
@@ -92,16 +93,17 @@ func (f *File) newChanges() *reload.File {
 		},
 		Failed: func() { metrics.RecordAuthenticationConfigAutomaticReloadFailure(f.cfg.ServerID) },
 	}
+	return config.Files()
 }
 
 func (f *File) load(ctx context.Context) {
 	next, err := f.build(ctx, f.opened)
 	if err != nil {
-		f.changes.Report(ctx, err)
+		f.changes.Failed(ctx, err)
 		return
 	}
 	f.swap(next)
-	f.changes.InForce(f.opened)
+	f.changes.InUse(f.opened)
 }
 
 // AuthenticateToken honours the tokens of the issuers in the file.

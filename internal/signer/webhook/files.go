@@ -2,15 +2,14 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"slices"
 	"sync"
 
+	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -29,70 +28,61 @@ type Credentials struct {
 // Safe for concurrent use.
 type client struct {
 	settings Settings
-	fixed    *Credentials // instead of files
+	given    bool // the credentials are no files
 
-	mu sync.Mutex // guards what follows
-	// files are the contents of caFile, certFile and keyFile that http is
-	// made of.
-	files [3][]byte
+	mu    sync.Mutex // guards what follows
+	files follow.Files
 	http  *http.Client
 	token string
 }
 
-// newClient reads the files for the first time.
-func newClient(settings Settings, fixed *Credentials) (*client, error) {
-	c := &client{settings: settings, fixed: fixed}
-	return c, c.reload()
+// newClient reads the files for the first time. report is told why the files
+// cannot be used, when that is news.
+func newClient(settings Settings, given *Credentials, report func(context.Context, error)) (*client, error) {
+	c := &client{settings: settings, given: given != nil}
+	if c.given {
+		return c, c.use(context.Background(), follow.Contents{Data: [][]byte{given.CA, given.Certificate, given.Key, given.Token}})
+	}
+	c.files = follow.Files{
+		Files: []follow.File{
+			{Path: settings.CAFile, What: "caFile"},
+			{Path: settings.CertFile, What: "certFile"},
+			{Path: settings.KeyFile, What: "keyFile"},
+			{Path: settings.TokenFile, What: "tokenFile"},
+		},
+		Use:    c.use,
+		Report: report,
+		AtOnce: true, // each call looks
+	}
+	return c, c.files.Open(context.Background())
 }
 
 // current returns what to make the next call with. An error says why that is
 // not what is in the files: then it is what was in them before. So a pair of
 // files that is being replaced stops nothing.
-func (c *client) current() (*http.Client, string, error) {
+func (c *client) current(ctx context.Context) (*http.Client, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.reload()
+	var err error
+	if !c.given {
+		err = c.files.Look(ctx)
+	}
 	return c.http, c.token, err
 }
 
-func (c *client) reload() error {
-	files, err := c.read()
+// use has the next calls made with other credentials.
+func (c *client) use(_ context.Context, contents follow.Contents) error {
+	token, err := c.parseToken(contents.Data[3])
 	if err != nil {
 		return err
 	}
-	token, err := c.readToken()
+	config, err := c.tlsConfig([3][]byte(contents.Data))
 	if err != nil {
 		return err
 	}
-	if c.http == nil || !slices.EqualFunc(files[:], c.files[:], bytes.Equal) {
-		config, err := c.tlsConfig(files)
-		if err != nil {
-			return err
-		}
-		c.replace(config)
-		c.files = files
-	}
+	c.replace(config)
 	c.token = token
 	return nil
-}
-
-func (c *client) read() (files [3][]byte, err error) {
-	if c.fixed != nil {
-		return [...][]byte{c.fixed.CA, c.fixed.Certificate, c.fixed.Key}, nil
-	}
-	for i, file := range [...]struct{ field, path string }{
-		{"caFile", c.settings.CAFile},
-		{"certFile", c.settings.CertFile},
-		{"keyFile", c.settings.KeyFile},
-	} {
-		if file.path == "" {
-			continue
-		}
-		if files[i], err = os.ReadFile(file.path); err != nil {
-			return files, fmt.Errorf("%s: %w", file.field, err)
-		}
-	}
-	return files, nil
 }
 
 // tlsConfig must show nothing of the key: not in errors either.
@@ -140,27 +130,20 @@ func (c *client) replace(config *tls.Config) {
 	}
 }
 
-// readToken returns the token.
-func (c *client) readToken() (string, error) {
-	switch {
-	case c.fixed != nil && len(c.fixed.Token) == 0, c.fixed == nil && c.settings.TokenFile == "":
+// parseToken takes one line of printable ASCII, or nothing where no token is
+// named. No error shows any part of it.
+func (c *client) parseToken(data []byte) (string, error) {
+	if c.given && len(data) == 0 || !c.given && c.settings.TokenFile == "" {
 		return "", nil
-	case c.fixed != nil:
-		return parseToken("token", c.fixed.Token)
 	}
-	data, err := os.ReadFile(c.settings.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("tokenFile: %w", err)
-	}
-	return parseToken("tokenFile: "+c.settings.TokenFile, data)
-}
-
-// parseToken takes one line of printable ASCII. No error shows any part of it.
-func parseToken(from string, data []byte) (string, error) {
 	token := bytes.TrimSpace(data)
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(token) == 0 || bytes.ContainsFunc(token, unprintable) {
-		return "", fmt.Errorf("%s: %w", from, errors.New("must hold one line of printable ASCII"))
+		from := "token"
+		if !c.given {
+			from = "tokenFile: " + c.settings.TokenFile
+		}
+		return "", fmt.Errorf("%s: must hold one line of printable ASCII", from)
 	}
 	return string(token), nil
 }

@@ -68,7 +68,11 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 		cfg.Clock = clock.RealClock{}
 	}
 	cfg.Settings = cfg.Settings.withDefaults()
-	client, err := newClient(cfg.Settings, cfg.Credentials)
+	client, err := newClient(cfg.Settings, cfg.Credentials, func(ctx context.Context, failure error) {
+		if failure != nil {
+			klog.FromContext(ctx).Error(failure, "Calling a signer's endpoint with what was in its files before", "signer", cfg.Settings.SignerName)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +94,6 @@ type endpoint struct {
 
 	mu      sync.Mutex // guards what follows
 	breaker breaker
-	// complaint is what was last said about the files.
-	complaint string
 }
 
 // sign implements signer.Sign. A bad request is told so even while the
@@ -273,24 +275,9 @@ func (e *endpoint) leave(ctx context.Context, p pass, about health, uid string, 
 // credentials returns what to make the next call with. Files that cannot be
 // used stop nothing while there is what was in them before.
 func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
-	httpClient, token, err := e.client.current()
+	httpClient, token, err := e.client.current(ctx)
 	if err != nil {
 		e.metrics.stale()
 	}
-	if e.news(err) {
-		klog.FromContext(ctx).Error(err, "Calling a signer's endpoint with what was in its files before", "signer", e.settings.SignerName)
-	}
 	return httpClient, token
-}
-
-// news tells whether an error about the files is another than at the last call.
-func (e *endpoint) news(err error) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	was := e.complaint
-	e.complaint = ""
-	if err != nil {
-		e.complaint = err.Error()
-	}
-	return e.complaint != "" && e.complaint != was
 }

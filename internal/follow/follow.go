@@ -1,0 +1,156 @@
+// Package follow uses the contents of files as they change while the program
+// runs.
+package follow
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// File is one of the files that are followed.
+type File struct {
+	// Path is that of the file. Without one the file has no content.
+	Path string
+	// What begins the message of an error in reading it, as in "reading CA key".
+	What string
+}
+
+// Digest tells contents apart. The zero value is that of no content.
+type Digest [sha256.Size]byte
+
+// Contents are what some files held at one time.
+type Contents struct {
+	// Data are in the order of the files. They are cleared once Use returns, for
+	// a private key may be among them.
+	Data   [][]byte
+	Digest Digest
+}
+
+// Files are files that belong together, such as a certificate and its key. What
+// is in them is used when it is the same at two looks: at the first one it may
+// be in the middle of being written. What cannot be used leaves that of before
+// in use. Their methods are called one at a time.
+type Files struct {
+	Files []File
+	// Use makes use of new contents. One that fails has changed nothing, and is
+	// called at each look until it succeeds or the contents change.
+	Use func(ctx context.Context, contents Contents) error
+	// Report, if there is one, is told why what is in the files is not in use,
+	// when that is another reason than before, and nil when there is none any
+	// more.
+	Report func(ctx context.Context, failure error)
+	// AtOnce has contents used at the first look. It is for those that look
+	// when they need what is in the files, and whose Use notices contents that
+	// are not whole.
+	AtOnce bool
+
+	seen, used Digest
+	failure    error // what was reported last
+}
+
+// Open uses what is in the files for the first time. If that fails, nothing
+// comes of the files.
+func (f *Files) Open(ctx context.Context) error {
+	contents, err := f.read()
+	defer contents.clear()
+	if err == nil {
+		err = f.Use(ctx, contents)
+	}
+	if err == nil {
+		f.seen, f.used = contents.Digest, contents.Digest
+	}
+	return err
+}
+
+// InUse says that data, in the order of the files, are in use already.
+func (f *Files) InUse(data ...[]byte) {
+	f.used = digest(data, nil)
+	f.seen = f.used
+}
+
+// Run looks at the files that often, until ctx ends.
+func (f *Files) Run(ctx context.Context, clock clock.WithTicker, every time.Duration) {
+	ticker := clock.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			f.Look(ctx)
+		}
+	}
+}
+
+// Look uses what is in the files if it is new. It returns why they hold
+// anything else than what is in use, as far as it is known.
+func (f *Files) Look(ctx context.Context) error {
+	contents, err := f.read()
+	defer contents.clear()
+	settled := f.AtOnce || contents.Digest == f.seen
+	f.seen = contents.Digest
+	if !settled {
+		return f.failure
+	}
+	if err == nil && contents.Digest != f.used {
+		err = f.Use(ctx, contents)
+	}
+	if err == nil {
+		f.used = contents.Digest
+	}
+	f.Failed(ctx, err)
+	return err
+}
+
+// Failed reports a failure, or nil, if that is news. What fails because ctx
+// has ended is none.
+func (f *Files) Failed(ctx context.Context, failure error) {
+	if ctx.Err() != nil || sameText(failure, f.failure) {
+		return
+	}
+	f.failure = failure
+	if f.Report != nil {
+		f.Report(ctx, failure)
+	}
+}
+
+func sameText(a, b error) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
+}
+
+// read returns the contents, which have a digest if there is an error too.
+func (f *Files) read() (Contents, error) {
+	data := make([][]byte, len(f.Files))
+	var err error
+	for i, file := range f.Files {
+		if file.Path == "" {
+			continue
+		}
+		if data[i], err = os.ReadFile(file.Path); err != nil {
+			err = fmt.Errorf("%s: %w", file.What, err)
+			break
+		}
+	}
+	return Contents{Data: data, Digest: digest(data, err)}, err
+}
+
+func digest(data [][]byte, err error) Digest {
+	parts := sha256.New()
+	for _, part := range data {
+		sum := sha256.Sum256(part)
+		parts.Write(sum[:])
+	}
+	fmt.Fprint(parts, err)
+	return Digest(parts.Sum(nil))
+}
+
+func (c Contents) clear() {
+	for _, part := range c.Data {
+		clear(part)
+	}
+}
