@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/backoff"
 )
 
 // How long something with which a call has failed waits for the next one, if
@@ -14,14 +16,7 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-// pauseAfter is how long to wait after that many failures in a row.
-func pauseAfter(failures int) time.Duration {
-	pause := firstPause
-	for ; failures > 1 && pause < lastPause; failures-- {
-		pause *= 2
-	}
-	return min(pause, lastPause)
-}
+var pauses = backoff.Backoff{First: firstPause, Most: lastPause}
 
 // faults are what Sign has said against issuers that Check had found good. It
 // is safe for concurrent use.
@@ -59,7 +54,7 @@ func (f *faults) put(w who, issuer Issuer, err error, now time.Time) fault {
 	}
 	next := fault{
 		err: err, uid: issuer.GetUID(), generation: issuer.GetGeneration(),
-		count: last.count + 1, until: now.Add(pauseAfter(last.count + 1)),
+		count: last.count + 1, until: now.Add(pauses.After(last.count + 1)),
 	}
 	f.by[w] = next
 	return next

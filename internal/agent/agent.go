@@ -24,13 +24,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/agent/contact"
-	"github.com/certplane/certplane/internal/agent/credential"
 	"github.com/certplane/certplane/internal/agent/identity"
 	"github.com/certplane/certplane/internal/agent/keep"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/node"
 	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/backoff"
 )
 
 // poll is how often the folder of manifests is read.
@@ -206,7 +206,7 @@ func (a *agent) join(ctx context.Context) error {
 	a.closers = append(a.closers, id.Stop)
 	if err := a.connect(ctx, id.Config, keep.Config{
 		Root: a.cfg.VolumesDir, Records: a.records, Board: a.board, Actions: a.cfg.AfterRefresh,
-		Metrics: a.metrics, Clock: a.clock, Jitter: credential.Random,
+		Metrics: a.metrics, Clock: a.clock, Jitter: backoff.Random,
 	}); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/follow", module + "internal/notify",
+			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
@@ -70,7 +70,7 @@ var rules = []rule{
 	{
 		from:      "internal/policy",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/pki"},
+		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/pki"},
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
@@ -152,7 +152,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
 		unless: []string{
 			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki",
-			module + "internal/atomicfile", module + "internal/buildinfo", module + "internal/configfile", module + "internal/duration", module + "internal/logging",
+			module + "internal/atomicfile", module + "internal/backoff", module + "internal/buildinfo", module + "internal/configfile", module + "internal/duration", module + "internal/logging",
 		},
 		reason: "an agent is a client on somebody's host: what it can do, any node can do",
 	},
@@ -160,7 +160,7 @@ var rules = []rule{
 		from:      "issuer",
 		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki",
+			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/backoff", module + "internal/note", module + "internal/pki",
 			module + "internal/served", module + "internal/signer", module + "internal/worker",
 		},
 		reason: "what others build into their programs brings no server, and no cloud, along",

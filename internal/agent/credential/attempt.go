@@ -12,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -41,7 +42,7 @@ func (r Record) Asked(request *Request) Record {
 }
 
 // Sent returns the record after the server has taken the pending request.
-func (r Record) Sent(now time.Time, jitter Jitter) Record {
+func (r Record) Sent(now time.Time, jitter backoff.Jitter) Record {
 	r = r.copy()
 	r.Pending.SentAt = now
 	if r.Failure != nil && r.Failure.Kind == Unsent {
@@ -53,7 +54,7 @@ func (r Record) Sent(now time.Time, jitter Jitter) Record {
 
 // Unsent returns the record after sending has failed. The request is kept for
 // the next attempt, unless the server will never take it.
-func (r Record) Unsent(err error, never bool, now time.Time, jitter Jitter) Record {
+func (r Record) Unsent(err error, never bool, now time.Time, jitter backoff.Jitter) Record {
 	r = r.copy()
 	r.Failure = Failure{For: r.Pending.For, Kind: Unsent, Message: err.Error()}.after(r.Failure, now, jitter)
 	if never {
@@ -72,32 +73,25 @@ func (r Record) Retry(now time.Time) Record {
 	return r
 }
 
-// backoff says how long to wait after a number of failures in a row.
-type backoff struct{ first, most time.Duration }
-
-var backoffs = map[FailureKind]backoff{
+var backoffs = map[FailureKind]backoff.Backoff{
 	// Somebody has decided: a person or a policy has to change first.
-	Denied:   {5 * time.Minute, time.Hour},
-	Failed:   {5 * time.Minute, time.Hour},
-	Unusable: {5 * time.Minute, time.Hour},
+	Denied:   {First: 5 * time.Minute, Most: time.Hour},
+	Failed:   {First: 5 * time.Minute, Most: time.Hour},
+	Unusable: {First: 5 * time.Minute, Most: time.Hour},
 	// Such requests have lasted a quarter of an hour each. A signer that starts
 	// should find one.
-	Unanswered: {30 * time.Second, 5 * time.Minute},
+	Unanswered: {First: 30 * time.Second, Most: 5 * time.Minute},
 	// The server is away, or does not know the pod yet.
-	Unsent: {time.Second, time.Minute},
+	Unsent: {First: time.Second, Most: time.Minute},
 }
 
 // after returns f as the next failure after the last one.
-func (f Failure) after(last *Failure, now time.Time, jitter Jitter) *Failure {
+func (f Failure) after(last *Failure, now time.Time, jitter backoff.Jitter) *Failure {
 	f.At, f.Count = now, 1
 	if last != nil && last.Kind == f.Kind {
 		f.Count = last.Count + 1
 	}
-	b := backoffs[f.Kind]
-	wait := b.most
-	if doublings := f.Count - 1; doublings < 16 {
-		wait = min(b.most, b.first<<doublings)
-	}
+	wait := backoffs[f.Kind].After(f.Count)
 	f.RetryAt = now.Add(wait + jitter(wait/4+1))
 	return &f
 }

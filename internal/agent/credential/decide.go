@@ -2,11 +2,12 @@ package credential
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/backoff"
 )
 
 const (
@@ -63,16 +64,9 @@ type Decision struct {
 	Events []Event
 }
 
-// Jitter returns a random duration from 0 up to, but not including, a bound,
-// which is positive.
-type Jitter func(bound time.Duration) time.Duration
-
-// Random is a Jitter.
-func Random(bound time.Duration) time.Duration { return rand.N(bound) }
-
 // Decide says what to do about a certificate for a purpose at a time. It
 // changes nothing.
-func Decide(r Record, purpose Purpose, seen Seen, now time.Time, jitter Jitter) Decision {
+func Decide(r Record, purpose Purpose, seen Seen, now time.Time, jitter backoff.Jitter) Decision {
 	d := Decision{Record: r.copy()}
 	d.forget(purpose)
 	d.heed(seen, now, jitter)
@@ -109,7 +103,7 @@ func (r Record) copy() Record {
 }
 
 // heed takes up what has become of the pending request.
-func (d *Decision) heed(seen Seen, now time.Time, jitter Jitter) {
+func (d *Decision) heed(seen Seen, now time.Time, jitter backoff.Jitter) {
 	pending := d.Record.Pending
 	if pending == nil {
 		return
@@ -125,7 +119,7 @@ func (d *Decision) heed(seen Seen, now time.Time, jitter Jitter) {
 
 // answered looks at a request that the server has. The first answer counts:
 // there can be no second one.
-func (d *Decision) answered(request *certificatesv1.PodCertificateRequest, now time.Time, jitter Jitter) {
+func (d *Decision) answered(request *certificatesv1.PodCertificateRequest, now time.Time, jitter backoff.Jitter) {
 	if d.Record.Pending.SentAt.IsZero() { // sent, though nobody said so
 		d.Record = d.Record.Sent(now, jitter)
 	}
@@ -144,7 +138,7 @@ func (d *Decision) answered(request *certificatesv1.PodCertificateRequest, now t
 	}
 }
 
-func (d *Decision) refused(kind FailureKind, request *certificatesv1.PodCertificateRequest, reason, message string, now time.Time, jitter Jitter) {
+func (d *Decision) refused(kind FailureKind, request *certificatesv1.PodCertificateRequest, reason, message string, now time.Time, jitter backoff.Jitter) {
 	d.fail(Failure{Kind: kind, Reason: reason, Message: message}, now, jitter)
 	d.Events = append(d.Events, Event{
 		Reason:  string(kind),
@@ -152,7 +146,7 @@ func (d *Decision) refused(kind FailureKind, request *certificatesv1.PodCertific
 	})
 }
 
-func (d *Decision) issued(request *certificatesv1.PodCertificateRequest, now time.Time, jitter Jitter) {
+func (d *Decision) issued(request *certificatesv1.PodCertificateRequest, now time.Time, jitter backoff.Jitter) {
 	current, err := d.Record.Pending.credential(&request.Status)
 	if err != nil {
 		message := fmt.Sprintf("request %s: %v", request.Name, err)
@@ -171,7 +165,7 @@ func (d *Decision) issued(request *certificatesv1.PodCertificateRequest, now tim
 }
 
 // fail ends the pending request. What is served stays.
-func (d *Decision) fail(f Failure, now time.Time, jitter Jitter) {
+func (d *Decision) fail(f Failure, now time.Time, jitter backoff.Jitter) {
 	f.For = d.Record.Pending.For
 	d.Record.Pending = nil
 	d.Record.Failure = f.after(d.Record.Failure, now, jitter)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/agent/credential"
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/node"
@@ -28,6 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/requests"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/trustbundle"
+	"github.com/certplane/certplane/internal/backoff"
 )
 
 const (
@@ -53,7 +53,7 @@ type Config struct {
 	Actions []hook.Action
 	Metrics *Metrics
 	Clock   clock.WithTicker
-	Jitter  credential.Jitter
+	Jitter  backoff.Jitter
 
 	Node      *node.Node
 	Client    kubernetes.Interface

@@ -7,8 +7,10 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
@@ -112,11 +114,7 @@ func (b Backoff) Until(s Situation) time.Time {
 // wait returns the wait after a number of failures; old versions of the API did
 // not count them.
 func (b Backoff) wait(attempts *int) time.Duration {
-	wait := b.Min
-	for n := 1; attempts != nil && n < *attempts && wait < b.Max; n++ {
-		wait *= 2
-	}
-	return min(wait, b.Max)
+	return backoff.Backoff{First: b.Min, Most: b.Max}.After(ptr.Deref(attempts, 1))
 }
 
 // differsFromNext tells whether the request that has failed asks for something

@@ -11,7 +11,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -22,18 +21,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
 )
 
-const (
-	// firstPause is how long to wait about before the first repetition of a
-	// call; each following pause is twice as long.
-	firstPause = 250 * time.Millisecond
-	// invalidPause is when to ask again after an answer that breaks the
-	// protocol. Each one may have cost a certificate.
-	invalidPause = 5 * time.Minute
-)
+// invalidPause is when to ask again after an answer that breaks the
+// protocol. Each one may have cost a certificate.
+const invalidPause = 5 * time.Minute
+
+// pauses are about how long to wait before the repetitions of a call.
+var pauses = backoff.Backoff{First: 250 * time.Millisecond, Most: 8 * time.Second}
 
 // Config is what signing at an endpoint needs.
 type Config struct {
@@ -228,7 +226,8 @@ func (e *endpoint) pending(f *failure) error {
 // there would be no time left for it. The length is random so that requests
 // which failed together do not come back together.
 func (e *endpoint) pause(ctx context.Context, call int) bool {
-	wait := time.Duration((0.5 + rand.Float64()) * float64(firstPause<<call))
+	wait := pauses.After(call + 1)
+	wait = wait/2 + backoff.Random(wait)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+e.settings.Timeout.Duration {
 		return false
 	}
@@ -252,7 +251,7 @@ func (e *endpoint) enter() (pass, error) {
 	return pass{}, e.pending(&failure{
 		err: errors.New("left alone for a while because it did not answer several requests"),
 		// Not all at the same moment.
-		after: wait + time.Duration(rand.Int64N(int64(openFor/5))),
+		after: wait + backoff.Random(openFor/5),
 	})
 }
 
