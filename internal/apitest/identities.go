@@ -71,15 +71,7 @@ func (s *Server) ClientRoot(t testing.TB) *x509.Certificate {
 func (s *Server) ClientCA(t testing.TB) *pki.Authority {
 	t.Helper()
 	dir := datadir.Dir(s.Config.DataDir).PKI()
-	chain, err := pki.ParseBundle(readFile(t, filepath.Join(dir, "client-ca.crt")))
-	if err != nil {
-		t.Fatalf("reading the client CA: %v", err)
-	}
-	key, err := pki.ParsePrivateKey(readFile(t, filepath.Join(dir, "client-ca.key")))
-	if err != nil {
-		t.Fatalf("reading the client CA: %v", err)
-	}
-	ca, err := pki.NewAuthority(chain, key)
+	ca, err := pki.ParseAuthority(readFile(t, filepath.Join(dir, "client-ca.crt")), readFile(t, filepath.Join(dir, "client-ca.key")))
 	if err != nil {
 		t.Fatalf("reading the client CA: %v", err)
 	}

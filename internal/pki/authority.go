@@ -29,6 +29,20 @@ func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, err
 	return newAuthority(chain, key, checkChain)
 }
 
+// ParseAuthority is NewAuthority for a chain and a key in PEM. Its errors show
+// nothing of the key.
+func ParseAuthority(chainPEM, keyPEM []byte) (*Authority, error) {
+	chain, err := ParseWholeBundle(chainPEM)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA certificate: %w", err)
+	}
+	key, err := ParsePrivateKey(keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA's key: %w", err)
+	}
+	return NewAuthority(chain, key)
+}
+
 func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x509.Certificate) error) (*Authority, error) {
 	if len(chain) == 0 {
 		return nil, errors.New("no CA certificate")

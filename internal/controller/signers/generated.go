@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto"
-	"crypto/x509"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +22,6 @@ import (
 // only if nobody has written since: whenever a process ends, and however many
 // there are, the Secret is as before the step or as after it.
 const (
-	// nextCertKey and nextKeyKey have the CA that is to sign next.
-	nextCertKey = "next.crt"
-	nextKeyKey  = "next.key"
 	// ofAnnotation says on the Secret whose CA it is: no other Signer gets it.
 	ofAnnotation = "certplane.dev/signer"
 	// takesOverAnnotation says when the next CA signs (RFC 3339).
@@ -37,11 +34,14 @@ const (
 	managedBy      = "certplane"
 )
 
+// generatedKeys are those of the Secret. The times are in its annotations, and
+// the former CAs in the Signer's status.
+var generatedKeys = rotation.Keys{
+	Cert: corev1.TLSCertKey, Key: corev1.TLSPrivateKeyKey, NextCert: "next.crt", NextKey: "next.key",
+}
+
 // Defaults of generated CAs, as the CRD has them.
 const defaultLifetime = 10 * 365 * 24 * time.Hour
-
-// maxSteps is how many steps of a CA's life one look can take.
-const maxSteps = 4
 
 func generatedName(s *v1alpha1.Signer) string {
 	return cmp.Or(s.Spec.CA.Generated.SecretName, "signer-"+s.Name)
@@ -58,21 +58,28 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 	if apierrors.IsNotFound(err) {
 		secret = nil
 	}
-	rules := rulesOf(s, r.Settings.Propagation.Duration)
-	for range maxSteps {
-		opened, state, err := r.openGenerated(s, secret)
-		if err != nil {
-			return nil, now, err
-		}
-		step, at := rules.Next(state, now)
-		if step == rotation.Wait {
-			return opened, at, nil
-		}
-		if secret, err = r.take(ctx, s, secret, step, at, now); err != nil {
-			return nil, now, err
-		}
+	opened, ca, err := r.openGenerated(s, secret)
+	if err != nil {
+		return nil, now, err
 	}
-	return nil, now, newProblem(reasonCAInvalid, "the CA in the Secret %s/%s does not come to rest", r.Namespace, generatedName(s))
+	create := func() (rotation.Pair, error) { return newCA(s, now) }
+	changed := false
+	store := func(step rotation.Step, after rotation.CA) (err error) {
+		secret, err = r.storeGenerated(ctx, s, secret, step, after)
+		changed = true
+		return err
+	}
+	_, again, err := rulesOf(s, r.Settings.Propagation.Duration).Settle(ca, now, create, store)
+	if errors.Is(err, rotation.ErrUnsettled) {
+		err = newProblem(reasonCAInvalid, "the CA in the Secret %s/%s: %v", r.Namespace, generatedName(s), err)
+	}
+	if err == nil && changed {
+		opened, _, err = r.openGenerated(s, secret)
+	}
+	if err != nil {
+		return nil, now, err
+	}
+	return opened, again, nil
 }
 
 func lifetimeOf(s *v1alpha1.Signer) time.Duration {
@@ -97,106 +104,73 @@ func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 
 // openGenerated reads what there is of a CA. A Secret that is not as it was
 // made is left alone: somebody may need it.
-func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*issuer, rotation.State, error) {
+func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*issuer, rotation.CA, error) {
 	if secret == nil {
-		return nil, rotation.State{}, nil
+		return nil, rotation.CA{}, nil
 	}
 	if secret.Annotations[ofAnnotation] != s.Name {
-		return nil, rotation.State{}, newProblem(reasonCAInvalid,
+		return nil, rotation.CA{}, newProblem(reasonCAInvalid,
 			"the Secret %s/%s was not made for this Signer: choose another spec.ca.generated.secretName, or delete the Secret", r.Namespace, secret.Name)
 	}
-	data := secret.Data
-	state := rotation.State{Done: secret.Annotations[rotateAnnotation]}
+	data, k := secret.Data, generatedKeys
 	opened, err := r.once(s, func() (*issuer, error) {
-		current, err := parseCA(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+		ca, err := k.Parse(data)
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, secret.Name, err)
 		}
-		made := &issuer{ca: always(current)}
-		if len(data[nextCertKey]) > 0 {
-			next, err := parseCA(data[nextCertKey], data[nextKeyKey])
-			if err != nil {
-				return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: the next CA: %v", r.Namespace, secret.Name, err)
-			}
-			made.further = []*x509.Certificate{next.Certificate()}
-		}
-		return made, nil
-	}, data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[nextCertKey], data[nextKeyKey])
+		return &issuer{ca: always(ca.Current.Authority), further: ca.Certificates()[1:], generated: ca}, nil
+	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey])
 	if err != nil {
-		return nil, state, err
+		return nil, rotation.CA{}, err
 	}
-	state.Current = opened.certificate()
-	if len(opened.further) > 0 {
-		state.Next = opened.further[0]
-		// A time that cannot be read is none: then it takes over at once.
-		state.TakesOver, _ = time.Parse(time.RFC3339, secret.Annotations[takesOverAnnotation])
-	}
-	return opened, state, nil
+	ca := opened.generated
+	ca.Done = secret.Annotations[rotateAnnotation]
+	// A time that cannot be read is none: then the next CA takes over at once.
+	ca.TakesOver, _ = time.Parse(time.RFC3339, secret.Annotations[takesOverAnnotation])
+	return opened, ca, nil
 }
 
-// take makes one step in the life of a CA, and returns the Secret after it.
-func (r *reconciler) take(ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret, step rotation.Step, at, now time.Time) (*corev1.Secret, error) {
-	var err error
+// storeGenerated writes a CA after a step in its life, and returns the Secret as
+// it is then. Of a CA that signs no more the key is forgotten; its certificate
+// lives on in the trust bundles.
+func (r *reconciler) storeGenerated(
+	ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret, step rotation.Step, ca rotation.CA,
+) (*corev1.Secret, error) {
+	write := func() error { return r.Client.Update(ctx, secret) }
+	if step == rotation.Make {
+		secret = r.newSecret(s)
+		write = func() error { return r.Client.Create(ctx, secret) }
+	} else {
+		secret = secret.DeepCopy()
+	}
+	generatedKeys.Put(secret.Data, ca)
+	delete(secret.Annotations, takesOverAnnotation)
+	if ca.Next.Authority != nil {
+		secret.Annotations[takesOverAnnotation] = ca.TakesOver.Format(time.RFC3339)
+	}
+	secret.Annotations[rotateAnnotation] = ca.Done
+	if err := write(); err != nil {
+		return nil, err
+	}
 	switch step {
 	case rotation.Make:
-		secret, err = r.make(ctx, s, now)
+		r.tell(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
 	case rotation.Prepare:
-		secret, err = r.prepare(ctx, s, secret, at, now)
+		r.tell(ctx, s, "CAPrepared", "Made the next CA, which signs from %s on", secret.Annotations[takesOverAnnotation])
 	case rotation.TakeOver:
-		secret, err = r.takeOver(ctx, s, secret)
+		r.tell(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the one before stays trusted while its certificates live")
 	}
-	return secret, err
+	return secret, nil
 }
 
-func (r *reconciler) make(ctx context.Context, s *v1alpha1.Signer, now time.Time) (*corev1.Secret, error) {
-	cert, key, err := newCA(s, now)
-	if err != nil {
-		return nil, err
-	}
-	secret := &corev1.Secret{
+func (r *reconciler) newSecret(s *v1alpha1.Signer) *corev1.Secret {
+	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, Name: generatedName(s), Labels: map[string]string{managedByLabel: managedBy},
-			Annotations: map[string]string{ofAnnotation: s.Name, rotateAnnotation: s.Annotations[rotateAnnotation]},
+			Annotations: map[string]string{ofAnnotation: s.Name},
 		},
-		Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key},
+		Type: corev1.SecretTypeTLS, Data: map[string][]byte{},
 	}
-	if err := r.Client.Create(ctx, secret); err != nil {
-		return nil, err
-	}
-	r.tell(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
-	return secret, nil
-}
-
-func (r *reconciler) prepare(ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret, at, now time.Time) (*corev1.Secret, error) {
-	cert, key, err := newCA(s, now)
-	if err != nil {
-		return nil, err
-	}
-	secret = secret.DeepCopy()
-	secret.Data[nextCertKey], secret.Data[nextKeyKey] = cert, key
-	secret.Annotations[takesOverAnnotation] = at.UTC().Format(time.RFC3339)
-	secret.Annotations[rotateAnnotation] = s.Annotations[rotateAnnotation]
-	if err := r.Client.Update(ctx, secret); err != nil {
-		return nil, err
-	}
-	r.tell(ctx, s, "CAPrepared", "Made the next CA, which signs from %s on", secret.Annotations[takesOverAnnotation])
-	return secret, nil
-}
-
-// takeOver forgets the key of the CA before. Its certificate lives on in the
-// trust bundles.
-func (r *reconciler) takeOver(ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret) (*corev1.Secret, error) {
-	secret = secret.DeepCopy()
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = secret.Data[nextCertKey], secret.Data[nextKeyKey]
-	delete(secret.Data, nextCertKey)
-	delete(secret.Data, nextKeyKey)
-	delete(secret.Annotations, takesOverAnnotation)
-	if err := r.Client.Update(ctx, secret); err != nil {
-		return nil, err
-	}
-	r.tell(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the one before stays trusted while its certificates live")
-	return secret, nil
 }
 
 func (r *reconciler) tell(ctx context.Context, s *v1alpha1.Signer, reason, format string, args ...any) {
@@ -207,21 +181,13 @@ func (r *reconciler) tell(ctx context.Context, s *v1alpha1.Signer, reason, forma
 // maxCommonName is the upper bound of RFC 5280 appendix A.1, in characters.
 const maxCommonName = 64
 
-// newCA makes a CA in PEM.
-func newCA(s *v1alpha1.Signer, now time.Time) (cert, key []byte, err error) {
-	signing, err := newKey(s.Spec.CA.Generated.KeyType)
+func newCA(s *v1alpha1.Signer, now time.Time) (rotation.Pair, error) {
+	key, err := newKey(s.Spec.CA.Generated.KeyType)
 	if err != nil {
-		return nil, nil, err
+		return rotation.Pair{}, err
 	}
 	name := cmp.Or(s.Spec.CA.Generated.CommonName, s.Spec.SignerName)
-	root, err := pki.NewRoot(name[:min(len(name), maxCommonName)], signing, lifetimeOf(s), now)
-	if err != nil {
-		return nil, nil, err
-	}
-	if key, err = pki.EncodePrivateKey(signing); err != nil {
-		return nil, nil, err
-	}
-	return pki.EncodeCertificates(root.Certificate()), key, nil
+	return rotation.NewRoot(name[:min(len(name), maxCommonName)], key, lifetimeOf(s), now)
 }
 
 // keyTypes are pki's names for the types of keys.

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -30,7 +30,9 @@ type issuer struct {
 	endpoint *webhook.Endpoint
 	// further are roots besides that of the CA.
 	further []*x509.Certificate
-	closer  io.Closer // can be nil
+	// generated is a CA that is made for the Signer, but for its times.
+	generated rotation.CA
+	closer    io.Closer // can be nil
 }
 
 // certificate is the CA's, or nil.
@@ -183,7 +185,7 @@ func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name st
 	}
 	cert, key, more := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[rootsKey]
 	return r.once(s, func() (*issuer, error) {
-		authority, err := parseCA(cert, key)
+		authority, err := pki.ParseAuthority(cert, key)
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, name, err)
 		}
@@ -198,19 +200,6 @@ func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name st
 // always is for a CA that does not change.
 func always(authority *pki.Authority) func() (*pki.Authority, error) {
 	return func() (*pki.Authority, error) { return authority, nil }
-}
-
-// parseCA shows nothing of the key, not in errors either.
-func parseCA(cert, key []byte) (*pki.Authority, error) {
-	chain, err := pki.ParseWholeBundle(cert)
-	if err != nil {
-		return nil, errors.New("tls.crt: " + err.Error())
-	}
-	signing, err := pki.ParsePrivateKey(key)
-	if err != nil {
-		return nil, errors.New("tls.key: " + err.Error())
-	}
-	return pki.NewAuthority(chain, signing)
 }
 
 func parseRoots(data []byte) ([]*x509.Certificate, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// State is what there is of a CA.
+// State is what Rules look at of a CA.
 type State struct {
 	// Current signs; nil is a CA that is not made yet.
 	Current *x509.Certificate

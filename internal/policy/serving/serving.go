@@ -24,31 +24,13 @@ const (
 	leafRenewal  = leafLifetime / 3 // before its end
 )
 
-// maxSteps is how many steps of a CA's life one look can take.
-const maxSteps = 4
-
 // State is a serving certificate and what is behind it. The zero State is that
 // of a server that has nothing yet.
 type State struct {
-	current, next ca
-	takesOver     time.Time // from when next signs
-	// former are CAs that sign no more, but whose certificates may still be
-	// served somewhere.
-	former []*x509.Certificate
-	leaf   leaf
-}
-
-// ca is a CA with its key; without an authority there is none.
-type ca struct {
-	*pki.Authority
-	key crypto.Signer
-}
-
-func (c ca) certificate() *x509.Certificate {
-	if c.Authority == nil {
-		return nil
-	}
-	return c.Certificate()
+	// ca is behind it. Of those before, certificates may still be served
+	// somewhere.
+	ca   rotation.CA
+	leaf leaf
 }
 
 // leaf is a serving certificate; without a chain there is none.
@@ -71,17 +53,7 @@ func (s State) Certificate() *tls.Certificate {
 
 // Bundle is whom clients must trust, in PEM: the CA that signs, the next one,
 // so that it is known when it begins, and those before, until they have ended.
-func (s State) Bundle() []byte { return pki.EncodeCertificates(s.trusted()...) }
-
-func (s State) trusted() []*x509.Certificate {
-	var certs []*x509.Certificate
-	for _, cert := range append([]*x509.Certificate{s.current.certificate(), s.next.certificate()}, s.former...) {
-		if cert != nil {
-			certs = append(certs, cert)
-		}
-	}
-	return certs
-}
+func (s State) Bundle() []byte { return pki.EncodeCertificates(s.ca.Certificates()...) }
 
 // Server is whom a serving certificate names.
 type Server struct {
@@ -95,66 +67,42 @@ type Server struct {
 // whether that is another state than s. A state must have been stored, and its
 // bundle given to all clients, before Next is asked about it again.
 func (v Server) Next(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
-	after, changed, again, err = v.nextCA(s, now)
-	if err != nil {
-		return s, false, now, err
+	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
+	create := func() (rotation.Pair, error) { return v.newCA(now) }
+	step := func(rotation.Step, rotation.CA) error { changed = true; return nil }
+	after = s
+	if after.ca, again, err = rules.Settle(s.ca, now, create, step); err != nil {
+		return s, false, now, fmt.Errorf("the CA %s: %w", v.Name, err)
 	}
-	if kept := unexpired(after.former, now); len(kept) != len(after.former) {
-		after.former, changed = kept, true
+	if kept := unexpired(after.ca.Former, now); len(kept) != len(after.ca.Former) {
+		after.ca.Former, changed = kept, true
 	}
 	if !v.serves(after, now) {
-		if after.leaf, err = v.issue(after.current, now); err != nil {
+		if after.leaf, err = v.issue(after.ca.Current, now); err != nil {
 			return s, false, now, err
 		}
 		changed = true
 	}
 	again = pki.Earlier(again, renewal(after.leaf))
-	for _, cert := range after.former {
+	for _, cert := range after.ca.Former {
 		again = pki.Earlier(again, cert.NotAfter)
 	}
 	return after, changed, again, nil
 }
 
-// nextCA takes the steps in the life of the CA that are due.
-func (v Server) nextCA(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
-	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
-	s.former = slices.Clone(s.former)
-	for range maxSteps {
-		step, at := rules.Next(rotation.State{Current: s.current.certificate(), Next: s.next.certificate(), TakesOver: s.takesOver}, now)
-		switch step {
-		case rotation.Wait:
-			return s, changed, at, nil
-		case rotation.Make:
-			s.current, err = v.newCA(now)
-		case rotation.Prepare:
-			s.next, err = v.newCA(now)
-			s.takesOver = at.UTC().Truncate(time.Second)
-		case rotation.TakeOver:
-			s.former = append(s.former, s.current.certificate())
-			s.current, s.next, s.takesOver = s.next, ca{}, time.Time{}
-		}
-		if err != nil {
-			return s, false, now, err
-		}
-		changed = true
-	}
-	return s, false, now, fmt.Errorf("the CA %s does not come to rest", v.Name)
-}
-
 // newCA makes a CA. Each has its own name: a client that finds two keys under
 // one name cannot tell which of them has signed.
-func (v Server) newCA(now time.Time) (ca, error) {
+func (v Server) newCA(now time.Time) (rotation.Pair, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
-		return ca{}, err
+		return rotation.Pair{}, err
 	}
-	made, err := pki.NewRoot(v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
-	return ca{made, key}, err
+	return rotation.NewRoot(v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
 }
 
 // issue makes a certificate with a key of its own. It ends with its CA at the
 // latest.
-func (v Server) issue(from ca, now time.Time) (leaf, error) {
+func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		return leaf{}, err
@@ -183,7 +131,7 @@ func (v Server) serves(s State, now time.Time) bool {
 	}
 	cert := s.leaf.chain[0]
 	missing := slices.ContainsFunc(v.Hosts, func(host string) bool { return cert.VerifyHostname(host) != nil })
-	return !missing && cert.CheckSignatureFrom(s.current.certificate()) == nil
+	return !missing && cert.CheckSignatureFrom(s.ca.Current.Certificate()) == nil
 }
 
 // renewal is when a certificate is due. One that lives shorter, as its CA ends

@@ -1,0 +1,161 @@
+package rotation
+
+import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// CA is a CA that certplane has made, with the one that follows it. The zero CA
+// is not made yet.
+type CA struct {
+	// Current signs.
+	Current Pair
+	// Next is to sign from TakesOver on; the zero Pair: there is none.
+	Next      Pair
+	TakesOver time.Time
+	// Former have signed before, the last one at the end.
+	Former []*x509.Certificate
+	// Done is the last wish that was carried out.
+	Done string
+}
+
+// Certificates are those of the CA that signs, the next one and those before, as
+// far as there are any.
+func (c CA) Certificates() []*x509.Certificate {
+	certs := append([]*x509.Certificate{c.Current.certificate(), c.Next.certificate()}, c.Former...)
+	return slices.DeleteFunc(certs, func(cert *x509.Certificate) bool { return cert == nil })
+}
+
+func (c CA) state() State {
+	return State{Current: c.Current.certificate(), Next: c.Next.certificate(), TakesOver: c.TakesOver, Done: c.Done}
+}
+
+// Pair is an authority as it is stored. Without an authority there is none.
+type Pair struct {
+	*pki.Authority
+	certPEM, keyPEM []byte
+}
+
+// NewRoot makes a self-signed CA for a key.
+func NewRoot(name string, key crypto.Signer, lifetime time.Duration, now time.Time) (Pair, error) {
+	root, err := pki.NewRoot(name, key, lifetime, now)
+	if err != nil {
+		return Pair{}, err
+	}
+	keyPEM, err := pki.EncodePrivateKey(key)
+	return Pair{Authority: root, certPEM: pki.EncodeCertificates(root.Certificate()), keyPEM: keyPEM}, err
+}
+
+func (p Pair) certificate() *x509.Certificate {
+	if p.Authority == nil {
+		return nil
+	}
+	return p.Certificate()
+}
+
+// maxSteps is how many steps of a CA's life one look can take.
+const maxSteps = 4
+
+// ErrUnsettled is the error of a CA of which each step has another one follow.
+var ErrUnsettled = fmt.Errorf("it did not settle after %d steps", maxSteps)
+
+// Settle takes the steps in the life of a CA that are due now, and returns the
+// CA after them and when the next one is due. create makes a CA. store is called
+// after each step with the CA as it is then; what it refuses was no step.
+func (r Rules) Settle(
+	ca CA, now time.Time, create func() (Pair, error), store func(Step, CA) error,
+) (after CA, again time.Time, err error) {
+	for range maxSteps {
+		step, at := r.Next(ca.state(), now)
+		if step == Wait {
+			return ca, at, nil
+		}
+		after, err := r.take(ca, step, at, create)
+		if err == nil {
+			err = store(step, after)
+		}
+		if err != nil {
+			return ca, now, err
+		}
+		ca = after
+	}
+	return ca, now, ErrUnsettled
+}
+
+// take returns the CA after a step that Next has said.
+func (r Rules) take(ca CA, step Step, at time.Time, create func() (Pair, error)) (CA, error) {
+	var err error
+	switch step {
+	case Make:
+		ca.Current, err = create()
+		ca.Done = r.Wish
+	case Prepare:
+		ca.Next, err = create()
+		ca.TakesOver, ca.Done = at.UTC().Truncate(time.Second), r.Wish
+	case TakeOver:
+		ca.Former = append(slices.Clip(ca.Former), ca.Current.certificate())
+		ca.Current, ca.Next, ca.TakesOver = ca.Next, Pair{}, time.Time{}
+	}
+	return ca, err
+}
+
+// Keys are where in the data of a Secret a CA is kept. They differ from Secret to
+// Secret, as does where the times are: what is stored outlives the program that
+// has stored it.
+type Keys struct {
+	Cert, Key         string
+	NextCert, NextKey string
+	// Former is empty where former CAs are not kept.
+	Former string
+}
+
+// Parse reads the CA in data; the times are not among it. Its errors name the key
+// that is wrong, and show nothing of what it holds.
+func (k Keys) Parse(data map[string][]byte) (CA, error) {
+	var ca CA
+	var err error
+	if ca.Current, err = parsePair(data, k.Cert, k.Key); err != nil {
+		return CA{}, err
+	}
+	if len(data[k.NextCert]) > 0 {
+		if ca.Next, err = parsePair(data, k.NextCert, k.NextKey); err != nil {
+			return CA{}, err
+		}
+	}
+	if len(data[k.Former]) > 0 {
+		if ca.Former, err = pki.ParseBundle(data[k.Former]); err != nil {
+			return CA{}, fmt.Errorf("%s: %w", k.Former, err)
+		}
+	}
+	return ca, nil
+}
+
+func parsePair(data map[string][]byte, cert, key string) (Pair, error) {
+	authority, err := pki.ParseAuthority(data[cert], data[key])
+	if err != nil {
+		return Pair{}, fmt.Errorf("%s and %s: %w", cert, key, err)
+	}
+	return Pair{Authority: authority, certPEM: data[cert], keyPEM: data[key]}, nil
+}
+
+// Put keeps ca in data, in place of the one there.
+func (k Keys) Put(data map[string][]byte, ca CA) {
+	set := func(key string, value []byte) {
+		delete(data, key)
+		if len(value) > 0 {
+			data[key] = value
+		}
+	}
+	set(k.Cert, ca.Current.certPEM)
+	set(k.Key, ca.Current.keyPEM)
+	set(k.NextCert, ca.Next.certPEM)
+	set(k.NextKey, ca.Next.keyPEM)
+	if k.Former != "" {
+		set(k.Former, pki.EncodeCertificates(ca.Former...))
+	}
+}
