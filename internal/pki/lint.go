@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"slices"
@@ -275,11 +276,13 @@ func (d draft) checkRoom() error {
 	return nil
 }
 
-// checkExtensions admits the extensions that certificates are known to need.
-// Repeated ones do not survive the parser.
+// checkExtensions admits the extensions that certificates are known to need, if
+// they say something. Repeated ones do not survive the parser.
 func (d draft) checkExtensions() error {
 	for _, extension := range d.leaf.Extensions {
 		switch {
+		case d.saysNothing(extension):
+			return fmt.Errorf("extension %v is empty: it must say something or be left out (RFC 5280 section 4.2.1)", extension.Id)
 		case extension.Id.Equal(oidNameConstraints):
 			if d.kind != authority {
 				return errors.New("name constraints belong into CA certificates only (RFC 5280 section 4.2.1.10)")
@@ -289,6 +292,18 @@ func (d draft) checkExtensions() error {
 		}
 	}
 	return nil
+}
+
+// saysNothing reports whether an extension has no entry where RFC 5280 demands
+// one (sections 4.2.1.3, 4.2.1.4, 4.2.1.6, 4.2.1.12, 4.2.1.13 and 4.2.2.1).
+func (d draft) saysNothing(extension pkix.Extension) bool {
+	switch extension.Id.String() {
+	case "2.5.29.19": // basic constraints: those of an end entity are an empty sequence
+		return false
+	case oidKeyUsage.String():
+		return d.leaf.KeyUsage == 0
+	}
+	return bytes.Equal(extension.Value, []byte{0x30, 0x00})
 }
 
 // leafExtensions: RFC 5280 section 4.2, and Kubernetes' own.

@@ -103,6 +103,10 @@ func TestLint(t *testing.T) {
 		{reason: "cert sign", change: usage(x509.KeyUsageCertSign), want: "usage cert sign needs a CA certificate"},
 		{reason: "CRLs can be signed for a CA", change: usage(x509.KeyUsageCRLSign)},
 		{reason: "no basic constraints", change: func(c *x509.Certificate) { c.BasicConstraintsValid = false }, want: "basic constraints must be present"},
+		{reason: "no key usage", change: func(c *x509.Certificate) { c.KeyUsage = 0 }},
+		{reason: "a key usage without a bit", change: empty(15, 3, 1, 0), want: "extension 2.5.29.15 is empty"},
+		{reason: "no alternative name", change: empty(17, 0x30, 0), want: "extension 2.5.29.17 is empty"},
+		{reason: "no extended usage", change: empty(37, 0x30, 0), want: "extension 2.5.29.37 is empty"},
 		{
 			reason: "unknown extension",
 			change: func(c *x509.Certificate) {
@@ -269,6 +273,14 @@ func uri(s string) func(*x509.Certificate) {
 			panic(err)
 		}
 		c.URIs = []*url.URL{parsed}
+	}
+}
+
+// empty puts an extension of RFC 5280 section 4.2.1 in place of the one there.
+func empty(arc int, value ...byte) func(*x509.Certificate) {
+	return func(c *x509.Certificate) {
+		c.DNSNames = nil
+		c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, arc}, Value: value}}
 	}
 }
 
