@@ -9,6 +9,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -138,7 +139,7 @@ func (f *certificateFacts) progress() string {
 // isAnswered reports whether the certificate to come has come, and only has to be
 // written. What that waits for, the condition Issuing says.
 func (f *certificateFacts) isAnswered() bool {
-	return f.next != nil && stateOf(f.next.cr) == inspect.Issued
+	return f.next != nil && stateOf(f.next.cr) == certificates.Issued
 }
 
 func (f *certificateFacts) retry() string {
@@ -255,7 +256,7 @@ func (f *certificateFacts) steps() []Step {
 // nextUnderWay is what lets an issuance go on.
 func (f *certificateFacts) nextUnderWay() []Step {
 	steps := f.passwordSteps()
-	if state := stateOf(f.next.cr); state == inspect.Pending || state == inspect.Approved {
+	if state := stateOf(f.next.cr); state == certificates.Pending || state == certificates.Approved {
 		steps = append(steps, f.next.next(state)...)
 	}
 	return steps

@@ -10,7 +10,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
@@ -18,7 +17,7 @@ import (
 type condition = certificatesv1.CertificateSigningRequestCondition
 
 // checks are what each part decides, in the order in which they do.
-func (f *facts) checks(v inspect.Verdict) []Check {
+func (f *facts) checks(v certificates.Verdict) []Check {
 	checks := []Check{f.checkRequest(), f.checkPolicy()}
 	if len(f.known) > 0 {
 		checks = append(checks, f.checkPermission())
@@ -29,7 +28,7 @@ func (f *facts) checks(v inspect.Verdict) []Check {
 	} else if certmanager.SignerForm(f.csr.Spec.SignerName) == "" {
 		checks = append(checks, f.checkProfile())
 	}
-	if v.State == inspect.Pending || v.State == inspect.Approved {
+	if v.State == certificates.Pending || v.State == certificates.Approved {
 		checks = append(checks, f.checkSigner())
 	}
 	return append(checks, f.checkSigning(v))
@@ -104,10 +103,10 @@ func (f *facts) checkPermission() Check {
 	}
 }
 
-func (f *facts) checkApproval(v inspect.Verdict) Check {
+func (f *facts) checkApproval(v certificates.Verdict) Check {
 	decision := certificates.Condition(f.csr, certificatesv1.CertificateApproved)
 	switch {
-	case v.State == inspect.Denied:
+	case v.State == certificates.Denied:
 		return Check{"approval", No, because(v.Condition)}
 	case decision != nil:
 		return Check{"approval", Yes, because(*decision)}
@@ -139,15 +138,15 @@ func (f *facts) checkProfile() Check {
 	}
 }
 
-func (f *facts) checkSigning(v inspect.Verdict) Check {
+func (f *facts) checkSigning(v certificates.Verdict) Check {
 	switch v.State {
-	case inspect.Issued:
+	case certificates.Issued:
 		return Check{"signing", Yes, "signed"}
-	case inspect.Failed:
+	case certificates.Failed:
 		return Check{"signing", No, because(v.Condition)}
-	case inspect.Denied:
+	case certificates.Denied:
 		return Check{"signing", No, "denied requests are not signed"}
-	case inspect.Approved:
+	case certificates.Approved:
 		return Check{"signing", Open, "not signed yet"}
 	default:
 		return Check{"signing", Open, "waits for approval"}

@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
 // explain decides what the facts mean.
 func (f *facts) explain() Explanation {
-	v := inspect.Judge(f.csr)
+	v := certificates.Judge(f.csr)
 	deciding := f.checks(v)
 	e := Explanation{
 		Name: f.csr.Name, UID: string(f.csr.UID), State: v.State,
@@ -20,7 +19,7 @@ func (f *facts) explain() Explanation {
 		Events:  describeEvents(f.events),
 		Next:    f.next(v),
 	}
-	if v.State == inspect.Issued {
+	if v.State == certificates.Issued {
 		e.Certificate = describeCertificate(f.csr.Status.Certificate)
 	}
 	e.Verdict = f.csr.Name + " " + f.verdict(v, deciding, e.Certificate)
@@ -28,15 +27,15 @@ func (f *facts) explain() Explanation {
 }
 
 // verdict continues a sentence that begins with the request's name.
-func (f *facts) verdict(v inspect.Verdict, deciding []Check, cert *Certificate) string {
+func (f *facts) verdict(v certificates.Verdict, deciding []Check, cert *Certificate) string {
 	switch v.State {
-	case inspect.Denied:
+	case certificates.Denied:
 		return "was denied: " + because(v.Condition)
-	case inspect.Failed:
+	case certificates.Failed:
 		return "failed at its signer: " + because(v.Condition)
-	case inspect.Issued:
+	case certificates.Issued:
 		return f.issued(cert)
-	case inspect.Approved:
+	case certificates.Approved:
 		return f.outlook(v, deciding).unsigned()
 	default:
 		return f.outlook(v, deciding).undecided()
@@ -55,12 +54,12 @@ func (f *facts) issued(cert *Certificate) string {
 }
 
 // outlook is what the request waits for; deciding are the checks.
-func (f *facts) outlook(v inspect.Verdict, deciding []Check) outlook {
+func (f *facts) outlook(v certificates.Verdict, deciding []Check) outlook {
 	o := outlook{checks: deciding, words: words{
 		state: "is approved", signer: "signer", tells: ", and its signer cannot sign: ", lacking: "its requester", silent: "its signer",
 	}}
 	began := f.csr.CreationTimestamp
-	if at := v.Condition.LastUpdateTime; v.State == inspect.Approved && !at.IsZero() {
+	if at := v.Condition.LastUpdateTime; v.State == certificates.Approved && !at.IsZero() {
 		began = at
 	}
 	o.waited = f.now.Sub(began.Time)

@@ -6,7 +6,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	apievents "github.com/certplane/certplane/internal/api/events"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -19,7 +18,7 @@ func describeRequest(c *csr) Request {
 		r.Usages = append(r.Usages, string(usage))
 	}
 	if parsed, err := pki.ParseRequest(c.Spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), inspect.KeyName(parsed.PublicKey)
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), pki.RequestNames(parsed), pki.KeyName(parsed.PublicKey)
 	}
 	return r
 }

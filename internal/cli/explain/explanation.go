@@ -3,7 +3,7 @@ package explain
 import (
 	"time"
 
-	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/api/certificates"
 )
 
 // Explanation is what is known of a CertificateSigningRequest, as machines get
@@ -20,7 +20,7 @@ type explanation[R asked] struct {
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	// State is how far the request has come.
-	State inspect.State `json:"state"`
+	State certificates.State `json:"state"`
 	// Verdict is the explanation in one sentence.
 	Verdict string `json:"verdict"`
 	Request R      `json:"request"`

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
@@ -93,7 +93,7 @@ func gather(ctx context.Context, clients *Clients, cfg Config) (*facts, error) {
 
 // askPermission asks what the approver asks.
 func (f *facts) askPermission(ctx context.Context, client kubernetes.Interface) error {
-	if inspect.Judge(f.csr).State != inspect.Pending {
+	if certificates.Judge(f.csr).State != certificates.Pending {
 		return nil
 	}
 	known, err := approval.Policy{}.Recognise(f.csr)
@@ -127,7 +127,7 @@ func mayGrant(ctx context.Context, client kubernetes.Interface, namespace string
 }
 
 func (f *facts) askApproval(ctx context.Context, client kubernetes.Interface) error {
-	if inspect.Judge(f.csr).State != inspect.Pending {
+	if certificates.Judge(f.csr).State != certificates.Pending {
 		return nil
 	}
 	allowed, err := mayI(ctx, client, certificateAccess("update", "certificatesigningrequests/approval", f.csr.Name))
@@ -153,7 +153,7 @@ func anySigner(signerName string, ask func(name string) (Result, error)) (Result
 }
 
 func (f *facts) askSigners(ctx context.Context, client kubernetes.Interface) error {
-	if state := inspect.Judge(f.csr).State; state != inspect.Pending && state != inspect.Approved {
+	if state := certificates.Judge(f.csr).State; state != certificates.Pending && state != certificates.Approved {
 		return nil
 	}
 	accounts := signerAccounts

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -164,8 +164,8 @@ func TestHeadlinesOfRequests(t *testing.T) {
 			change(f)
 		}
 		e := f.complete().explain()
-		v := inspect.Judge(f.csr)
-		if why := contradiction(e.Verdict, f.outlook(v, f.checks(v)), v.State == inspect.Approved); why != "" {
+		v := certificates.Judge(f.csr)
+		if why := contradiction(e.Verdict, f.outlook(v, f.checks(v)), v.State == certificates.Approved); why != "" {
 			t.Errorf("%q with %v: %s", e.Verdict, results(e.Checks), why)
 		}
 	}

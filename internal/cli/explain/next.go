@@ -4,18 +4,17 @@ import (
 	"slices"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 // next is what can be done about a request.
-func (f *facts) next(v inspect.Verdict) []Step {
+func (f *facts) next(v certificates.Verdict) []Step {
 	switch v.State {
-	case inspect.Denied, inspect.Failed:
+	case certificates.Denied, certificates.Failed:
 		final := Step{Text: "This is final. Once the reason is gone, submit a new request under another name."}
 		return append(f.referralSteps(v.State), final)
-	case inspect.Issued:
+	case certificates.Issued:
 		return []Step{step("To fetch the certificate, in base64:", f.kubectl("get", "csr", f.csr.Name, "-o", "jsonpath={.status.certificate}"))}
-	case inspect.Approved:
+	case certificates.Approved:
 		return f.nextAfterApproval()
 	default:
 		return f.nextBeforeApproval()
@@ -25,7 +24,7 @@ func (f *facts) next(v inspect.Verdict) []Step {
 func (f *facts) nextAfterApproval() []Step {
 	switch {
 	case f.referral != nil:
-		return f.referralSteps(inspect.Approved)
+		return f.referralSteps(certificates.Approved)
 	case certificates.Condition(f.csr, certificates.ConditionDelayed) != nil:
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:
@@ -51,7 +50,7 @@ func (f *facts) nextBeforeApproval() []Step {
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
-	return append(append(steps, decide), f.referralSteps(inspect.Pending)...)
+	return append(append(steps, decide), f.referralSteps(certificates.Pending)...)
 }
 
 // permit binds the narrowest ClusterRole that is enough.

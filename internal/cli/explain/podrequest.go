@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/cli/shell"
@@ -26,7 +26,7 @@ type PodExplanation struct {
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	// State is how far the request has come.
-	State inspect.State `json:"state"`
+	State certificates.State `json:"state"`
 	// Verdict is the explanation in one sentence.
 	Verdict string     `json:"verdict"`
 	Request PodRequest `json:"request"`
@@ -55,22 +55,22 @@ type PodRequest struct {
 // podVerdict is a pod's request's state and the condition that says why it is
 // so, if one does.
 type podVerdict struct {
-	State     inspect.State
+	State     certificates.State
 	Condition metav1.Condition
 }
 
 func judgePod(req *podRequest) podVerdict {
-	states := map[string]inspect.State{
-		certificatesv1beta1.PodCertificateRequestConditionTypeIssued: inspect.Issued,
-		certificatesv1beta1.PodCertificateRequestConditionTypeDenied: inspect.Denied,
-		certificatesv1beta1.PodCertificateRequestConditionTypeFailed: inspect.Failed,
+	states := map[string]certificates.State{
+		certificatesv1beta1.PodCertificateRequestConditionTypeIssued: certificates.Issued,
+		certificatesv1beta1.PodCertificateRequestConditionTypeDenied: certificates.Denied,
+		certificatesv1beta1.PodCertificateRequestConditionTypeFailed: certificates.Failed,
 	}
 	for _, c := range req.Status.Conditions {
 		if state, ok := states[c.Type]; ok && c.Status == metav1.ConditionTrue {
 			return podVerdict{state, c}
 		}
 	}
-	return podVerdict{State: inspect.Pending}
+	return podVerdict{State: certificates.Pending}
 }
 
 // PodCertificateRequest explains one request of a pod.
@@ -124,7 +124,7 @@ func (g *podGatherer) explain(cfg Config) PodExplanation {
 			Key: g.key, ExpirationSeconds: req.Spec.MaxExpirationSeconds, Annotations: req.Spec.UnverifiedUserAnnotations,
 		},
 	}
-	if v.State == inspect.Issued {
+	if v.State == certificates.Issued {
 		e.Certificate = leafOf(req.Status.CertificateChain)
 		if at := req.Status.BeginRefreshAt; at != nil {
 			e.RefreshAt = &at.Time
@@ -138,13 +138,13 @@ func (g *podGatherer) explain(cfg Config) PodExplanation {
 func (g *podGatherer) verdict(v podVerdict, cert *Certificate, now time.Time) string {
 	said := fmt.Sprintf("%s (%s)", v.Condition.Message, v.Condition.Reason)
 	switch {
-	case v.State == inspect.Denied:
+	case v.State == certificates.Denied:
 		return "was denied: " + said
-	case v.State == inspect.Failed:
+	case v.State == certificates.Failed:
 		return "failed at its signer: " + said
-	case v.State == inspect.Issued && cert != nil:
+	case v.State == certificates.Issued && cert != nil:
 		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)
-	case v.State == inspect.Issued:
+	case v.State == certificates.Issued:
 		return "has a certificate that cannot be read"
 	}
 	o := outlook{checks: g.checks, waited: now.Sub(g.req.CreationTimestamp.Time), words: words{
@@ -155,9 +155,9 @@ func (g *podGatherer) verdict(v podVerdict, cert *Certificate, now time.Time) st
 
 func (g *podGatherer) next(v podVerdict, cfg Config) []Step {
 	switch {
-	case v.State == inspect.Denied || v.State == inspect.Failed:
+	case v.State == certificates.Denied || v.State == certificates.Failed:
 		return []Step{{Text: "This is final: the kubelet asks again only for a new pod, 'certplane agent' after some time."}}
-	case v.State == inspect.Issued:
+	case v.State == certificates.Issued:
 		return nil
 	case g.signer == nil:
 		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", cfg.kubectl("get", "signers"))}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
@@ -73,8 +72,8 @@ func checkTerms(c *csr, selfSigned bool) error {
 
 // ask asks what the signer asks: whether the requester may refer to the issuer.
 func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
-	switch v := inspect.Judge(c); {
-	case v.State == inspect.Issued, v.State == inspect.Denied, v.State == inspect.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
+	switch v := certificates.Judge(c); {
+	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
 		return nil
 	}
 	for _, right := range requests.References(r.who) {
@@ -118,7 +117,7 @@ func (r *referral) checks(username string) []Check {
 }
 
 // steps are what lets a request to an issuer go on, or the next one succeed.
-func (f *facts) referralSteps(state inspect.State) []Step {
+func (f *facts) referralSteps(state certificates.State) []Step {
 	r := f.referral
 	if r == nil {
 		return nil
@@ -130,11 +129,11 @@ func (f *facts) referralSteps(state inspect.State) []Step {
 		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username, r.binding(f.csr.Spec.Username))
 		steps = append(steps, s)
 	}
-	if state == inspect.Pending || state == inspect.Approved {
+	if state == certificates.Pending || state == certificates.Approved {
 		steps = append(steps, r.issuer.steps(f.Config, anotherRequest)...)
 	}
 	switch {
-	case state != inspect.Approved, len(steps) > 0, f.objection != nil:
+	case state != certificates.Approved, len(steps) > 0, f.objection != nil:
 		return steps
 	case certificates.Condition(f.csr, certificates.ConditionDelayed) != nil:
 		return []Step{{Text: "The request goes on by itself when what it waits for comes."}}

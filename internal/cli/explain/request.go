@@ -8,11 +8,12 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/advice"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // IssuerRequest is what was asked for, of whom and by whom.
@@ -34,7 +35,7 @@ type IssuerRequest struct {
 
 // invalid is the state of requests that somebody has declared impossible to
 // sign. It is final.
-const invalid inspect.State = "Invalid"
+const invalid certificates.State = "Invalid"
 
 var requestsResource = cmv1.SchemeGroupVersion.WithResource("certificaterequests")
 
@@ -64,7 +65,7 @@ func (f *requestFacts) explain() RequestExplanation {
 		Request: describeIssuerRequest(f.cr, f.issuer),
 		Checks:  append(f.checks(state), f.further()...), Events: describeEvents(f.events.events), Next: f.next(state),
 	}
-	if state == inspect.Issued {
+	if state == certificates.Issued {
 		e.Certificate = describeCertificate(f.cr.Status.Certificate)
 	}
 	e.Verdict = f.cr.Name + " " + f.verdict(state, e.Certificate)
@@ -72,21 +73,21 @@ func (f *requestFacts) explain() RequestExplanation {
 }
 
 // stateOf reads a request's status in the order of those who sign.
-func stateOf(cr *cmv1.CertificateRequest) inspect.State {
+func stateOf(cr *cmv1.CertificateRequest) certificates.State {
 	reason := certmanager.ReadyReason(cr)
 	switch {
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
-		return inspect.Denied
+		return certificates.Denied
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionInvalidRequest):
 		return invalid
 	case reason == cmv1.CertificateRequestReasonFailed:
-		return inspect.Failed
+		return certificates.Failed
 	case reason == cmv1.CertificateRequestReasonIssued, len(cr.Status.Certificate) > 0:
-		return inspect.Issued
+		return certificates.Issued
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved):
-		return inspect.Approved
+		return certificates.Approved
 	default:
-		return inspect.Pending
+		return certificates.Pending
 	}
 }
 
@@ -100,7 +101,7 @@ func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *issuerFacts) Iss
 		r.Usages = append(r.Usages, string(usage))
 	}
 	if parsed, err := certmanager.ParseRequest(spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), inspect.RequestNames(parsed), inspect.KeyName(parsed.PublicKey)
+		r.Subject, r.Names, r.Key = parsed.Subject.String(), pki.RequestNames(parsed), pki.KeyName(parsed.PublicKey)
 	}
 	return r
 }

@@ -7,8 +7,8 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 // saidOf is what a condition of the request says.
@@ -30,17 +30,17 @@ func (f *requestFacts) since(kind cmv1.CertificateRequestConditionType) time.Tim
 }
 
 // verdict continues a sentence that begins with the request's name.
-func (f *requestFacts) verdict(state inspect.State, cert *Certificate) string {
+func (f *requestFacts) verdict(state certificates.State, cert *Certificate) string {
 	switch state {
-	case inspect.Denied:
+	case certificates.Denied:
 		return "was denied: " + f.saidOf(cmv1.CertificateRequestConditionDenied)
 	case invalid:
 		return "is invalid, and nobody signs it: " + f.saidOf(cmv1.CertificateRequestConditionInvalidRequest)
-	case inspect.Failed:
+	case certificates.Failed:
 		return "failed at its issuer: " + f.readyMessage()
-	case inspect.Issued:
+	case certificates.Issued:
 		return (&facts{now: f.now}).issued(cert)
-	case inspect.Approved:
+	case certificates.Approved:
 		return f.outlook(state, f.checks(state)).unsigned()
 	default:
 		return f.outlook(state, f.checks(state)).undecided()
@@ -55,7 +55,7 @@ func (f *requestFacts) readyMessage() string {
 }
 
 // outlook is what the request waits for; deciding are the checks.
-func (f *requestFacts) outlook(state inspect.State, deciding []Check) outlook {
+func (f *requestFacts) outlook(state certificates.State, deciding []Check) outlook {
 	o := outlook{checks: deciding, words: words{
 		state: "is approved", signer: "issuer", tells: " and waits: ", lacking: "the approver", silent: "its controller",
 	}}
@@ -63,7 +63,7 @@ func (f *requestFacts) outlook(state inspect.State, deciding []Check) outlook {
 		o.silent = "the program that signs for issuers of the group " + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
 	}
 	began := f.cr.CreationTimestamp.Time
-	if state == inspect.Approved {
+	if state == certificates.Approved {
 		began = f.since(cmv1.CertificateRequestConditionApproved)
 	}
 	o.waited = f.now.Sub(began)
@@ -74,9 +74,9 @@ func (f *requestFacts) outlook(state inspect.State, deciding []Check) outlook {
 }
 
 // checks are what each part decides, in the order in which they do.
-func (f *requestFacts) checks(state inspect.State) []Check {
+func (f *requestFacts) checks(state certificates.State) []Check {
 	checks := []Check{f.checkRequest(), f.checkApproval(state)}
-	if state == inspect.Pending && len(f.names()) > 0 {
+	if state == certificates.Pending && len(f.names()) > 0 {
 		checks = append(checks, f.checkApprover()...)
 	}
 	checks = append(checks, f.issuer.check())
@@ -102,13 +102,13 @@ func (f *requestFacts) checkRequest() Check {
 	return Check{"request", Yes, "can be read, is signed with its own key, and asks for what the other fields say"}
 }
 
-func (f *requestFacts) checkApproval(state inspect.State) Check {
+func (f *requestFacts) checkApproval(state certificates.State) Check {
 	switch {
-	case state == inspect.Denied:
+	case state == certificates.Denied:
 		return Check{"approval", No, f.saidOf(cmv1.CertificateRequestConditionDenied)}
 	case certmanager.RequestIs(f.cr, cmv1.CertificateRequestConditionApproved):
 		return Check{"approval", Yes, f.saidOf(cmv1.CertificateRequestConditionApproved)}
-	case state == inspect.Pending && len(f.names()) == 0:
+	case state == certificates.Pending && len(f.names()) == 0:
 		return Check{"approval", No, f.issuer.check().Message}
 	case f.mayApprove == Yes:
 		return Check{"approval", Open, "nobody has decided; you may"}
@@ -154,19 +154,19 @@ func (f *requestFacts) checkKey() Check {
 	}
 }
 
-func (f *requestFacts) checkSigning(state inspect.State) Check {
+func (f *requestFacts) checkSigning(state certificates.State) Check {
 	switch {
-	case state == inspect.Issued:
+	case state == certificates.Issued:
 		return Check{"signing", Yes, "signed"}
-	case state == inspect.Failed:
+	case state == certificates.Failed:
 		return Check{"signing", No, f.readyMessage()}
-	case state == inspect.Denied:
+	case state == certificates.Denied:
 		return Check{"signing", No, "denied requests are not signed"}
 	case state == invalid:
 		return Check{"signing", No, "invalid requests are left alone"}
 	case certmanager.ReadyReason(f.cr) != "":
 		return Check{"signing", Open, f.readyMessage()}
-	case state == inspect.Approved:
+	case state == certificates.Approved:
 		return Check{"signing", Open, "not signed yet"}
 	default:
 		return Check{"signing", Open, "waits for approval"}
@@ -174,14 +174,14 @@ func (f *requestFacts) checkSigning(state inspect.State) Check {
 }
 
 // next is what can be done about a request.
-func (f *requestFacts) next(state inspect.State) []Step {
+func (f *requestFacts) next(state certificates.State) []Step {
 	switch state {
-	case inspect.Denied, inspect.Failed, invalid:
+	case certificates.Denied, certificates.Failed, invalid:
 		return []Step{f.again()}
-	case inspect.Issued:
+	case certificates.Issued:
 		return []Step{step("To fetch the certificate, in base64:", f.kubectl(
 			"get", "certificaterequests."+certmanager.Group, "-n", f.cr.Namespace, f.cr.Name, "-o", "jsonpath={.status.certificate}"))}
-	case inspect.Approved:
+	case certificates.Approved:
 		return f.nextAfterApproval()
 	default:
 		return append(f.nextBeforeApproval(), f.issuer.steps(f.Config, f.otherwise)...)

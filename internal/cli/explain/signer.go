@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/shell"
 )
@@ -63,7 +63,7 @@ type Waiting struct {
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
 	// State is Pending, or Approved for what only has to be signed.
-	State inspect.State `json:"state"`
+	State certificates.State `json:"state"`
 }
 
 // Signer explains one signer, by its name or by that of its Signer.
@@ -166,7 +166,7 @@ func waitingCSRs(ctx context.Context, clients *Clients, signerName string) ([]Wa
 	var waiting []Waiting
 	for i := range list.Items {
 		c := &list.Items[i]
-		if state := inspect.Judge(c).State; state == inspect.Pending || state == inspect.Approved {
+		if state := certificates.Judge(c).State; state == certificates.Pending || state == certificates.Approved {
 			waiting = append(waiting, Waiting{Kind: "CertificateSigningRequest", Name: c.Name, Created: c.CreationTimestamp.Time, State: state})
 		}
 	}
@@ -177,9 +177,9 @@ func waitingPods(ctx context.Context, clients *Clients, signerName string) ([]Wa
 	list, err := listPodRequests(ctx, clients, signerName)
 	var waiting []Waiting
 	for _, req := range list {
-		if judgePod(req).State == inspect.Pending {
+		if judgePod(req).State == certificates.Pending {
 			waiting = append(waiting, Waiting{
-				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: inspect.Pending,
+				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: certificates.Pending,
 			})
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/explain"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -188,7 +188,7 @@ func TestPodCertificateRequest(t *testing.T) {
 		t.Fatalf("there is no check %s in %+v", name, e.Checks)
 		return explain.Check{}
 	}
-	reach := func(name string, state inspect.State) (e explain.PodExplanation) {
+	reach := func(name string, state certificates.State) (e explain.PodExplanation) {
 		t.Helper()
 		apitest.Eventually(t, name+" is "+string(state), func() bool {
 			e = podOf(t, s.Admin(t), name)
@@ -197,7 +197,7 @@ func TestPodCertificateRequest(t *testing.T) {
 		return e
 	}
 
-	issued := reach(send("web", "example.com/workload").Name, inspect.Issued)
+	issued := reach(send("web", "example.com/workload").Name, certificates.Issued)
 	if issued.Certificate == nil || issued.RefreshAt == nil || !strings.Contains(issued.Verdict, "is issued: its certificate is valid until ") {
 		t.Errorf("got %+v", issued)
 	}
@@ -210,18 +210,18 @@ func TestPodCertificateRequest(t *testing.T) {
 		t.Errorf("profile: %s", c.Message)
 	}
 
-	denied := reach(send("evil", "example.com/workload").Name, inspect.Denied)
+	denied := reach(send("evil", "example.com/workload").Name, certificates.Denied)
 	if c := result(denied, "profile"); c.Result != explain.No || c.Message != "not for evil pods (Evil, spec.profile.rules[0] of the Signer)" || !strings.Contains(denied.Verdict, "not for evil pods") {
 		t.Errorf("%+v, %s", c, denied.Verdict)
 	}
 
 	waiting := podOf(t, s.Admin(t), send("lost", "example.com/nobody").Name)
-	if c := result(waiting, "signer"); c.Result != explain.No || waiting.State != inspect.Pending || len(waiting.Next) == 0 {
+	if c := result(waiting, "signer"); c.Result != explain.No || waiting.State != certificates.Pending || len(waiting.Next) == 0 {
 		t.Errorf("%+v, %+v", c, waiting)
 	}
 	s.Grant(t, "reader", apitest.Allow("get", "podcertificaterequests"))
 	blind := podOf(t, s.As(t, "reader"), denied.Name)
-	if blind.State != inspect.Denied || result(blind, "signer").Result != explain.Unknown || result(blind, "pod").Result != explain.Unknown {
+	if blind.State != certificates.Denied || result(blind, "signer").Result != explain.Unknown || result(blind, "pod").Result != explain.Unknown {
 		t.Errorf("who may see nothing else sees %+v", blind.Checks)
 	}
 }

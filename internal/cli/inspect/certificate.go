@@ -39,9 +39,9 @@ func Describe(cert *x509.Certificate) Certificate {
 	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
 	return Certificate{
 		Subject: cert.Subject.String(), Issuer: cert.Issuer.String(),
-		Names: CertificateNames(cert), Usages: usages.Names(), IsCA: cert.IsCA,
+		Names: pki.CertificateNames(cert), Usages: usages.Names(), IsCA: cert.IsCA,
 		NotBefore: cert.NotBefore.UTC(), NotAfter: cert.NotAfter.UTC(),
-		Key: KeyName(cert.PublicKey), SignatureAlgorithm: cert.SignatureAlgorithm.String(),
+		Key: pki.KeyName(cert.PublicKey), SignatureAlgorithm: cert.SignatureAlgorithm.String(),
 		SerialNumber: cert.SerialNumber.Text(16), SHA256: pki.Fingerprint(cert),
 		CRLDistributionPoints: cert.CRLDistributionPoints, OCSPServers: cert.OCSPServer, IssuingCertificateURLs: cert.IssuingCertificateURL,
 	}

@@ -1,3 +1,4 @@
+// Package inspect reads the Secrets of Certificates, and certificates, for people.
 package inspect
 
 import (

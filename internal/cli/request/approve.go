@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 // approvalReason is how an approval by this program can be told from others.
@@ -29,7 +29,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 		if current.UID != uid {
 			return replacedError(name)
 		}
-		if csr = current; inspect.Judge(current).State != inspect.Pending {
+		if csr = current; certificates.Judge(current).State != certificates.Pending {
 			return nil
 		}
 		current.Status.Conditions = append(current.Status.Conditions, approval())
@@ -41,7 +41,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 			"The request is stored. Somebody who may approve it types:", "  certplane kubectl certificate approve "+name,
 			"To fetch the certificate then, without --approve:", "  "+r.again(name))
 	}
-	if inspect.Judge(csr).State == inspect.Approved {
+	if certificates.Judge(csr).State == certificates.Approved {
 		r.say("certificatesigningrequest %s approved", name)
 	}
 	return csr, nil

@@ -6,7 +6,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -28,7 +27,7 @@ func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 		return "another signer, " + stored.Spec.SignerName
 	case !bytes.Equal(a.RawSubject, b.RawSubject):
 		return "another subject, " + a.Subject.String()
-	case !slices.Equal(inspect.RequestNames(a), inspect.RequestNames(b)):
+	case !slices.Equal(pki.RequestNames(a), pki.RequestNames(b)):
 		return "other alternative names"
 	case !sameUsages(stored.Spec.Usages, wanted.Spec.Usages):
 		return "other usages"

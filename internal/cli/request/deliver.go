@@ -12,7 +12,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/atomicfile"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -46,7 +45,7 @@ func nameOf(cert *x509.Certificate) string {
 	if subject := cert.Subject.String(); subject != "" {
 		return subject
 	}
-	return strings.Join(inspect.CertificateNames(cert), ", ")
+	return strings.Join(pki.CertificateNames(cert), ", ")
 }
 
 // surprises are the ways in which a certificate is not what was asked for. A
@@ -58,7 +57,7 @@ func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *x509.Ce
 	if got, want := leaf.Subject.String(), asked.Subject.String(); got != want {
 		add("the certificate's subject is %q, asked for was %q", got, want)
 	}
-	for _, name := range missing(inspect.RequestNames(asked), inspect.CertificateNames(leaf)) {
+	for _, name := range missing(pki.RequestNames(asked), pki.CertificateNames(leaf)) {
 		add("the certificate lacks the name %s", name)
 	}
 	for _, usage := range missingUsages(spec.Usages, leaf) {

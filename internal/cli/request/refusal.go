@@ -7,20 +7,19 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 // verdictError is nil for an issued request and the refusal otherwise.
 func (w *waiter) verdictError() error {
-	v := inspect.Judge(w.last)
+	v := certificates.Judge(w.last)
 	switch v.State {
-	case inspect.Denied:
+	case certificates.Denied:
 		return &exit.Error{
 			Err:  fmt.Errorf("the request %s was denied%s", w.name, because(v.Condition.Reason, v.Condition.Message)),
 			Code: exit.Denied,
 			Next: []string{"A denial is final. Once its reason is gone, submit a new request under another name."},
 		}
-	case inspect.Failed:
+	case certificates.Failed:
 		return &exit.Error{
 			Err:  fmt.Errorf("signer %s could not issue %s%s", w.last.Spec.SignerName, w.name, because(v.Condition.Reason, v.Condition.Message)),
 			Code: exit.Failed,
@@ -33,7 +32,7 @@ func (w *waiter) verdictError() error {
 // delay is the condition by which the signer of an approved request says why it
 // cannot sign at present; nil if it has not.
 func delay(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequestCondition {
-	if inspect.Judge(csr).State != inspect.Approved {
+	if certificates.Judge(csr).State != certificates.Approved {
 		return nil
 	}
 	return certificates.Condition(csr, certificates.ConditionDelayed)
@@ -62,7 +61,7 @@ func (r *run) timeoutError(w *waiter) error {
 		late := delay(w.last)
 		out.Err = fmt.Errorf("%s is approved, but within %s signer %s could not sign it%s", w.name, r.Wait, w.last.Spec.SignerName, because(late.Reason, late.Message))
 		out.Next = append([]string{"The signer tries again by itself. What else is known of the request:", "  " + r.Explain(w.name)}, again...)
-	case inspect.Judge(w.last).State == inspect.Approved:
+	case certificates.Judge(w.last).State == certificates.Approved:
 		out.Err = fmt.Errorf("%s is approved, but within %s signer %s has not issued it", w.name, r.Wait, w.last.Spec.SignerName)
 		out.Next = append([]string{
 			"Is the signer's name right, and does the controller that answers to it run? What is known of the request, and who may sign it:",

@@ -18,9 +18,9 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 const relistDelay = time.Second
@@ -134,8 +134,8 @@ func (w *waiter) see(csr *certificatesv1.CertificateSigningRequest) (done bool, 
 		return false, &lostError{replacedError(w.name)}
 	}
 	w.last = csr
-	switch inspect.Judge(csr).State {
-	case inspect.Issued, inspect.Denied, inspect.Failed:
+	switch certificates.Judge(csr).State {
+	case certificates.Issued, certificates.Denied, certificates.Failed:
 		return true, nil
 	}
 	return false, nil

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/inspect"
 )
 
 type step = func(*server, *watch.RaceFreeFakeWatcher)
@@ -197,8 +197,8 @@ func TestFollowOutlivesTrouble(t *testing.T) {
 			if err := w.follow(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if inspect.Judge(w.last).State != inspect.Issued {
-				t.Errorf("last seen state is %v", inspect.Judge(w.last))
+			if certificates.Judge(w.last).State != certificates.Issued {
+				t.Errorf("last seen state is %v", certificates.Judge(w.last))
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package inspect_test
+package pki_test
 
 import (
 	"encoding/asn1"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -17,7 +16,7 @@ func TestRequestNames(t *testing.T) {
 		DNSNames: []string{"web.example.com"}, EmailAddresses: []string{"web@example.com"}, IPAddresses: []net.IP{net.ParseIP("fd00::1")},
 		URIs:       []*url.URL{{Scheme: "spiffe", Host: "example.com", Path: "/web"}},
 		OtherNames: []pki.OtherName{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 20, 2, 3}, Value: "ann@corp.example.com"}},
-	}}.Request(newKey(t))
+	}}.Request(newKey(t, pki.ECDSAP256))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +28,7 @@ func TestRequestNames(t *testing.T) {
 		"DNS:web.example.com", "IP:fd00::1", "URI:spiffe://example.com/web", "email:web@example.com",
 		"otherName:1.3.6.1.4.1.311.20.2.3=ann@corp.example.com",
 	}
-	if diff := cmp.Diff(want, inspect.RequestNames(req)); diff != "" {
+	if diff := cmp.Diff(want, pki.RequestNames(req)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -1,5 +1,4 @@
-// Package inspect reads requests and certificates for people.
-package inspect
+package certificates
 
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"

@@ -1,4 +1,4 @@
-package inspect
+package pki
 
 import (
 	"crypto/ecdsa"
@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-
-	"github.com/certplane/certplane/internal/pki"
 )
 
 // RequestNames are the subject alternative names of a request, each with its
@@ -39,7 +37,7 @@ func names(dns []string, ips []net.IP, uris []*url.URL, emails []string, extensi
 	for _, e := range emails {
 		names = append(names, "email:"+e)
 	}
-	others, _ := pki.OtherNames(extensions) // of what is malformed, the rest is told
+	others, _ := OtherNames(extensions) // of what is malformed, the rest is told
 	for _, other := range others {
 		names = append(names, "otherName:"+other.String())
 	}
