@@ -178,6 +178,15 @@ var rules = []rule{
 		reason:    "files are read for whoever has a configuration",
 	},
 	{
+		from:      "internal/explain",
+		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
+		unless: []string{
+			module + "internal/explain", module + "api/certplane", module + "internal/api", module + "internal/duration",
+			module + "internal/pki", module + "internal/policy", module + "internal/signer",
+		},
+		reason: "a command line, a server and a console explain the same",
+	},
+	{
 		from: "internal/cli",
 		forbidden: []string{
 			module + "internal/server", module + "internal/apiserver", module + "internal/registry",

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -147,8 +146,7 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 		}
 		return what.run(cmd.Context(), explain.Config{
 			Name: args[0], Namespace: connection.in(namespace), Output: format,
-			// What the server warns of is how it is asked, which the user did not say.
-			Connect: func() (*explain.Clients, error) { return connection.clients(io.Discard) },
+			Connect: connection.api,
 			Kubectl: []string{"certplane", "kubectl"}, Flags: connection.given(),
 			Now: time.Now, Stdout: streams.Out,
 		})

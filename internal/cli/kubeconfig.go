@@ -7,16 +7,14 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	certificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 // noServerAdvice is for those whom no kubeconfig leads to a server.
@@ -53,36 +51,15 @@ func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
 	return client.CertificateSigningRequests(), nil
 }
 
-// client connects to the server.
-func (c *connection) client(warnings io.Writer) (kubernetes.Interface, error) {
-	config, err := c.clientConfig(warnings)
+// api connects to the server for reading objects. Its warnings would be about how
+// it is asked, which the user did not say.
+func (c *connection) api() (explain.Reader, error) {
+	config, err := c.clientConfig(io.Discard)
 	if err != nil {
 		return nil, err
 	}
 	config.QPS = -1 // a person's few questions need no limit
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
-	}
-	return client, nil
-}
-
-// clients connects to the server for what it may serve or not, too.
-func (c *connection) clients(warnings io.Writer) (*explain.Clients, error) {
-	typed, err := c.client(warnings)
-	if err != nil {
-		return nil, err
-	}
-	config, err := c.clientConfig(warnings)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	loose, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
-	}
-	return &explain.Clients{Kubernetes: typed, Dynamic: loose}, nil
+	return explain.Connect(config)
 }
 
 // given are the flags that lead to the same server once more.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/cli/status"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 const statusCertificateLong = `Tells how a Certificate of cert-manager.io is: its conditions, its issuer, what is
@@ -70,7 +70,7 @@ func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 // shown is a kind of which one object is shown.
 type shown struct {
 	kind string
-	run  func(context.Context, client.Client, status.Config) error
+	run  func(context.Context, explain.Reader, status.Config) error
 	cmd  cobra.Command
 }
 
@@ -86,7 +86,7 @@ func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 		if err := namesAlone(cmd, args); err != nil {
 			return err
 		}
-		api, err := connection.objects(io.Discard) // warnings would be about how the server is asked
+		api, err := connection.api()
 		if err != nil {
 			return err
 		}
@@ -102,17 +102,7 @@ func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
 	return &cmd
 }
 
-// objects connects to the server for reading objects.
-func (c *connection) objects(warnings io.Writer) (client.Client, error) {
-	config, err := c.clientConfig(warnings)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1 // a person's few questions need no limit
-	return status.Connect(config)
-}
-
-func inspectSecret(ctx context.Context, api client.Client, cfg status.Config) error {
+func inspectSecret(ctx context.Context, api explain.Reader, cfg status.Config) error {
 	secret := &corev1.Secret{}
 	err := api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
 	if apierrors.IsNotFound(err) {

@@ -13,7 +13,8 @@ import (
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 func (w issuing) certificate(t *testing.T, name, secret, issuer string) {
@@ -56,7 +57,7 @@ func (w issuing) certificateBecomes(t *testing.T, name, verdict string) (e expla
 		}
 	}()
 	apitest.Eventually(t, name+" "+verdict, func() bool {
-		e, text = ask[explain.CertificateExplanation](t, explain.IssuedCertificate, w.Admin(t), name, time.Now())
+		e, text = ask[explain.CertificateExplanation](t, verb.IssuedCertificate, w.Admin(t), name, time.Now())
 		return strings.HasPrefix(e.Verdict, name+" "+verdict)
 	})
 	return e, text
@@ -124,7 +125,7 @@ func TestCertificates(t *testing.T) {
 	rule := apitest.Allow("get", "certificates")
 	rule.APIGroups = []string{api.Group}
 	w.Grant(t, "ann", rule)
-	_, text = ask[explain.CertificateExplanation](t, explain.IssuedCertificate, w.As(t, "ann"), "web", time.Now())
+	_, text = ask[explain.CertificateExplanation](t, verb.IssuedCertificate, w.As(t, "ann"), "web", time.Now())
 	says(t, text, "web is ready", "you may not get secrets", "you may not list certificaterequests", "you may not list events")
 }
 

@@ -1,25 +1,19 @@
-// Package explain tells what becomes of certificate requests, and why.
-//
-// What depends on the request alone it decides with the code that decides for
-// real: the approver's policy and the profile of the signer, built in or
-// declared. What depends on
-// permissions it asks the API, as any client can.
+// Package explain writes what becomes of certificate requests, Certificates and
+// signers, and why, for people and for machines.
 package explain
 
 import (
 	"context"
+	"errors"
 	"io"
-	"slices"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-
+	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/explain"
 )
-
-type csr = certificatesv1.CertificateSigningRequest
 
 // Config is what to explain, and to whom.
 type Config struct {
@@ -28,7 +22,7 @@ type Config struct {
 	// Output is json, yaml, or empty for people.
 	Output string
 	// Connect connects to the server.
-	Connect func() (*Clients, error)
+	Connect func() (explain.Reader, error)
 	// Kubectl is how to call kubectl, Flags are those that lead it and
 	// certplane's verbs to the same server as the same user.
 	Kubectl, Flags []string
@@ -38,43 +32,65 @@ type Config struct {
 	Stdout io.Writer
 }
 
-// certplane is how to call a verb of certplane for the same server.
-func (c Config) certplane(words ...string) []string {
-	return append(append([]string{"certplane"}, words...), c.Flags...)
-}
-
-// kubectl is how to call kubectl for the same server.
-func (c Config) kubectl(words ...string) []string {
-	return slices.Concat(c.Kubectl, c.Flags, words)
-}
-
-// typedBy is for commands that the caller types, or somebody else does if the
-// caller may not: they have flags of their own.
-func (c Config) typedBy(mayCaller Result) Config {
-	if mayCaller == No {
-		c.Flags = nil
-	}
-	return c
-}
-
-// Clients reach one server.
-type Clients struct {
-	Kubernetes kubernetes.Interface
-	// Dynamic reaches what may be served or not.
-	Dynamic dynamic.Interface
-}
-
-// Run explains one request. Its errors are those of not knowing: a request
-// that is denied is explained as well as one that is issued.
+// Run explains a CertificateSigningRequest. Its errors and those of its
+// neighbours are those of not knowing: a request that is denied is explained as
+// well as one that is issued.
 func Run(ctx context.Context, cfg Config) error {
-	clients, err := cfg.Connect()
+	return write(ctx, cfg, explain.CertificateSigningRequest, requestText(signingRequestRows))
+}
+
+// CertificateRequest explains a CertificateRequest of cert-manager.io.
+func CertificateRequest(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.CertificateRequest, requestText(issuerRequestRows))
+}
+
+// PodCertificateRequest explains a request of a pod.
+func PodCertificateRequest(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.PodCertificateRequest, podText)
+}
+
+// IssuedCertificate explains a Certificate of cert-manager.io.
+func IssuedCertificate(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.IssuedCertificate, certificateText)
+}
+
+// Signer explains a signer, by its name or by that of its Signer.
+func Signer(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.Signer, signerText)
+}
+
+func write[E any](
+	ctx context.Context, cfg Config,
+	find func(context.Context, explain.Reader, explain.Query) (E, error), text func(E, time.Time) string,
+) error {
+	api, err := cfg.Connect()
 	if err != nil {
 		return err
 	}
-	f, err := gather(ctx, clients, cfg)
+	now := cfg.Now()
+	found, err := find(ctx, api, explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: now})
 	if err != nil {
-		return err
+		return Advise(err)
 	}
-	e := f.explain()
-	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
+	return output.Write(cfg.Stdout, cfg.Output, found, func() string { return text(found, now) })
+}
+
+// Advise adds what to do about it to an error of explaining.
+func Advise(err error) error {
+	var absent *explain.NotFoundError
+	var unread *explain.ReadError
+	switch {
+	case errors.As(err, &absent):
+		var next []string
+		for _, step := range absent.Next {
+			next = append(next, step.Text)
+			for _, command := range step.Commands {
+				next = append(next, "  "+shell.Line(command...))
+			}
+		}
+		return exit.WithNext(err, next...)
+	case errors.As(err, &unread):
+		return advice.On(unread.Doing, unread.Err)
+	}
+	return err
 }

@@ -10,7 +10,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -24,7 +25,7 @@ func (w issuing) csr(t *testing.T, user, name, signerName string, annotations ma
 
 func (w issuing) explainCSR(t *testing.T, name string) (explain.Explanation, string) {
 	t.Helper()
-	return ask[explain.Explanation](t, explain.Run, w.Admin(t), name, time.Now())
+	return ask[explain.Explanation](t, verb.Run, w.Admin(t), name, time.Now())
 }
 
 // Of a request to an issuer it is explained what the issuer will say, before

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +24,8 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
@@ -97,20 +97,14 @@ func (w issuing) set(t *testing.T, cr *cmv1.CertificateRequest, kind cmv1.Certif
 }
 
 // ask returns what machines get, and what people do.
-func ask[T any](t *testing.T, run func(context.Context, explain.Config) error, who *rest.Config, name string, now time.Time) (T, string) {
+func ask[T any](t *testing.T, run func(context.Context, verb.Config) error, who *rest.Config, name string, now time.Time) (T, string) {
 	t.Helper()
-	loose, err := dynamic.NewForConfig(who)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var texts [2]bytes.Buffer
 	for i, output := range []string{"json", ""} {
-		err := run(t.Context(), explain.Config{
+		err := run(t.Context(), verb.Config{
 			Namespace: "default", Name: name, Output: output, Now: func() time.Time { return now }, Stdout: &texts[i],
 			Kubectl: []string{"certplane", "kubectl"}, Flags: []string{"--context", "c"},
-			Connect: func() (*explain.Clients, error) {
-				return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
-			},
+			Connect: func() (explain.Reader, error) { return explain.Connect(who) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +119,7 @@ func ask[T any](t *testing.T, run func(context.Context, explain.Config) error, w
 
 func (w issuing) explain(t *testing.T, name string) (explain.RequestExplanation, string) {
 	t.Helper()
-	return ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), name, time.Now())
+	return ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), name, time.Now())
 }
 
 // becomes waits until the verdict about a request, without its name, begins so.
@@ -169,22 +163,16 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	w.request(t, "undecided", self, "undecided")
 	_, text := w.becomes(t, "undecided", "waits for approval, which takes no person where an approver runs")
 	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided; you may", "unless certificaterequests-approver is switched off")
-	late, _ := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
+	late, _ := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "for 60m no approver has done so") {
 		t.Error(late.Verdict)
 	}
 
 	// Who takes one kind of request for another is told.
 	var none bytes.Buffer
-	loose, err := dynamic.NewForConfig(w.Admin(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = explain.Run(t.Context(), explain.Config{
+	err := verb.Run(t.Context(), verb.Config{
 		Namespace: "default", Name: "undecided", Now: time.Now, Stdout: &none, Flags: []string{"--context", "c"},
-		Connect: func() (*explain.Clients, error) {
-			return &explain.Clients{Kubernetes: apitest.Client(t, w.Admin(t)), Dynamic: loose}, nil
-		},
+		Connect: func() (explain.Reader, error) { return explain.Connect(w.Admin(t)) },
 	})
 	var known *exit.Error
 	if !errors.As(err, &known) || !slices.Contains(known.Next, "  certplane explain certificaterequest -n default undecided --context c") {
@@ -284,7 +272,7 @@ func TestRequestsElsewhere(t *testing.T) {
 	}
 	applyYAML(t, w.admin, e.Next[i].Input)
 	w.becomes(t, "web", "is approved and waits to be signed")
-	late, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.Admin(t), "web", time.Now().Add(time.Hour))
+	late, text := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), "web", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "is approved, and the program that signs for issuers of the group example.com has not answered for 60m") {
 		t.Error(late.Verdict)
 	}
@@ -299,7 +287,7 @@ func TestRequestForItsRequester(t *testing.T) {
 	rule := apitest.Allow("get", "certificaterequests")
 	rule.APIGroups = []string{api.Group}
 	w.Grant(t, "ann", rule)
-	e, text := ask[explain.RequestExplanation](t, explain.CertificateRequest, w.As(t, "ann"), "web", time.Now())
+	e, text := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.As(t, "ann"), "web", time.Now())
 	if e.Verdict != "web waits for approval; you may not ask whether that takes a person" {
 		t.Error(e.Verdict)
 	}

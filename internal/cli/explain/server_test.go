@@ -11,12 +11,12 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -49,15 +49,9 @@ func explainAs(t *testing.T, who *rest.Config, name string) explain.Explanation 
 func run(t *testing.T, who *rest.Config, name string) ([]byte, error) {
 	t.Helper()
 	var out bytes.Buffer
-	loose, err := dynamic.NewForConfig(who)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = explain.Run(t.Context(), explain.Config{
+	err := verb.Run(t.Context(), verb.Config{
 		Name: name, Output: "json", Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
-		Connect: func() (*explain.Clients, error) {
-			return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
-		},
+		Connect: func() (explain.Reader, error) { return explain.Connect(who) },
 	})
 	return out.Bytes(), err
 }

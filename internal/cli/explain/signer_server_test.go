@@ -18,7 +18,8 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -38,18 +39,12 @@ spec:
 `
 
 // explains runs a verb and returns what machines get, or people.
-func explains(t *testing.T, who *rest.Config, run func(*explain.Config) error, name, output string) []byte {
+func explains(t *testing.T, who *rest.Config, run func(*verb.Config) error, name, output string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	loose, err := dynamic.NewForConfig(who)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = run(&explain.Config{
+	err := run(&verb.Config{
 		Name: name, Namespace: "default", Output: output, Now: time.Now, Stdout: &out, Kubectl: []string{"kubectl"},
-		Connect: func() (*explain.Clients, error) {
-			return &explain.Clients{Kubernetes: apitest.Client(t, who), Dynamic: loose}, nil
-		},
+		Connect: func() (explain.Reader, error) { return explain.Connect(who) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,12 +54,12 @@ func explains(t *testing.T, who *rest.Config, run func(*explain.Config) error, n
 
 func signerOf(t *testing.T, who *rest.Config, name, output string) []byte {
 	t.Helper()
-	return explains(t, who, func(cfg *explain.Config) error { return explain.Signer(t.Context(), *cfg) }, name, output)
+	return explains(t, who, func(cfg *verb.Config) error { return verb.Signer(t.Context(), *cfg) }, name, output)
 }
 
 func podOf(t *testing.T, who *rest.Config, name string) explain.PodExplanation {
 	t.Helper()
-	data := explains(t, who, func(cfg *explain.Config) error { return explain.PodCertificateRequest(t.Context(), *cfg) }, name, "json")
+	data := explains(t, who, func(cfg *verb.Config) error { return verb.PodCertificateRequest(t.Context(), *cfg) }, name, "json")
 	var e explain.PodExplanation
 	if err := json.Unmarshal(data, &e); err != nil {
 		t.Fatal(err)

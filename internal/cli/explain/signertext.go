@@ -7,21 +7,22 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/explain"
 )
 
-// text is the explanation for people: the verdict first.
-func (e SignerExplanation) text(now time.Time) string {
+// signerText is the explanation for people: the verdict first.
+func signerText(e *explain.SignerExplanation, now time.Time) string {
 	p := &page.Page{}
 	p.Line(e.Verdict)
-	p.Section("Statements (KEP-1513)", rowsOf(e.Statements, func(s Statement) []string { return []string{s.Name, s.Text} }))
+	p.Section("Statements (KEP-1513)", rowsOf(e.Statements, func(s explain.Statement) []string { return []string{s.Name, s.Text} }))
 	if e.CA != nil {
 		p.Section("CA", rowsOfCA(*e.CA))
 	}
 	for _, ca := range e.FormerCAs {
 		p.Section("Former CA", rowsOfCA(ca))
 	}
-	p.Section("Requests", e.requestRows())
-	p.Section("Waiting", rowsOf(e.Waiting, func(w Waiting) []string {
+	p.Section("Requests", countRows(e))
+	p.Section("Waiting", rowsOf(e.Waiting, func(w explain.Waiting) []string {
 		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), page.Ago(now, w.Created)}
 	}))
 	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
@@ -29,7 +30,7 @@ func (e SignerExplanation) text(now time.Time) string {
 	return p.String()
 }
 
-func (e SignerExplanation) requestRows() [][]string {
+func countRows(e *explain.SignerExplanation) [][]string {
 	var rows [][]string
 	for _, count := range []struct {
 		name   string

@@ -1,18 +1,16 @@
 package status
 
 import (
-	"cmp"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -36,9 +34,9 @@ type Report struct {
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	RenewalTime *time.Time `json:"renewalTime,omitempty"`
 	// FailedAttempts is how many have failed in a row; LastFailureTime is when.
-	FailedAttempts  int         `json:"failedAttempts"`
-	LastFailureTime *time.Time  `json:"lastFailureTime,omitempty"`
-	Conditions      []Condition `json:"conditions"`
+	FailedAttempts  int                 `json:"failedAttempts"`
+	LastFailureTime *time.Time          `json:"lastFailureTime,omitempty"`
+	Conditions      []explain.Condition `json:"conditions"`
 	// Events are those about the Certificate, the latest last.
 	Events []Event `json:"events,omitempty"`
 	// Issuer is whom IssuerRef names, Secret that of SecretName, and Request the
@@ -57,9 +55,9 @@ type Part struct {
 	Name string `json:"name"`
 	// Problem is why nothing is known of it: it does not exist, for one. Without
 	// a problem it is there.
-	Problem    string      `json:"problem,omitempty"`
-	Conditions []Condition `json:"conditions,omitempty"`
-	Events     []Event     `json:"events,omitempty"`
+	Problem    string              `json:"problem,omitempty"`
+	Conditions []explain.Condition `json:"conditions,omitempty"`
+	Events     []Event             `json:"events,omitempty"`
 }
 
 // Secret is the Secret of the Certificate, but for its key.
@@ -69,15 +67,6 @@ type Secret struct {
 	Problem     string               `json:"problem,omitempty"`
 	Type        string               `json:"type,omitempty"`
 	Certificate *inspect.Certificate `json:"certificate,omitempty"`
-}
-
-// Condition is one of an object.
-type Condition struct {
-	Type               string     `json:"type"`
-	Status             string     `json:"status"`
-	Reason             string     `json:"reason"`
-	Message            string     `json:"message"`
-	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 }
 
 // Event is one about an object. Time is when it was seen last.
@@ -95,20 +84,21 @@ type Step struct {
 }
 
 // report is all of it for machines.
-func (f *facts) report() Report {
-	status := &f.certificate.Status
+func (f facts) report() Report {
+	crt, status := f.Certificate, &f.Certificate.Status
 	r := Report{
-		Namespace: f.Namespace, Name: f.Name, UID: string(f.certificate.UID),
-		Ready:   certmanager.CertificateIs(f.certificate, cmv1.CertificateConditionReady),
-		Verdict: f.verdict(), IssuerRef: completed(f.certificate.Spec.IssuerRef), SecretName: f.certificate.Spec.SecretName,
-		Revision: status.Revision, NotBefore: instant(status.NotBefore), NotAfter: instant(status.NotAfter), RenewalTime: instant(status.RenewalTime),
-		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: instant(status.LastFailureTime),
-		Conditions: f.conditions(), Events: f.events.report(), Issuer: f.issuerPart(), Secret: f.secretPart(), Request: f.requestPart(),
+		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID),
+		Ready:   certmanager.CertificateIs(crt, cmv1.CertificateConditionReady),
+		Verdict: f.verdict(), IssuerRef: completed(crt.Spec.IssuerRef), SecretName: crt.Spec.SecretName,
+		Revision: status.Revision, NotBefore: explain.InUTC(status.NotBefore), NotAfter: explain.InUTC(status.NotAfter),
+		RenewalTime:    explain.InUTC(status.RenewalTime),
+		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: explain.InUTC(status.LastFailureTime),
+		Conditions: f.Conditions(), Events: events(f.Events), Problems: f.problems(),
+		Issuer: Part{Name: f.Issuer.Ref.Name, Problem: f.issuerProblem(), Conditions: f.Issuer.Conditions(), Events: events(f.Issuer.Events)},
+		Secret: f.secretPart(),
 	}
-	for _, problem := range []string{cmp.Or(f.events.problem, f.issuerEvents.problem, f.requestEvents.problem), f.requestProblem} {
-		if problem != "" {
-			r.Problems = append(r.Problems, problem)
-		}
+	if f.Next != nil {
+		r.Request = &Part{Name: f.Next.Request.Name, Conditions: f.Next.Conditions(), Events: events(f.Next.Events)}
 	}
 	if text, command := f.next(); text != "" {
 		r.Next = &Step{text, command}
@@ -117,49 +107,41 @@ func (f *facts) report() Report {
 }
 
 func completed(ref cmmeta.IssuerReference) cmmeta.IssuerReference {
-	ref.Kind, ref.Group = cmp.Or(ref.Kind, cmv1.IssuerKind), cmp.Or(ref.Group, certmanager.Group)
+	ref.Kind, ref.Group = certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref)
 	return ref
 }
 
-func instant(t *metav1.Time) *time.Time {
-	if t.IsZero() {
-		return nil
+// problems are what could not be found out.
+func (f facts) problems() []string {
+	var problems []string
+	if f.Events.Unknown || f.Issuer.Events.Unknown || f.Next != nil && f.Next.Events.Unknown {
+		problems = append(problems, noEvents)
 	}
-	return ptr.To(t.UTC())
+	if f.RequestsUnknown {
+		problems = append(problems, noRequests)
+	}
+	return problems
 }
 
-func (e events) report() []Event {
+func events(all explain.Events) []Event {
 	var list []Event
-	for _, event := range e.list {
-		list = append(list, Event{apievents.LastSeen(event).UTC(), event.Type, event.Reason, event.Note})
+	for _, e := range all.List {
+		list = append(list, Event{e.Time.UTC(), e.Type, e.Reason, e.Note})
 	}
 	return list
 }
 
-func (f *facts) issuerPart() Part {
-	return Part{
-		Name: f.certificate.Spec.IssuerRef.Name, Problem: f.issuerProblem, Conditions: f.issuerConditions(), Events: f.issuerEvents.report(),
-	}
-}
-
-func (f *facts) secretPart() Secret {
-	part := Secret{Name: f.certificate.Spec.SecretName, Problem: f.secretProblem}
-	if f.secret == nil {
+func (f facts) secretPart() Secret {
+	part := Secret{Name: f.Certificate.Spec.SecretName, Problem: problemOf(f.SecretExists)}
+	if f.Secret == nil {
 		return part
 	}
-	part.Type = string(f.secret.Type)
-	chain, err := pki.ParseBundle(f.secret.Data[corev1.TLSCertKey])
+	part.Type = string(f.Secret.Type)
+	chain, err := pki.ParseBundle(f.Secret.Data[corev1.TLSCertKey])
 	if err != nil {
 		part.Problem = "tls.crt cannot be read: " + err.Error()
 		return part
 	}
 	part.Certificate = ptr.To(inspect.Describe(chain[0]))
 	return part
-}
-
-func (f *facts) requestPart() *Part {
-	if f.request == nil {
-		return nil
-	}
-	return &Part{Name: f.request.Name, Conditions: f.requestConditions(), Events: f.requestEvents.report()}
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/status"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/server"
 )
 
 // world is a server whose requests somebody has to approve.
 type world struct {
 	*apitest.Server
-	admin client.Client
+	admin explain.API
 }
 
 func newWorld(t *testing.T) world {
@@ -35,13 +36,13 @@ func newWorld(t *testing.T) world {
 }
 
 // as returns a client of a user; "" is the administrator.
-func (w world) as(t *testing.T, user string) client.Client {
+func (w world) as(t *testing.T, user string) explain.API {
 	t.Helper()
 	cfg := w.Admin(t)
 	if user != "" {
 		cfg = w.As(t, user)
 	}
-	c, err := status.Connect(cfg)
+	c, err := explain.Connect(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func certificate(name, issuer string) *cmv1.Certificate {
 }
 
 // says waits until what is told of a Certificate matches all patterns.
-func (w world) says(t *testing.T, c client.Client, name string, patterns ...string) string {
+func (w world) says(t *testing.T, c explain.API, name string, patterns ...string) string {
 	t.Helper()
 	var said string
 	for _, pattern := range patterns {
@@ -79,12 +80,12 @@ func (w world) says(t *testing.T, c client.Client, name string, patterns ...stri
 	return said
 }
 
-func (w world) tell(t *testing.T, c client.Client, name string) string {
+func (w world) tell(t *testing.T, c explain.API, name string) string {
 	t.Helper()
 	return w.print(t, c, name, "")
 }
 
-func (w world) print(t *testing.T, c client.Client, name, format string) string {
+func (w world) print(t *testing.T, c explain.API, name, format string) string {
 	t.Helper()
 	var out bytes.Buffer
 	err := status.Certificate(t.Context(), c, status.Config{

@@ -1,24 +1,20 @@
 // Package status tells how a Certificate of cert-manager.io is, and what is on
-// its way for it.
+// its way for it, in the form that users of cmctl know.
 package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/exit"
+	explaintext "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 // Config says of which Certificate, and to whom.
@@ -33,33 +29,45 @@ type Config struct {
 }
 
 // Certificate tells how a Certificate is. Its errors are those of not knowing.
-func Certificate(ctx context.Context, c client.Client, cfg Config) error {
-	f, err := gather(ctx, c, cfg)
-	if err != nil {
-		return err
+func Certificate(ctx context.Context, api explain.Reader, cfg Config) error {
+	q := explain.Query{Namespace: cfg.Namespace, Name: cfg.Name, Kubectl: []string{"certplane", "kubectl"}, Flags: cfg.Certplane[1:], Now: cfg.Now()}
+	found, err := explain.GatherCertificate(ctx, api, q, true)
+	var absent *explain.NotFoundError
+	switch {
+	case errors.As(err, &absent) && !absent.KindMissing:
+		return exit.WithNext(fmt.Errorf("there is no Certificate %q in namespace %q", cfg.Name, cfg.Namespace),
+			"To see which there are:", "  "+shell.Line(q.Certplane("kubectl", "get", "certificates", "-A")...))
+	case err != nil:
+		return explaintext.Advise(err)
 	}
+	f := facts{found}
 	return output.Write(cfg.Stdout, cfg.Output, f.report(), f.text)
 }
 
-// Connect returns a client for what this package and its neighbours read. It
-// asks the server nothing yet.
-func Connect(cfg *rest.Config) (client.Client, error) {
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme} {
-		if err := add(kinds); err != nil {
-			return nil, fmt.Errorf("making the scheme: %w", err)
-		}
+// facts are what is told of a Certificate.
+type facts struct{ *explain.CertificateFacts }
+
+// The problems of what cannot be shown.
+const (
+	absent    = "it does not exist"
+	forbidden = "you may not read it"
+
+	noEvents   = "you may not list Events"
+	noRequests = "you may not list CertificateRequests"
+)
+
+func problemOf(exists explain.Result) string {
+	return map[explain.Result]string{explain.No: absent, explain.Unknown: forbidden}[exists]
+}
+
+// issuerProblem is why nothing is shown of the issuer.
+func (f facts) issuerProblem() string {
+	ref := f.Certificate.Spec.IssuerRef
+	if !certmanager.IsBuiltIn(ref) {
+		return "it is of the group " + ref.Group + ": see there"
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind} {
-		mapper.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	if _, err := certmanager.NewIssuer(certmanager.IssuerKind(ref)); err != nil {
+		return err.Error()
 	}
-	mapper.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	mapper.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
-	connected, err := client.New(cfg, client.Options{Scheme: kinds, Mapper: mapper})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
-	}
-	return connected, nil
+	return problemOf(f.Issuer.Exists)
 }

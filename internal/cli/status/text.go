@@ -15,21 +15,22 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/requests"
 )
 
 // text is all of it for people: the verdict first.
-func (f *facts) text() string {
+func (f facts) text() string {
 	p := &page.Page{}
 	p.Line(f.verdict())
 	p.Section("Certificate", f.certificateRows())
-	p.Section("Conditions", f.conditionRows(f.conditions()))
-	f.writeEvents(p, "Events", f.events)
+	p.Section("Conditions", f.conditionRows(f.Conditions()))
+	f.writeEvents(p, "Events", f.Events)
 	f.writeIssuer(p)
 	f.writeSecret(p)
 	f.writeRequest(p)
@@ -37,14 +38,14 @@ func (f *facts) text() string {
 	return p.String()
 }
 
-func (f *facts) verdict() string {
-	name := fmt.Sprintf("Certificate %s/%s", f.Namespace, f.Name)
-	ready := certmanager.CertificateCondition(f.certificate, cmv1.CertificateConditionReady)
+func (f facts) verdict() string {
+	name := fmt.Sprintf("Certificate %s/%s", f.Certificate.Namespace, f.Certificate.Name)
+	ready := certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady)
 	switch {
 	case ready == nil:
 		return name + " was not looked at yet"
 	case ready.Status == cmmeta.ConditionTrue:
-		if why := inspect.Outdated(f.certificate, f.secretProblem == absent, f.now); why != "" {
+		if why := f.Outdated(); why != "" {
 			return name + " " + why
 		}
 		return name + " is ready"
@@ -52,11 +53,11 @@ func (f *facts) verdict() string {
 	return fmt.Sprintf("%s is not ready: %s", name, ready.Message)
 }
 
-func (f *facts) certificateRows() [][]string {
-	spec, status := &f.certificate.Spec, &f.certificate.Status
+func (f facts) certificateRows() [][]string {
+	spec, status := &f.Certificate.Spec, &f.Certificate.Status
 	names := slices.Concat(spec.DNSNames, spec.IPAddresses, spec.URIs, spec.EmailAddresses)
 	rows := [][]string{
-		{"created", f.ago(f.certificate.CreationTimestamp.Time)},
+		{"created", f.ago(f.Certificate.CreationTimestamp.Time)},
 		{"secret", spec.SecretName},
 		{"issuer", issuerName(spec.IssuerRef)},
 		{"common name", page.OrNone(cmp.Or(spec.CommonName, spec.LiteralSubject))},
@@ -87,61 +88,74 @@ func revision(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func (f *facts) ago(t time.Time) string { return page.Ago(f.now, t) }
+func (f facts) ago(t time.Time) string { return page.Ago(f.Now, t) }
 
 // at shows a time that can be in the future.
-func (f *facts) at(t *metav1.Time) string {
+func (f facts) at(t *metav1.Time) string {
 	if t == nil {
 		return "none"
 	}
-	return inspect.When(t.Time, f.now)
+	return inspect.When(t.Time, f.Now)
 }
 
-func (f *facts) writeEvents(p *page.Page, title string, e events) {
-	if e.problem != "" {
-		p.Section(title, [][]string{{e.problem}})
+// conditionRows shows conditions to people.
+func (f facts) conditionRows(conditions []explain.Condition) [][]string {
+	var rows [][]string
+	for _, c := range conditions {
+		age := ""
+		if c.LastTransitionTime != nil {
+			age = f.ago(*c.LastTransitionTime)
+		}
+		rows = append(rows, []string{c.Type, c.Status, age, c.Reason, c.Message})
+	}
+	return rows
+}
+
+func (f facts) writeEvents(p *page.Page, title string, events explain.Events) {
+	if events.Unknown {
+		p.Section(title, [][]string{{noEvents}})
 		return
 	}
 	var rows [][]string
-	for _, event := range e.list {
-		rows = append(rows, []string{f.ago(apievents.LastSeen(event)), event.Type, event.Reason, event.Note})
+	for _, event := range events.List {
+		rows = append(rows, []string{f.ago(event.Time), event.Type, event.Reason, event.Note})
 	}
 	p.Section(title, rows)
 }
 
-func (f *facts) writeIssuer(p *page.Page) {
-	title := issuerName(f.certificate.Spec.IssuerRef)
-	if f.issuer == nil {
-		p.Section(title, [][]string{{f.issuerProblem}})
+func (f facts) writeIssuer(p *page.Page) {
+	title := issuerName(f.Certificate.Spec.IssuerRef)
+	if f.Issuer.Object == nil {
+		p.Section(title, [][]string{{f.issuerProblem()}})
 		return
 	}
-	rows := f.conditionRows(f.issuerConditions())
+	rows := f.conditionRows(f.Issuer.Conditions())
 	if len(rows) == 0 {
 		rows = [][]string{{"nobody has looked at it yet"}}
 	}
 	p.Section(title, rows)
-	f.writeEvents(p, "Events of "+title, f.issuerEvents)
+	f.writeEvents(p, "Events of "+title, f.Issuer.Events)
 }
 
 // writeSecret shows what anybody may know of the Secret: not its key.
-func (f *facts) writeSecret(p *page.Page) {
-	title := "Secret " + f.certificate.Spec.SecretName
-	if f.secret == nil {
-		p.Section(title, [][]string{{f.secretProblem}})
+func (f facts) writeSecret(p *page.Page) {
+	title := "Secret " + f.Certificate.Spec.SecretName
+	if f.Secret == nil {
+		p.Section(title, [][]string{{problemOf(f.SecretExists)}})
 		return
 	}
 	rows := [][]string{
-		{"type", string(f.secret.Type)},
-		{"created", f.ago(f.secret.CreationTimestamp.Time)},
-		{"labels", pairs(f.secret.Labels)},
-		{"annotations", pairs(f.secret.Annotations)},
+		{"type", string(f.Secret.Type)},
+		{"created", f.ago(f.Secret.CreationTimestamp.Time)},
+		{"labels", pairs(f.Secret.Labels)},
+		{"annotations", pairs(f.Secret.Annotations)},
 	}
-	chain, err := pki.ParseBundle(f.secret.Data[corev1.TLSCertKey])
+	chain, err := pki.ParseBundle(f.Secret.Data[corev1.TLSCertKey])
 	if err != nil {
 		p.Section(title, append(rows, []string{"certificate", "cannot be read from tls.crt: " + err.Error()}))
 		return
 	}
-	p.Section(title, append(rows, inspect.Describe(chain[0]).Rows(f.now)...))
+	p.Section(title, append(rows, inspect.Describe(chain[0]).Rows(f.Now)...))
 }
 
 // pairs lists labels or annotations. What kubectl keeps for itself repeats the
@@ -157,31 +171,30 @@ func pairs(all map[string]string) string {
 	return page.OrNone(strings.Join(list, ", "))
 }
 
-func (f *facts) writeRequest(p *page.Page) {
-	if f.request == nil {
-		title, why := fmt.Sprintf("CertificateRequest for revision %d", issuance.NextRevision(f.certificate)), "none: nothing is being issued"
-		if f.isIssuing() {
+func (f facts) writeRequest(p *page.Page) {
+	if f.Next == nil {
+		title, why := fmt.Sprintf("CertificateRequest for revision %d", issuance.NextRevision(f.Certificate)), "none: nothing is being issued"
+		switch {
+		case f.RequestsUnknown:
+			why = noRequests
+		case f.IsIssuing():
 			why = "not made yet"
 		}
-		p.Section(title, [][]string{{cmp.Or(f.requestProblem, why)}})
+		p.Section(title, [][]string{{why}})
 		return
 	}
-	title := "CertificateRequest " + f.request.Name
-	rows := f.conditionRows(f.requestConditions())
+	title := "CertificateRequest " + f.Next.Request.Name
+	rows := f.conditionRows(f.Next.Conditions())
 	if len(rows) == 0 {
 		rows = [][]string{{"nobody has approved or denied it yet"}}
 	}
 	p.Section(title, rows)
-	f.writeEvents(p, "Events of "+title, f.requestEvents)
-}
-
-func (f *facts) isIssuing() bool {
-	return certmanager.CertificateIs(f.certificate, cmv1.CertificateConditionIssuing)
+	f.writeEvents(p, "Events of "+title, f.Next.Events)
 }
 
 // writeNext says what the user can do, if anything.
-func (f *facts) writeNext(p *page.Page) {
-	if certmanager.CertificateIs(f.certificate, cmv1.CertificateConditionReady) && !f.isIssuing() {
+func (f facts) writeNext(p *page.Page) {
+	if certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady) && !f.IsIssuing() {
 		return
 	}
 	p.Title("Next")
@@ -192,30 +205,31 @@ func (f *facts) writeNext(p *page.Page) {
 		}
 	}
 	p.Line("  To see who decides, what is checked and what more can be done:")
-	p.Line("    " + shell.Line(f.command("explain", "certificate", "-n", f.Namespace, f.Name)...))
+	p.Line("    " + shell.Line(f.Certplane("explain", "certificate", "-n", f.Certificate.Namespace, f.Certificate.Name)...))
 }
 
 // next looks for what holds up the next certificate, the first cause first.
-func (f *facts) next() (text string, command []string) {
-	failed := certmanager.CertificateCondition(f.certificate, cmv1.CertificateConditionIssuing)
-	issuerReady := f.issuer != nil && certmanager.IssuerIs(f.issuer, cmv1.IssuerConditionReady)
-	switch {
-	case failed != nil && failed.Status == cmmeta.ConditionFalse:
-		return "Mend what the condition Issuing says; then have it tried again at once:", f.command("renew", "-n", f.Namespace, f.Name)
-	case !f.isIssuing():
+func (f facts) next() (text string, command []string) {
+	crt := f.Certificate
+	failed := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
+	if failed != nil && failed.Status == cmmeta.ConditionFalse {
+		return "Mend what the condition Issuing says; then have it tried again at once:", f.Certplane("renew", "-n", crt.Namespace, crt.Name)
+	}
+	if !f.IsIssuing() {
 		return "", nil
-	case f.near != "":
-		return fmt.Sprintf("Create the issuer, or correct spec.issuerRef: there is one of that name of the kind %s.", f.near), nil
-	case f.issuerProblem == absent:
+	}
+	switch trouble := f.Issuer.Trouble(); {
+	case trouble == explain.NotServed, trouble == explain.Unsupported:
+		step := f.IssuerSteps()[0]
+		return step.Text, slices.Concat(step.Commands...)
+	case trouble == explain.NotThere && f.Issuer.Near != nil:
+		return fmt.Sprintf("Create the issuer, or correct spec.issuerRef: there is one of that name of the kind %s.", f.Issuer.Near.Ref.Kind), nil
+	case trouble == explain.NotThere:
 		return "Create the issuer, or correct spec.issuerRef.", nil
-	case f.issuer != nil && !issuerReady:
+	case trouble == explain.NotReady && f.Issuer.Object != nil:
 		return "Mend the issuer: its condition Ready says how. The certificate comes by itself then.", nil
-	case f.request != nil && isUndecided(f.request):
-		return "If nobody else approves the request, do it:", f.command("approve", "-n", f.Namespace, f.request.Name)
+	case f.Next != nil && requests.Undecided(f.Next.Request):
+		return "If nobody else approves the request, do it:", f.Certplane("approve", "-n", crt.Namespace, f.Next.Request.Name)
 	}
 	return "", nil
-}
-
-func isUndecided(cr *cmv1.CertificateRequest) bool {
-	return !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved) && !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied)
 }

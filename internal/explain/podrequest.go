@@ -10,14 +10,9 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/cli/advice"
-	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/output"
-	"github.com/certplane/certplane/internal/cli/page"
-	"github.com/certplane/certplane/internal/cli/shell"
 )
 
 // PodExplanation is what is known of a pod's request, as machines get it.
@@ -74,47 +69,33 @@ func judgePod(req *podRequest) podVerdict {
 }
 
 // PodCertificateRequest explains one request of a pod.
-func PodCertificateRequest(ctx context.Context, cfg Config) error {
-	clients, err := cfg.Connect()
-	if err != nil {
-		return err
+func PodCertificateRequest(ctx context.Context, api Reader, q Query) (PodExplanation, error) {
+	req, err := getPodRequest(ctx, api, client.ObjectKey{Namespace: q.Namespace, Name: q.Name})
+	if apierrors.IsNotFound(err) {
+		return PodExplanation{}, &NotFoundError{
+			Message: fmt.Sprintf("there is no pod certificate request named %s in the namespace %s", q.Name, q.Namespace),
+			Next: []Step{step("A request is deleted 15 minutes after its creation. To see which there are:",
+				q.kubectl("get", "podcertificaterequests", "--all-namespaces"))},
+		}
 	}
-	req, err := getPodRequest(ctx, clients, cfg)
 	if err != nil {
-		return err
+		return PodExplanation{}, reading("reading the request", err)
 	}
-	g := &podGatherer{clients: clients, req: req}
+	g := &podGatherer{Query: q, api: api, req: req}
 	if err := g.gather(ctx); err != nil {
-		return advice.On("finding out about the request", err)
+		return PodExplanation{}, reading("finding out about the request", err)
 	}
-	f := &facts{}
-	if err := f.listEventsOf(ctx, clients.Kubernetes, req.Namespace, req.UID); err != nil {
-		return advice.On("finding out about the request", err)
-	}
-	e := g.explain(cfg)
-	e.Events = describeEvents(f.events)
-	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(cfg.Now()) })
-}
-
-func getPodRequest(ctx context.Context, clients *Clients, cfg Config) (*podRequest, error) {
-	namespace, name := cfg.Namespace, cfg.Name
-	object, err := podRequests(clients, "v1beta1").Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		object, err = podRequests(clients, "v1").Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	}
-	if apierrors.IsNotFound(err) {
-		return nil, exit.WithNext(fmt.Errorf("there is no pod certificate request named %s in the namespace %s", name, namespace),
-			"A request is deleted 15 minutes after its creation. To see which there are:", "  "+shell.Line(cfg.kubectl("get", "podcertificaterequests", "--all-namespaces")...))
-	}
+	events, err := eventsOf(ctx, api, req)
 	if err != nil {
-		return nil, advice.On("reading the request", err)
+		return PodExplanation{}, reading("finding out about the request", err)
 	}
-	req := &podRequest{}
-	return req, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, req)
+	e := g.explain()
+	e.Events = events.List
+	return e, nil
 }
 
 // explain decides what was gathered means.
-func (g *podGatherer) explain(cfg Config) PodExplanation {
+func (g *podGatherer) explain() PodExplanation {
 	req, v := g.req, judgePod(g.req)
 	e := PodExplanation{
 		Namespace: req.Namespace, Name: req.Name, UID: string(req.UID), State: v.State, Checks: g.checks,
@@ -130,12 +111,12 @@ func (g *podGatherer) explain(cfg Config) PodExplanation {
 			e.RefreshAt = &at.Time
 		}
 	}
-	e.Verdict = req.Name + " " + g.verdict(v, e.Certificate, cfg.Now())
-	e.Next = g.next(v, cfg)
+	e.Verdict = req.Name + " " + g.verdict(v, e.Certificate)
+	e.Next = g.next(v)
 	return e
 }
 
-func (g *podGatherer) verdict(v podVerdict, cert *Certificate, now time.Time) string {
+func (g *podGatherer) verdict(v podVerdict, cert *Certificate) string {
 	said := fmt.Sprintf("%s (%s)", v.Condition.Message, v.Condition.Reason)
 	switch {
 	case v.State == certificates.Denied:
@@ -147,22 +128,22 @@ func (g *podGatherer) verdict(v podVerdict, cert *Certificate, now time.Time) st
 	case v.State == certificates.Issued:
 		return "has a certificate that cannot be read"
 	}
-	o := outlook{checks: g.checks, waited: now.Sub(g.req.CreationTimestamp.Time), words: words{
+	o := outlook{checks: g.checks, waited: g.Now.Sub(g.req.CreationTimestamp.Time), words: words{
 		state: "is pending", signer: "signer", silent: "its signer",
 	}}
 	return o.unsigned()
 }
 
-func (g *podGatherer) next(v podVerdict, cfg Config) []Step {
+func (g *podGatherer) next(v podVerdict) []Step {
 	switch {
 	case v.State == certificates.Denied || v.State == certificates.Failed:
 		return []Step{{Text: "This is final: the kubelet asks again only for a new pod, 'certplane agent' after some time."}}
 	case v.State == certificates.Issued:
 		return nil
 	case g.signer == nil:
-		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", cfg.kubectl("get", "signers"))}
+		return []Step{step("Is the signer's name right, and does the program that signs for it run? To see the declared signers:", g.kubectl("get", "signers"))}
 	default:
-		return []Step{step("To see what its signer does:", cfg.kubectl("get", "signers", g.signer.Name, "-o", "wide"))}
+		return []Step{step("To see what its signer does:", g.kubectl("get", "signers", g.signer.Name, "-o", "wide"))}
 	}
 }
 
@@ -175,25 +156,4 @@ func leafOf(chain string) *Certificate {
 		return nil
 	}
 	return describeCertificate(pem.EncodeToMemory(block))
-}
-
-// text is the explanation for people: the verdict first.
-func (e PodExplanation) text(now time.Time) string {
-	p := &page.Page{}
-	p.Line(e.Verdict)
-	p.Section("Request", [][]string{
-		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
-		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
-	})
-	p.Section("Checks", checkRows(e.Checks))
-	if e.Certificate != nil {
-		rows := e.Certificate.rows()
-		if e.RefreshAt != nil {
-			rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
-		}
-		p.Section("Certificate", rows)
-	}
-	p.Section("Events", eventRows(e.Events, now))
-	writeSteps(p, e.Next)
-	return p.String()
 }

@@ -16,7 +16,7 @@ func (f *facts) explain() Explanation {
 		Name: f.csr.Name, UID: string(f.csr.UID), State: v.State,
 		Request: describeRequest(f.csr),
 		Checks:  append(deciding, f.further()...),
-		Events:  describeEvents(f.events),
+		Events:  f.events.List,
 		Next:    f.next(v),
 	}
 	if v.State == certificates.Issued {
@@ -46,7 +46,7 @@ func (f *facts) issued(cert *Certificate) string {
 	switch {
 	case cert == nil:
 		return "has a certificate that cannot be read"
-	case f.now.After(cert.NotAfter):
+	case f.Now.After(cert.NotAfter):
 		return "was issued, and its certificate expired on " + cert.NotAfter.Format(time.RFC3339)
 	default:
 		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)
@@ -62,7 +62,7 @@ func (f *facts) outlook(v certificates.Verdict, deciding []Check) outlook {
 	if at := v.Condition.LastUpdateTime; v.State == certificates.Approved && !at.IsZero() {
 		began = at
 	}
-	o.waited = f.now.Sub(began.Time)
+	o.waited = f.Now.Sub(began.Time)
 	if late := certificates.Condition(f.csr, certificates.ConditionDelayed); late != nil {
 		o.told = late.Message
 	}

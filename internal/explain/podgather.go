@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/profile"
@@ -17,10 +18,11 @@ import (
 // podGatherer asks the API about a pod's request, and decides with the code of
 // the controller.
 type podGatherer struct {
-	clients *Clients
-	req     *podRequest
-	checks  []Check
-	key     string
+	Query
+	api    Reader
+	req    *podRequest
+	checks []Check
+	key    string
 	// signer is nil if none is declared, or nobody may know.
 	signer *v1alpha1.Signer
 }
@@ -59,7 +61,7 @@ func (g *podGatherer) gather(ctx context.Context) error {
 // findSigner finds who declares the name.
 func (g *podGatherer) findSigner(ctx context.Context) error {
 	name := g.req.Spec.SignerName
-	signer, known, err := declarer(ctx, g.clients, name)
+	signer, known, err := declarer(ctx, g.api, name)
 	switch {
 	case err != nil:
 		return err
@@ -77,27 +79,28 @@ func (g *podGatherer) findSigner(ctx context.Context) error {
 
 // complete finds what the request is about.
 func (g *podGatherer) complete(ctx context.Context, facts *profile.Facts) (known bool, err error) {
-	core, spec := g.clients.Kubernetes.CoreV1(), g.req.Spec
-	pod, err := core.Pods(g.req.Namespace).Get(ctx, spec.PodName, metav1.GetOptions{})
-	if known, err = g.found("pod", "pods", err); !known || err != nil {
-		return known, err
+	spec := g.req.Spec
+	pod, account, node, namespace := &corev1.Pod{}, &corev1.ServiceAccount{}, &corev1.Node{}, &corev1.Namespace{}
+	if known, err = g.find(ctx, "pod", "pods", client.ObjectKey{Namespace: g.req.Namespace, Name: spec.PodName}, pod); !known {
+		return false, err
 	}
 	facts.Pod = pod
 	if refusal := profile.CheckPod(&spec, pod); refusal != nil {
 		g.say("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
 		return false, nil
 	}
-	account, err := core.ServiceAccounts(g.req.Namespace).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
-	if known, err = g.found("service account", "serviceaccounts", err); !known || err != nil {
-		return known, err
-	}
-	node, err := core.Nodes().Get(ctx, string(spec.NodeName), metav1.GetOptions{})
-	if known, err = g.found("node", "nodes", err); !known || err != nil {
-		return known, err
-	}
-	namespace, err := core.Namespaces().Get(ctx, g.req.Namespace, metav1.GetOptions{})
-	if known, err = g.found("namespace", "namespaces", err); !known || err != nil {
-		return known, err
+	for _, object := range []struct {
+		name, resource string
+		key            client.ObjectKey
+		into           client.Object
+	}{
+		{"service account", "serviceaccounts", client.ObjectKey{Namespace: g.req.Namespace, Name: spec.ServiceAccountName}, account},
+		{"node", "nodes", client.ObjectKey{Name: string(spec.NodeName)}, node},
+		{"namespace", "namespaces", client.ObjectKey{Name: g.req.Namespace}, namespace},
+	} {
+		if known, err = g.find(ctx, object.name, object.resource, object.key, object.into); !known {
+			return false, err
+		}
 	}
 	facts.ServiceAccount, facts.Node, facts.NamespaceObject = &account.ObjectMeta, &node.ObjectMeta, &namespace.ObjectMeta
 	for _, refusal := range []*profile.Refusal{
@@ -112,17 +115,15 @@ func (g *podGatherer) complete(ctx context.Context, facts *profile.Facts) (known
 	return true, nil
 }
 
-// found says what is not there or cannot be known.
-func (g *podGatherer) found(name, resource string, err error) (bool, error) {
-	switch {
-	case err == nil:
-		return true, nil
+// find reads an object, and says if it is not there or cannot be known.
+func (g *podGatherer) find(ctx context.Context, name, resource string, key client.ObjectKey, into client.Object) (known bool, err error) {
+	switch err := g.api.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):
 		g.say(name, No, "%v (%s)", err, profile.ReasonIdentity)
 	case apierrors.IsForbidden(err):
 		g.say(name, Unknown, "you may not get %s", resource)
 	default:
-		return false, err
+		return err == nil, err
 	}
 	return false, nil
 }
@@ -167,7 +168,8 @@ func identity(cert *profile.Certificate) string {
 
 // services finds those that the pod's service account may claim.
 func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known bool, err error) {
-	list, err := g.clients.Kubernetes.CoreV1().Services(g.req.Namespace).List(ctx, metav1.ListOptions{})
+	list := &corev1.ServiceList{}
+	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
 	if apierrors.IsForbidden(err) {
 		g.say("services", Unknown, "you may not list services")
 		return false, nil
@@ -180,7 +182,7 @@ func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known
 		if !profile.Selects(service, facts.Pod) {
 			continue
 		}
-		switch allowed, err := may(ctx, g.clients.Kubernetes, profile.Claim(facts.Requester, service)); {
+		switch allowed, err := may(ctx, g.api, profile.Claim(facts.Requester, service)); {
 		case err != nil:
 			return false, err
 		case allowed == Unknown:
@@ -203,7 +205,7 @@ func (g *podGatherer) maySign(ctx context.Context) error {
 	if g.signer == nil {
 		return nil
 	}
-	signers, known, err := whoMaySign(ctx, g.clients.Kubernetes, declaredAccounts, g.req.Spec.SignerName)
+	signers, known, err := whoMaySign(ctx, g.api, declaredAccounts, g.req.Spec.SignerName)
 	switch {
 	case err != nil:
 		return err

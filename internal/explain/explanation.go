@@ -8,14 +8,14 @@ import (
 
 // Explanation is what is known of a CertificateSigningRequest, as machines get
 // it.
-type Explanation = explanation[Request]
+type Explanation = Explained[Request]
 
 // RequestExplanation is what is known of a CertificateRequest, as machines get
 // it.
-type RequestExplanation = explanation[IssuerRequest]
+type RequestExplanation = Explained[IssuerRequest]
 
-// explanation is what is known of a request that asks for R.
-type explanation[R asked] struct {
+// Explained is what is known of a request that asks for R.
+type Explained[R any] struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -31,11 +31,6 @@ type explanation[R asked] struct {
 	Events []Event `json:"events,omitempty"`
 	// Next is what can be done now.
 	Next []Step `json:"next,omitempty"`
-}
-
-// asked is what a request asks for, in rows for people.
-type asked interface {
-	rows(now time.Time) [][]string
 }
 
 // Request is what was asked for, and by whom.
@@ -58,18 +53,6 @@ type Check struct {
 	Result  Result `json:"result"`
 	Message string `json:"message"`
 }
-
-// Result is the answer of a check.
-type Result string
-
-// The results. Open is what nobody has decided yet, Unknown what cannot be
-// found out from here.
-const (
-	Yes     Result = "Yes"
-	No      Result = "No"
-	Open    Result = "Open"
-	Unknown Result = "Unknown"
-)
 
 // Certificate is the one that was issued.
 type Certificate struct {

@@ -18,7 +18,7 @@ import (
 // as its signer.
 type referral struct {
 	who    certmanager.Signer
-	issuer *issuerFacts
+	issuer *IssuerFacts
 	// allowed tells whether the requester may refer to the issuer. It is Open
 	// where nobody asks: of ClusterIssuers, and of requests that have their
 	// answer.
@@ -38,18 +38,18 @@ var issuerAccounts = []string{
 }
 
 // findReferral finds the issuer that a request names, if it names one.
-func (f *facts) findReferral(ctx context.Context, clients *Clients) error {
+func (f *facts) findReferral(ctx context.Context, api Reader) error {
 	who, isIssuer := certmanager.ParseSignerName(f.csr.Spec.SignerName)
 	if !isIssuer {
 		return nil
 	}
-	found, err := findIssuer(ctx, clients, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
+	found, err := findIssuer(ctx, api, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
 	if err != nil {
 		return err
 	}
 	r := &referral{who: who, issuer: found, allowed: Open}
 	r.terms = checkTerms(f.csr, found.selfSigned())
-	if err := r.ask(ctx, clients, f.csr); err != nil {
+	if err := r.ask(ctx, api, f.csr); err != nil {
 		return err
 	}
 	f.referral, f.objection = r, r.objection(f.csr.Spec.Username)
@@ -71,13 +71,13 @@ func checkTerms(c *csr, selfSigned bool) error {
 }
 
 // ask asks what the signer asks: whether the requester may refer to the issuer.
-func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
+func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 	switch v := certificates.Judge(c); {
 	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
 		return nil
 	}
 	for _, right := range requests.References(r.who) {
-		answer, err := may(ctx, clients.Kubernetes, certificates.AccessOfRequester(c, &right))
+		answer, err := may(ctx, api, certificates.AccessOfRequester(c, &right))
 		if r.allowed = answer; err != nil || answer != No {
 			return err
 		}
@@ -86,7 +86,7 @@ func (r *referral) ask(ctx context.Context, clients *Clients, c *csr) error {
 		return nil
 	}
 	var err error
-	r.mayGrant, err = mayGrant(ctx, clients.Kubernetes, r.who.Namespace)
+	r.mayGrant, err = mayGrant(ctx, api, r.who.Namespace)
 	return err
 }
 
@@ -130,7 +130,7 @@ func (f *facts) referralSteps(state certificates.State) []Step {
 		steps = append(steps, s)
 	}
 	if state == certificates.Pending || state == certificates.Approved {
-		steps = append(steps, r.issuer.steps(f.Config, anotherRequest)...)
+		steps = append(steps, r.issuer.steps(f.Query, anotherRequest)...)
 	}
 	switch {
 	case state != certificates.Approved, len(steps) > 0, f.objection != nil:

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -10,9 +9,6 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/advice"
-	"github.com/certplane/certplane/internal/cli/output"
-	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -37,38 +33,31 @@ type IssuerRequest struct {
 // sign. It is final.
 const invalid certificates.State = "Invalid"
 
-var requestsResource = cmv1.SchemeGroupVersion.WithResource("certificaterequests")
-
 // CertificateRequest explains one CertificateRequest of cert-manager.io.
-func CertificateRequest(ctx context.Context, cfg Config) error {
-	clients, err := cfg.Connect()
-	if err != nil {
-		return err
-	}
+func CertificateRequest(ctx context.Context, api Reader, q Query) (RequestExplanation, error) {
 	cr := &cmv1.CertificateRequest{}
-	if err := get(ctx, clients, requestsResource, cfg, "CertificateRequest", cr); err != nil {
-		return err
+	if err := get(ctx, api, q, "CertificateRequest", cr); err != nil {
+		return RequestExplanation{}, err
 	}
-	f, err := gatherRequest(ctx, clients, cr, cfg)
+	f, err := gatherRequest(ctx, api, cr, q)
 	if err != nil {
-		return advice.On("finding out about the request", err)
+		return RequestExplanation{}, reading("finding out about the request", err)
 	}
-	e := f.explain()
-	return output.Write(cfg.Stdout, cfg.Output, e, func() string { return e.text(f.now) })
+	return f.explain(), nil
 }
 
 // explain decides what the facts mean.
-func (f *requestFacts) explain() RequestExplanation {
-	state := stateOf(f.cr)
+func (f *RequestFacts) explain() RequestExplanation {
+	state := stateOf(f.Request)
 	e := RequestExplanation{
-		Namespace: f.cr.Namespace, Name: f.cr.Name, UID: string(f.cr.UID), State: state,
-		Request: describeIssuerRequest(f.cr, f.issuer),
-		Checks:  append(f.checks(state), f.further()...), Events: describeEvents(f.events.events), Next: f.next(state),
+		Namespace: f.Request.Namespace, Name: f.Request.Name, UID: string(f.Request.UID), State: state,
+		Request: describeIssuerRequest(f.Request, f.issuer),
+		Checks:  append(f.checks(state), f.further()...), Events: f.Events.List, Next: f.next(state),
 	}
 	if state == certificates.Issued {
-		e.Certificate = describeCertificate(f.cr.Status.Certificate)
+		e.Certificate = describeCertificate(f.Request.Status.Certificate)
 	}
-	e.Verdict = f.cr.Name + " " + f.verdict(state, e.Certificate)
+	e.Verdict = f.Request.Name + " " + f.verdict(state, e.Certificate)
 	return e
 }
 
@@ -91,7 +80,7 @@ func stateOf(cr *cmv1.CertificateRequest) certificates.State {
 	}
 }
 
-func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *issuerFacts) IssuerRequest {
+func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *IssuerFacts) IssuerRequest {
 	spec := &cr.Spec
 	r := IssuerRequest{
 		Issuer: issuer.String(), Created: cr.CreationTimestamp.Time, Username: spec.Username, Groups: spec.Groups,
@@ -112,29 +101,4 @@ func ownerOf(cr *cmv1.CertificateRequest) string {
 		return owner.Name
 	}
 	return ""
-}
-
-func (r IssuerRequest) rows(now time.Time) [][]string {
-	duration, usages := certmanager.DefaultDuration, list(r.Usages)
-	if r.Duration != nil {
-		duration = r.Duration.Duration
-	}
-	if len(r.Usages) == 0 {
-		usages = "digital signature, key encipherment (as none are given)"
-	}
-	if r.IsCA {
-		usages += "; as a CA"
-	}
-	return [][]string{
-		{"issuer", r.Issuer},
-		{"requester", r.Username},
-		{"groups", list(r.Groups)},
-		{"for", page.OrNone(r.Owner)},
-		{"subject", page.OrNone(r.Subject)},
-		{"names", list(r.Names)},
-		{"usages", usages},
-		{"key", page.OrNone(r.Key)},
-		{"lifetime", fmt.Sprint(duration)},
-		{"created", page.Ago(now, r.Created)},
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -16,9 +14,9 @@ import (
 
 // declarer returns the Signer that declares a signer name, of several the
 // oldest, or nil. It is not known to whoever may not list Signers.
-func declarer(ctx context.Context, clients *Clients, signerName string) (signer *v1alpha1.Signer, known bool, err error) {
-	list, err := clients.Dynamic.Resource(signersResource).List(ctx, forSigner(signerName))
-	switch {
+func declarer(ctx context.Context, api Reader, signerName string) (signer *v1alpha1.Signer, known bool, err error) {
+	list := &v1alpha1.SignerList{}
+	switch err := api.List(ctx, list, forSigner(signerName)); {
 	case apierrors.IsForbidden(err):
 		return nil, false, nil
 	case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
@@ -26,19 +24,18 @@ func declarer(ctx context.Context, clients *Clients, signerName string) (signer 
 	case err != nil:
 		return nil, false, err
 	}
-	oldest := slices.MinFunc(list.Items, func(a, b unstructured.Unstructured) int {
-		return cmp.Or(a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+	oldest := slices.MinFunc(list.Items, func(a, b v1alpha1.Signer) int {
+		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	signer = &v1alpha1.Signer{}
-	return signer, true, runtime.DefaultUnstructuredConverter.FromUnstructured(oldest.Object, signer)
+	return &oldest, true, nil
 }
 
 // findDeclared asks a declared signer what it has against the request.
-func (f *facts) findDeclared(ctx context.Context, clients *Clients) error {
-	if profiled(f.csr.Spec.SignerName) || clients.Dynamic == nil {
+func (f *facts) findDeclared(ctx context.Context, api Reader) error {
+	if profiled(f.csr.Spec.SignerName) {
 		return nil
 	}
-	signer, known, err := declarer(ctx, clients, f.csr.Spec.SignerName)
+	signer, known, err := declarer(ctx, api, f.csr.Spec.SignerName)
 	if f.declarersUnknown = !known; err != nil || signer == nil {
 		return err
 	}

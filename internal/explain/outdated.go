@@ -1,4 +1,4 @@
-package inspect
+package explain
 
 import (
 	"fmt"
@@ -12,12 +12,13 @@ import (
 // Outdated says why a Certificate that says of itself that it is ready is not,
 // in words that follow its name; empty if it is. Its condition is older than what
 // has happened since.
-func Outdated(crt *cmv1.Certificate, secretIsGone bool, now time.Time) string {
+func (f *CertificateFacts) Outdated() string {
+	crt := f.Certificate
 	ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
 	switch until := crt.Status.NotAfter; {
-	case secretIsGone:
+	case f.SecretExists == No:
 		return fmt.Sprintf("has lost its Secret %s, and no controller has said so yet", crt.Spec.SecretName)
-	case until != nil && now.After(until.Time):
+	case until != nil && f.Now.After(until.Time):
 		return "was ready, and its certificate expired on " + until.UTC().Format(time.RFC3339)
 	case ready != nil && ready.ObservedGeneration < crt.Generation:
 		return "was ready before the last change of its spec, and no controller has looked at that yet"

@@ -1,4 +1,4 @@
-package inspect_test
+package explain
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/cli/inspect"
+	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
 func TestOutdated(t *testing.T) {
@@ -17,13 +17,13 @@ func TestOutdated(t *testing.T) {
 		reason     string
 		end        time.Duration
 		generation int64
-		gone       bool
+		secret     Result
 		want       string
 	}{
-		{"ready", time.Hour, 1, false, ""},
-		{"expired", -time.Hour, 1, false, "was ready, and its certificate expired on 2026-03-01T11:00:00Z"},
-		{"changed", time.Hour, 2, false, "was ready before the last change of its spec"},
-		{"without its Secret", time.Hour, 1, true, "has lost its Secret web-tls"},
+		{"ready", time.Hour, 1, Yes, ""},
+		{"expired", -time.Hour, 1, Yes, "was ready, and its certificate expired on 2026-03-01T11:00:00Z"},
+		{"changed", time.Hour, 2, Yes, "was ready before the last change of its spec"},
+		{"without its Secret", time.Hour, 1, No, "has lost its Secret web-tls"},
 	} {
 		end := metav1.NewTime(now.Add(tc.end))
 		crt := &cmv1.Certificate{
@@ -32,7 +32,8 @@ func TestOutdated(t *testing.T) {
 				{Type: cmv1.CertificateConditionReady, Status: "True", ObservedGeneration: 1},
 			}},
 		}
-		if got := inspect.Outdated(crt, tc.gone, now); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+		f := &CertificateFacts{Query: Query{Now: now}, Situation: issuance.Situation{Certificate: crt}, SecretExists: tc.secret}
+		if got := f.Outdated(); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
 		}
 	}

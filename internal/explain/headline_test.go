@@ -198,16 +198,16 @@ func TestHeadlinesOfCertificates(t *testing.T) {
 	}
 }
 
-func certificateWith(ready, issuing cmmeta.ConditionStatus, secret Result, rival bool, end time.Time) *certificateFacts {
+func certificateWith(ready, issuing cmmeta.ConditionStatus, secret Result, rival bool, end time.Time) *CertificateFacts {
 	until := metav1.NewTime(end)
 	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: cmv1.CertificateSpec{SecretName: "web-tls"}}
 	crt.Status.NotAfter = &until
 	crt.Status.Conditions = []cmv1.CertificateCondition{
 		{Type: cmv1.CertificateConditionReady, Status: ready, Message: "[ready]"}, {Type: cmv1.CertificateConditionIssuing, Status: issuing, Message: "[issuing]"},
 	}
-	f := &certificateFacts{
-		Situation: issuance.Situation{Certificate: crt}, now: now, secret: secret, requests: Yes,
-		issuer: &issuerFacts{resource: certmanager.Resource{Name: "issuers", Namespaced: true}, namespace: "default", exists: Yes},
+	f := &CertificateFacts{
+		Query: Query{Now: now}, Situation: issuance.Situation{Certificate: crt}, SecretExists: secret,
+		Issuer: &IssuerFacts{resource: certmanager.Resource{Name: "issuers", Namespaced: true}, namespace: "default", Exists: Yes},
 	}
 	if secret == Yes {
 		f.Secret = &corev1.Secret{}

@@ -12,8 +12,8 @@ import (
 )
 
 // saidOf is what a condition of the request says.
-func (f *requestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string {
-	c := certmanager.RequestCondition(f.cr, kind)
+func (f *RequestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string {
+	c := certmanager.RequestCondition(f.Request, kind)
 	if c == nil {
 		return "no reason given"
 	}
@@ -22,15 +22,15 @@ func (f *requestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string 
 
 // since is when a condition became what it is; the request's creation, if that
 // is not known.
-func (f *requestFacts) since(kind cmv1.CertificateRequestConditionType) time.Time {
-	if c := certmanager.RequestCondition(f.cr, kind); c != nil && c.LastTransitionTime != nil {
+func (f *RequestFacts) since(kind cmv1.CertificateRequestConditionType) time.Time {
+	if c := certmanager.RequestCondition(f.Request, kind); c != nil && c.LastTransitionTime != nil {
 		return c.LastTransitionTime.Time
 	}
-	return f.cr.CreationTimestamp.Time
+	return f.Request.CreationTimestamp.Time
 }
 
 // verdict continues a sentence that begins with the request's name.
-func (f *requestFacts) verdict(state certificates.State, cert *Certificate) string {
+func (f *RequestFacts) verdict(state certificates.State, cert *Certificate) string {
 	switch state {
 	case certificates.Denied:
 		return "was denied: " + f.saidOf(cmv1.CertificateRequestConditionDenied)
@@ -39,7 +39,7 @@ func (f *requestFacts) verdict(state certificates.State, cert *Certificate) stri
 	case certificates.Failed:
 		return "failed at its issuer: " + f.readyMessage()
 	case certificates.Issued:
-		return (&facts{now: f.now}).issued(cert)
+		return (&facts{Query: f.Query}).issued(cert)
 	case certificates.Approved:
 		return f.outlook(state, f.checks(state)).unsigned()
 	default:
@@ -47,34 +47,34 @@ func (f *requestFacts) verdict(state certificates.State, cert *Certificate) stri
 	}
 }
 
-func (f *requestFacts) readyMessage() string {
-	if ready := certmanager.RequestCondition(f.cr, cmv1.CertificateRequestConditionReady); ready != nil && ready.Message != "" {
+func (f *RequestFacts) readyMessage() string {
+	if ready := certmanager.RequestCondition(f.Request, cmv1.CertificateRequestConditionReady); ready != nil && ready.Message != "" {
 		return ready.Message
 	}
 	return "no reason given"
 }
 
 // outlook is what the request waits for; deciding are the checks.
-func (f *requestFacts) outlook(state certificates.State, deciding []Check) outlook {
+func (f *RequestFacts) outlook(state certificates.State, deciding []Check) outlook {
 	o := outlook{checks: deciding, words: words{
 		state: "is approved", signer: "issuer", tells: " and waits: ", lacking: "the approver", silent: "its controller",
 	}}
-	if !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef) {
-		o.silent = "the program that signs for issuers of the group " + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
+	if !certmanager.IsBuiltIn(f.Request.Spec.IssuerRef) {
+		o.silent = "the program that signs for issuers of the group " + certmanager.IssuerGroup(f.Request.Spec.IssuerRef)
 	}
-	began := f.cr.CreationTimestamp.Time
+	began := f.Request.CreationTimestamp.Time
 	if state == certificates.Approved {
 		began = f.since(cmv1.CertificateRequestConditionApproved)
 	}
-	o.waited = f.now.Sub(began)
-	if certmanager.ReadyReason(f.cr) != "" {
+	o.waited = f.Now.Sub(began)
+	if certmanager.ReadyReason(f.Request) != "" {
 		o.told = f.readyMessage()
 	}
 	return o
 }
 
 // checks are what each part decides, in the order in which they do.
-func (f *requestFacts) checks(state certificates.State) []Check {
+func (f *RequestFacts) checks(state certificates.State) []Check {
 	checks := []Check{f.checkRequest(), f.checkApproval(state)}
 	if state == certificates.Pending && len(f.names()) > 0 {
 		checks = append(checks, f.checkApprover()...)
@@ -87,26 +87,26 @@ func (f *requestFacts) checks(state certificates.State) []Check {
 }
 
 // further are checks that decide nothing.
-func (f *requestFacts) further() []Check {
+func (f *RequestFacts) further() []Check {
 	var checks []Check
-	if f.events.eventsUnknown {
-		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.cr.Namespace + ", where controllers tell of requests"})
+	if f.Events.Unknown {
+		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.Request.Namespace + ", where controllers tell of requests"})
 	}
 	return checks
 }
 
-func (f *requestFacts) checkRequest() Check {
-	if err := certmanager.CheckRequest(&f.cr.Spec); err != nil {
+func (f *RequestFacts) checkRequest() Check {
+	if err := certmanager.CheckRequest(&f.Request.Spec); err != nil {
 		return Check{"request", No, err.Error()}
 	}
 	return Check{"request", Yes, "can be read, is signed with its own key, and asks for what the other fields say"}
 }
 
-func (f *requestFacts) checkApproval(state certificates.State) Check {
+func (f *RequestFacts) checkApproval(state certificates.State) Check {
 	switch {
 	case state == certificates.Denied:
 		return Check{"approval", No, f.saidOf(cmv1.CertificateRequestConditionDenied)}
-	case certmanager.RequestIs(f.cr, cmv1.CertificateRequestConditionApproved):
+	case certmanager.RequestIs(f.Request, cmv1.CertificateRequestConditionApproved):
 		return Check{"approval", Yes, f.saidOf(cmv1.CertificateRequestConditionApproved)}
 	case state == certificates.Pending && len(f.names()) == 0:
 		return Check{"approval", No, f.issuer.check().Message}
@@ -119,14 +119,14 @@ func (f *requestFacts) checkApproval(state certificates.State) Check {
 	}
 }
 
-func (f *requestFacts) approvalRights() string {
+func (f *RequestFacts) approvalRights() string {
 	return fmt.Sprintf("update on certificaterequests/status in the namespace %s and, in the whole cluster, approve on signers.%s named %s",
-		f.cr.Namespace, certmanager.Group, strings.Join(f.names(), " or "))
+		f.Request.Namespace, certmanager.Group, strings.Join(f.names(), " or "))
 }
 
 // checkApprover is about who approves without a person: whether there is one, and
 // whether he may. Whether he runs, permissions do not tell.
-func (f *requestFacts) checkApprover() []Check {
+func (f *RequestFacts) checkApprover() []Check {
 	switch {
 	case f.approversUnknown:
 		return []Check{{"permission", Unknown, "you may not ask who approves without a person"}}
@@ -140,21 +140,21 @@ func (f *requestFacts) checkApprover() []Check {
 	}
 }
 
-func (f *requestFacts) checkKey() Check {
+func (f *RequestFacts) checkKey() Check {
 	const annotation = cmv1.CertificateRequestPrivateKeyAnnotationKey
 	switch name := f.keySecret(); {
 	case name == "":
 		return Check{"key", No, "a SelfSigned issuer needs the name of the Secret with the request's key in the annotation " + annotation}
 	case f.key == No:
-		return Check{"key", No, fmt.Sprintf("there is no Secret %s in the namespace %s, where the request's key should be", name, f.cr.Namespace)}
+		return Check{"key", No, fmt.Sprintf("there is no Secret %s in the namespace %s, where the request's key should be", name, f.Request.Namespace)}
 	case f.key == Unknown:
-		return Check{"key", Unknown, "you may not get secrets in the namespace " + f.cr.Namespace}
+		return Check{"key", Unknown, "you may not get secrets in the namespace " + f.Request.Namespace}
 	default:
 		return Check{"key", Yes, "should be in Secret " + name + ", which exists"}
 	}
 }
 
-func (f *requestFacts) checkSigning(state certificates.State) Check {
+func (f *RequestFacts) checkSigning(state certificates.State) Check {
 	switch {
 	case state == certificates.Issued:
 		return Check{"signing", Yes, "signed"}
@@ -164,7 +164,7 @@ func (f *requestFacts) checkSigning(state certificates.State) Check {
 		return Check{"signing", No, "denied requests are not signed"}
 	case state == invalid:
 		return Check{"signing", No, "invalid requests are left alone"}
-	case certmanager.ReadyReason(f.cr) != "":
+	case certmanager.ReadyReason(f.Request) != "":
 		return Check{"signing", Open, f.readyMessage()}
 	case state == certificates.Approved:
 		return Check{"signing", Open, "not signed yet"}
@@ -174,50 +174,50 @@ func (f *requestFacts) checkSigning(state certificates.State) Check {
 }
 
 // next is what can be done about a request.
-func (f *requestFacts) next(state certificates.State) []Step {
+func (f *RequestFacts) next(state certificates.State) []Step {
 	switch state {
 	case certificates.Denied, certificates.Failed, invalid:
 		return []Step{f.again()}
 	case certificates.Issued:
 		return []Step{step("To fetch the certificate, in base64:", f.kubectl(
-			"get", "certificaterequests."+certmanager.Group, "-n", f.cr.Namespace, f.cr.Name, "-o", "jsonpath={.status.certificate}"))}
+			"get", "certificaterequests."+certmanager.Group, "-n", f.Request.Namespace, f.Request.Name, "-o", "jsonpath={.status.certificate}"))}
 	case certificates.Approved:
 		return f.nextAfterApproval()
 	default:
-		return append(f.nextBeforeApproval(), f.issuer.steps(f.Config, f.otherwise)...)
+		return append(f.nextBeforeApproval(), f.issuer.steps(f.Query, f.otherwise)...)
 	}
 }
 
 // again is how to ask once more.
-func (f *requestFacts) again() Step {
-	owner := ownerOf(f.cr)
+func (f *RequestFacts) again() Step {
+	owner := ownerOf(f.Request)
 	if owner == "" {
 		return Step{Text: "This is final. Once the reason is gone, create a new request under another name."}
 	}
 	return step("This is final. The Certificate makes another request after a while; once the reason is gone, to have that done at once:",
-		f.certplane("renew", "-n", f.cr.Namespace, owner), f.certplane("explain", "certificate", "-n", f.cr.Namespace, owner))
+		f.Certplane("renew", "-n", f.Request.Namespace, owner), f.Certplane("explain", "certificate", "-n", f.Request.Namespace, owner))
 }
 
-func (f *requestFacts) nextAfterApproval() []Step {
-	steps := f.issuer.steps(f.Config, f.otherwise)
+func (f *RequestFacts) nextAfterApproval() []Step {
+	steps := f.issuer.steps(f.Query, f.otherwise)
 	switch name := f.keySecret(); {
 	case f.key == No:
 		steps = append(steps, step("Put the request's private key into the Secret; the request goes on by itself:",
-			f.kubectl("create", "secret", "generic", "-n", f.cr.Namespace, name, "--from-file=tls.key=FILE")))
-	case f.issuer.selfSigned() && name != "" && certmanager.ReadyReason(f.cr) != "":
+			f.kubectl("create", "secret", "generic", "-n", f.Request.Namespace, name, "--from-file=tls.key=FILE")))
+	case f.issuer.selfSigned() && name != "" && certmanager.ReadyReason(f.Request) != "":
 		steps = append(steps, Step{Text: fmt.Sprintf("The request's private key belongs into tls.key of Secret %s in the namespace %s; once it is there, the request goes on by itself.",
-			name, f.cr.Namespace)})
+			name, f.Request.Namespace)})
 	}
-	if len(steps) > 0 || certmanager.ReadyReason(f.cr) != "" {
+	if len(steps) > 0 || certmanager.ReadyReason(f.Request) != "" {
 		return steps
 	}
-	if !certmanager.IsBuiltIn(f.cr.Spec.IssuerRef) {
-		return []Step{{Text: fmt.Sprintf("Does the program that signs for issuers of the group %s run? Why it does not answer is in its log.", certmanager.IssuerGroup(f.cr.Spec.IssuerRef))}}
+	if !certmanager.IsBuiltIn(f.Request.Spec.IssuerRef) {
+		return []Step{{Text: fmt.Sprintf("Does the program that signs for issuers of the group %s run? Why it does not answer is in its log.", certmanager.IssuerGroup(f.Request.Spec.IssuerRef))}}
 	}
 	return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificaterequests."}}
 }
 
-func (f *requestFacts) nextBeforeApproval() []Step {
+func (f *RequestFacts) nextBeforeApproval() []Step {
 	if len(f.names()) == 0 {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (f *requestFacts) nextBeforeApproval() []Step {
 	}
 	typed := f.typedBy(f.mayApprove)
 	decide := step("To decide about this request:",
-		typed.certplane("approve", "-n", f.cr.Namespace, f.cr.Name), typed.certplane("deny", "-n", f.cr.Namespace, f.cr.Name))
+		typed.Certplane("approve", "-n", f.Request.Namespace, f.Request.Name), typed.Certplane("deny", "-n", f.Request.Namespace, f.Request.Name))
 	if f.mayApprove == No {
 		decide.Text = "Somebody with the right to decides about this request:"
 	}
@@ -238,9 +238,9 @@ func (f *requestFacts) nextBeforeApproval() []Step {
 }
 
 // permit lets the approver approve for all issuers of the kind.
-func (f *requestFacts) permit() Step {
+func (f *RequestFacts) permit() Step {
 	namespace, account, _ := strings.Cut(f.approver, "/")
-	resource := f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.cr.Spec.IssuerRef)
+	resource := f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.Request.Spec.IssuerRef)
 	s := step(grants(f.mayGrant, "To have requests to such issuers approved without a person"), f.typedBy(f.mayGrant).kubectl("apply", "-f", "-"))
 	s.Input = fmt.Sprintf(approverRights, "approve-"+resource, f.names()[0], account, namespace)
 	return s

@@ -53,20 +53,20 @@ func builtInStatements(name string) []Statement {
 
 // explainUndeclared is about a signer that no object declares, or none that the
 // caller may know of.
-func explainUndeclared(ctx context.Context, clients *Clients, cfg Config, declarersKnown bool) (*SignerExplanation, error) {
-	e := &SignerExplanation{SignerName: cfg.Name, Ready: Unknown, Statements: builtInStatements(cfg.Name)}
-	if form := certmanager.SignerForm(cfg.Name); form != "" {
-		e.Ready, e.Verdict = No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", cfg.Name, form)
+func explainUndeclared(ctx context.Context, api Reader, q Query, declarersKnown bool) (*SignerExplanation, error) {
+	e := &SignerExplanation{SignerName: q.Name, Ready: Unknown, Statements: builtInStatements(q.Name)}
+	if form := certmanager.SignerForm(q.Name); form != "" {
+		e.Ready, e.Verdict = No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", q.Name, form)
 		return e, nil
 	}
-	if who, isIssuer := certmanager.ParseSignerName(cfg.Name); isIssuer {
-		issuer, err := findIssuer(ctx, clients, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
+	if who, isIssuer := certmanager.ParseSignerName(q.Name); isIssuer {
+		issuer, err := findIssuer(ctx, api, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		check := issuer.check()
-		e.Ready, e.Verdict = check.Result, fmt.Sprintf("%s is %s: %s", cfg.Name, issuer, check.Message)
-		e.Next = issuer.steps(cfg, "name another one")
+		e.Ready, e.Verdict = check.Result, fmt.Sprintf("%s is %s: %s", q.Name, issuer, check.Message)
+		e.Next = issuer.steps(q, "name another one")
 		return e, nil
 	}
 	accounts := signerAccounts
@@ -74,13 +74,13 @@ func explainUndeclared(ctx context.Context, clients *Clients, cfg Config, declar
 		accounts = slices.Concat(signerAccounts, declaredAccounts)
 		e.Unknown = append(e.Unknown, fmt.Sprintf("you may not list signers.%s, one of which may declare it", v1alpha1.GroupName))
 	}
-	signers, known, err := whoMaySign(ctx, clients.Kubernetes, accounts, cfg.Name)
+	signers, known, err := whoMaySign(ctx, api, accounts, q.Name)
 	if err != nil {
 		return nil, err
 	}
 	e.judgeRights(signers, known, declarersKnown)
 	if e.Statements == nil && declarersKnown {
-		e.Next = []Step{step("To see which signers are declared:", cfg.kubectl("get", "signers", "-o", "wide"))}
+		e.Next = []Step{step("To see which signers are declared:", q.kubectl("get", "signers", "-o", "wide"))}
 	}
 	return e, nil
 }

@@ -38,7 +38,7 @@ func (f *facts) checks(v certificates.Verdict) []Check {
 // what others say of the request.
 func (f *facts) further() []Check {
 	var checks []Check
-	if f.eventsUnknown {
+	if f.events.Unknown {
 		checks = append(checks, Check{"events", Unknown, "you may not list events in namespace default, where controllers tell of requests"})
 	}
 	for _, c := range f.csr.Status.Conditions {

@@ -11,18 +11,17 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
 // explain decides what the facts mean.
-func (f *certificateFacts) explain() CertificateExplanation {
+func (f *CertificateFacts) explain() CertificateExplanation {
 	crt := f.Certificate
 	e := CertificateExplanation{
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID), State: f.state(), Created: crt.CreationTimestamp.Time,
-		Issuer: f.issuer.String(), Secret: crt.Spec.SecretName, Revision: issuance.NextRevision(crt) - 1,
+		Issuer: f.Issuer.String(), Secret: crt.Spec.SecretName, Revision: issuance.NextRevision(crt) - 1,
 		NotBefore: timeOf(crt.Status.NotBefore), NotAfter: timeOf(crt.Status.NotAfter), RenewalTime: timeOf(crt.Status.RenewalTime),
-		Checks: f.checks(), Events: describeEvents(f.events.events), Next: f.steps(),
+		Checks: f.checks(), Events: f.Events.List, Next: f.steps(),
 	}
 	if until := f.heldUntil(); !until.IsZero() {
 		e.RetryTime = &until
@@ -31,13 +30,13 @@ func (f *certificateFacts) explain() CertificateExplanation {
 	return e
 }
 
-func (f *certificateFacts) state() CertificateState {
+func (f *CertificateFacts) state() CertificateState {
 	ready := certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady)
 	issuing := certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionIssuing)
 	switch {
-	case f.isIssuing() && ready:
+	case f.IsIssuing() && ready:
 		return CertificateRenewing
-	case f.isIssuing():
+	case f.IsIssuing():
 		return CertificateIssuing
 	case ready:
 		return CertificateReady
@@ -48,22 +47,23 @@ func (f *certificateFacts) state() CertificateState {
 	}
 }
 
-func (f *certificateFacts) isIssuing() bool {
+// IsIssuing reports whether a certificate is under way.
+func (f *CertificateFacts) IsIssuing() bool {
 	return certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionIssuing)
 }
 
 // heldUntil is until when nothing is tried because the last attempt has failed,
 // if the server has the default back-off; zero if that is over, or nothing has
 // failed.
-func (f *certificateFacts) heldUntil() time.Time {
-	if until := issuance.DefaultBackoff().Until(f.Situation); !f.isIssuing() && until.After(f.now) {
+func (f *CertificateFacts) heldUntil() time.Time {
+	if until := issuance.DefaultBackoff().Until(f.Situation); !f.IsIssuing() && until.After(f.Now) {
 		return until
 	}
 	return time.Time{}
 }
 
 // rival is the Certificate that owns the Secret instead, or nil.
-func (f *certificateFacts) rival() *cmv1.Certificate {
+func (f *CertificateFacts) rival() *cmv1.Certificate {
 	if f.Owner == nil || f.Owner.Name == f.Certificate.Name {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (f *certificateFacts) rival() *cmv1.Certificate {
 }
 
 // saidOf is what a condition says.
-func (f *certificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
+func (f *CertificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	if c == nil {
 		return "no reason given"
@@ -80,7 +80,7 @@ func (f *certificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
 }
 
 // verdict continues a sentence that begins with the Certificate's name.
-func (f *certificateFacts) verdict(state CertificateState) string {
+func (f *CertificateFacts) verdict(state CertificateState) string {
 	switch crt := f.Certificate; {
 	case !crt.DeletionTimestamp.IsZero():
 		return "is being deleted, and nothing is issued for it"
@@ -103,20 +103,20 @@ func (f *certificateFacts) verdict(state CertificateState) string {
 
 // present is about the certificate that there is. The condition Ready can be
 // older than what has become of it.
-func (f *certificateFacts) present() string {
-	if why := inspect.Outdated(f.Certificate, f.secret == No, f.now); why != "" {
+func (f *CertificateFacts) present() string {
+	if why := f.Outdated(); why != "" {
 		return why
 	}
 	return "is ready" + f.validity()
 }
 
 // stale reports whether a condition is about the spec before its last change.
-func (f *certificateFacts) stale(kind cmv1.CertificateConditionType) bool {
+func (f *CertificateFacts) stale(kind cmv1.CertificateConditionType) bool {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	return c != nil && c.ObservedGeneration < f.Certificate.Generation
 }
 
-func (f *certificateFacts) validity() string {
+func (f *CertificateFacts) validity() string {
 	text := ""
 	if until := f.Certificate.Status.NotAfter; until != nil {
 		text = ": its certificate is valid until " + until.UTC().Format(time.RFC3339)
@@ -128,21 +128,21 @@ func (f *certificateFacts) validity() string {
 }
 
 // progress is how far an issuance has come.
-func (f *certificateFacts) progress() string {
-	if f.next != nil && !f.isAnswered() {
-		state := stateOf(f.next.cr)
-		return f.next.cr.Name + " " + f.next.verdict(state, describeCertificate(f.next.cr.Status.Certificate))
+func (f *CertificateFacts) progress() string {
+	if f.Next != nil && !f.isAnswered() {
+		state := stateOf(f.Next.Request)
+		return f.Next.Request.Name + " " + f.Next.verdict(state, describeCertificate(f.Next.Request.Status.Certificate))
 	}
 	return f.saidOf(cmv1.CertificateConditionIssuing)
 }
 
 // isAnswered reports whether the certificate to come has come, and only has to be
 // written. What that waits for, the condition Issuing says.
-func (f *certificateFacts) isAnswered() bool {
-	return f.next != nil && stateOf(f.next.cr) == certificates.Issued
+func (f *CertificateFacts) isAnswered() bool {
+	return f.Next != nil && stateOf(f.Next.Request) == certificates.Issued
 }
 
-func (f *certificateFacts) retry() string {
+func (f *CertificateFacts) retry() string {
 	until := f.heldUntil()
 	if until.IsZero() {
 		return ""
@@ -150,8 +150,8 @@ func (f *certificateFacts) retry() string {
 	return fmt.Sprintf("; the next attempt is at %s", until.UTC().Format(time.RFC3339))
 }
 
-func (f *certificateFacts) untouched() string {
-	age := f.now.Sub(f.Certificate.CreationTimestamp.Time)
+func (f *CertificateFacts) untouched() string {
+	age := f.Now.Sub(f.Certificate.CreationTimestamp.Time)
 	if age < soon {
 		return "is new, and no controller has looked at it yet"
 	}
@@ -159,7 +159,7 @@ func (f *certificateFacts) untouched() string {
 }
 
 // checks are what matters, in the order in which it does.
-func (f *certificateFacts) checks() []Check {
+func (f *CertificateFacts) checks() []Check {
 	checks := []Check{
 		f.checkCondition("ready", cmv1.CertificateConditionReady, "no controller has looked at it yet"),
 		f.checkCondition("issuing", cmv1.CertificateConditionIssuing, "no certificate is under way"),
@@ -168,27 +168,27 @@ func (f *certificateFacts) checks() []Check {
 	if len(f.others) > 0 {
 		checks = append(checks, f.checkRivals())
 	}
-	checks = append(checks, f.checkNext(), f.issuer.check())
+	checks = append(checks, f.checkNext(), f.Issuer.check())
 	checks = append(checks, f.checkPasswords()...)
 	if until := f.heldUntil(); !until.IsZero() {
 		checks = append(checks, Check{"back-off", No, fmt.Sprintf(
 			"failures in a row: %d, the last at %s; the next attempt is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
 			f.attempts(), f.Certificate.Status.LastFailureTime.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))})
 	}
-	if f.events.eventsUnknown {
+	if f.Events.Unknown {
 		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.Certificate.Namespace})
 	}
 	return checks
 }
 
-func (f *certificateFacts) attempts() int {
+func (f *CertificateFacts) attempts() int {
 	if n := f.Certificate.Status.FailedIssuanceAttempts; n != nil {
 		return *n
 	}
 	return 1
 }
 
-func (f *certificateFacts) checkCondition(name string, kind cmv1.CertificateConditionType, absent string) Check {
+func (f *CertificateFacts) checkCondition(name string, kind cmv1.CertificateConditionType, absent string) Check {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	if c == nil {
 		return Check{name, Open, absent}
@@ -200,9 +200,9 @@ func (f *certificateFacts) checkCondition(name string, kind cmv1.CertificateCond
 	return Check{name, map[cmmeta.ConditionStatus]Result{cmmeta.ConditionTrue: Yes, cmmeta.ConditionFalse: No, cmmeta.ConditionUnknown: Unknown}[c.Status], message}
 }
 
-func (f *certificateFacts) checkSecret() Check {
+func (f *CertificateFacts) checkSecret() Check {
 	name := f.Certificate.Spec.SecretName
-	switch f.secret {
+	switch f.SecretExists {
 	case Yes:
 		return Check{"secret", Yes, name + " " + madeFor(f.Secret)}
 	case No:
@@ -212,20 +212,20 @@ func (f *certificateFacts) checkSecret() Check {
 	}
 }
 
-func (f *certificateFacts) checkRivals() Check {
+func (f *CertificateFacts) checkRivals() Check {
 	if rival := f.rival(); rival != nil {
 		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", rival.Name)}
 	}
 	return Check{"secretName", Yes, fmt.Sprintf("is this Certificate's, although others name it too and get nothing: %s", strings.Join(f.others, ", "))}
 }
 
-func (f *certificateFacts) checkNext() Check {
+func (f *CertificateFacts) checkNext() Check {
 	switch {
-	case f.requests == No:
+	case f.RequestsUnknown:
 		return Check{"request", Unknown, "you may not list certificaterequests in the namespace " + f.Certificate.Namespace}
-	case f.next != nil:
-		return Check{"request", map[bool]Result{true: Open, false: No}[f.isIssuing()], f.progress()}
-	case f.isIssuing():
+	case f.Next != nil:
+		return Check{"request", map[bool]Result{true: Open, false: No}[f.IsIssuing()], f.progress()}
+	case f.IsIssuing():
 		return Check{"request", Open, fmt.Sprintf("the one for certificate number %d is not made yet", issuance.NextRevision(f.Certificate))}
 	default:
 		return Check{"request", Yes, "none is needed"}
@@ -233,7 +233,7 @@ func (f *certificateFacts) checkNext() Check {
 }
 
 // steps are what can be done about a Certificate.
-func (f *certificateFacts) steps() []Step {
+func (f *CertificateFacts) steps() []Step {
 	crt, state := f.Certificate, f.state()
 	switch {
 	case !crt.DeletionTimestamp.IsZero():
@@ -244,32 +244,35 @@ func (f *certificateFacts) steps() []Step {
 	case state == CertificateReady:
 		return []Step{step("To have it renewed before its time:", f.renew())}
 	case state == CertificateFailed:
-		return append(f.issuer.steps(f.Config, correctReference), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
-	case f.isIssuing() && f.next != nil:
+		return append(f.IssuerSteps(), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+	case f.IsIssuing() && f.Next != nil:
 		return append(f.nextUnderWay(), step("All about the request:",
-			f.certplane("explain", "certificaterequest", "-n", crt.Namespace, f.next.cr.Name)))
+			f.Certplane("explain", "certificaterequest", "-n", crt.Namespace, f.Next.Request.Name)))
 	default:
 		return f.nextUntouched()
 	}
 }
 
 // nextUnderWay is what lets an issuance go on.
-func (f *certificateFacts) nextUnderWay() []Step {
+func (f *CertificateFacts) nextUnderWay() []Step {
 	steps := f.passwordSteps()
-	if state := stateOf(f.next.cr); state == certificates.Pending || state == certificates.Approved {
-		steps = append(steps, f.next.next(state)...)
+	if state := stateOf(f.Next.Request); state == certificates.Pending || state == certificates.Approved {
+		steps = append(steps, f.Next.next(state)...)
 	}
 	return steps
 }
 
-func (f *certificateFacts) nextUntouched() []Step {
-	steps := f.issuer.steps(f.Config, correctReference)
+func (f *CertificateFacts) nextUntouched() []Step {
+	steps := f.IssuerSteps()
 	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
 		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller certificates."})
 	}
 	return steps
 }
 
-func (f *certificateFacts) renew() []string {
-	return f.certplane("renew", "-n", f.Certificate.Namespace, f.Certificate.Name)
+// IssuerSteps are what to do about an issuer that cannot sign.
+func (f *CertificateFacts) IssuerSteps() []Step { return f.Issuer.steps(f.Query, correctReference) }
+
+func (f *CertificateFacts) renew() []string {
+	return f.Certplane("renew", "-n", f.Certificate.Namespace, f.Certificate.Name)
 }

@@ -1,9 +1,16 @@
 package explain
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/pki"
@@ -36,12 +43,31 @@ func describeCertificate(chain []byte) *Certificate {
 	}
 }
 
-func describeEvents(events []eventsv1.Event) []Event {
-	var list []Event
-	for _, e := range events {
-		list = append(list, Event{Time: apievents.LastSeen(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
+// Events are what controllers told of an object, the latest last.
+type Events struct {
+	List []Event
+	// Unknown reports that the caller may not list them.
+	Unknown bool
+}
+
+// eventsOf reads the events of an object; those of objects in no namespace are
+// in the namespace default.
+func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, error) {
+	all := &eventsv1.EventList{}
+	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
+	err := api.List(ctx, all, client.InNamespace(namespace), client.MatchingFields{"regarding.uid": string(object.GetUID())})
+	if apierrors.IsForbidden(err) {
+		return Events{Unknown: true}, nil
 	}
-	return list
+	if err != nil {
+		return Events{}, fmt.Errorf("listing Events: %w", err)
+	}
+	var events Events
+	for _, e := range all.Items {
+		events.List = append(events.List, Event{Time: apievents.LastSeen(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
+	}
+	slices.SortStableFunc(events.List, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Reason, b.Reason)) })
+	return events, nil
 }
 
 // reporter is the short name of who wrote an event.

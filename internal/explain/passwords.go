@@ -15,22 +15,22 @@ type passwordFacts struct {
 }
 
 // findPasswords looks for the Secrets with the passwords of the keystores.
-func (f *certificateFacts) findPasswords(ctx context.Context, clients *Clients) error {
+func (f *CertificateFacts) findPasswords(ctx context.Context, api Reader) error {
 	jks, pkcs12 := secret.PasswordRefs(&f.Certificate.Spec)
 	for _, ref := range []*secret.PasswordRef{jks, pkcs12} {
 		if ref == nil || ref.Secret == "" || jks != nil && ref == pkcs12 && *jks == *pkcs12 {
 			continue
 		}
-		_, exists, err := secretMetadata(ctx, clients, f.Certificate.Namespace, ref.Secret)
+		_, found, err := findSecret(ctx, api, f.Certificate.Namespace, ref.Secret, false)
 		if err != nil {
 			return err
 		}
-		f.passwords = append(f.passwords, passwordFacts{*ref, exists})
+		f.passwords = append(f.passwords, passwordFacts{*ref, found})
 	}
 	return nil
 }
 
-func (f *certificateFacts) checkPasswords() []Check {
+func (f *CertificateFacts) checkPasswords() []Check {
 	var checks []Check
 	for _, p := range f.passwords {
 		message := fmt.Sprintf("should be in Secret %s, which exists, under the key %s", p.Secret, p.Key)
@@ -46,7 +46,7 @@ func (f *certificateFacts) checkPasswords() []Check {
 }
 
 // passwordSteps are how the passwords of the keystores come to be there.
-func (f *certificateFacts) passwordSteps() []Step {
+func (f *CertificateFacts) passwordSteps() []Step {
 	var steps []Step
 	for _, p := range f.passwords {
 		switch {

@@ -1,0 +1,53 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/explain"
+)
+
+// certificateText is the explanation for people: the verdict first.
+func certificateText(e explain.CertificateExplanation, now time.Time) string {
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", page.Ago(now, e.Created)}}
+	if e.Revision > 0 {
+		rows = append(rows, []string{"issued", fmt.Sprintf("%d times", e.Revision)})
+	}
+	for _, at := range []struct {
+		name string
+		time *time.Time
+	}{{"valid from", e.NotBefore}, {"valid until", e.NotAfter}, {"renewed at", e.RenewalTime}, {"tried again at", e.RetryTime}} {
+		if at.time != nil {
+			rows = append(rows, []string{at.name, at.time.UTC().Format(time.RFC3339)})
+		}
+	}
+	p.Section("Certificate", rows)
+	p.Section("Checks", checkRows(e.Checks))
+	p.Section("Events", eventRows(e.Events, now))
+	writeSteps(p, e.Next)
+	return p.String()
+}
+
+// podText is the explanation for people: the verdict first.
+func podText(e explain.PodExplanation, now time.Time) string {
+	p := &page.Page{}
+	p.Line(e.Verdict)
+	p.Section("Request", [][]string{
+		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
+		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
+	})
+	p.Section("Checks", checkRows(e.Checks))
+	if e.Certificate != nil {
+		rows := certificateRows(*e.Certificate)
+		if e.RefreshAt != nil {
+			rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
+		}
+		p.Section("Certificate", rows)
+	}
+	p.Section("Events", eventRows(e.Events, now))
+	writeSteps(p, e.Next)
+	return p.String()
+}

@@ -1,0 +1,136 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/explain"
+)
+
+// requestText is the explanation of a request for people: the verdict first. Rows
+// are what it asks for.
+func requestText[R any](rows func(R, time.Time) [][]string) func(explain.Explained[R], time.Time) string {
+	return func(e explain.Explained[R], now time.Time) string {
+		p := &page.Page{}
+		p.Line(e.Verdict)
+		p.Section("Request", rows(e.Request, now))
+		p.Section("Checks", checkRows(e.Checks))
+		if e.Certificate != nil {
+			p.Section("Certificate", certificateRows(*e.Certificate))
+		}
+		p.Section("Events", eventRows(e.Events, now))
+		writeSteps(p, e.Next)
+		return p.String()
+	}
+}
+
+func checkRows(checks []explain.Check) [][]string {
+	return rowsOf(checks, func(c explain.Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} })
+}
+
+func eventRows(events []explain.Event, now time.Time) [][]string {
+	return rowsOf(events, func(ev explain.Event) []string {
+		return []string{page.Ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
+	})
+}
+
+func rowsOf[T any](list []T, row func(T) []string) [][]string {
+	var rows [][]string
+	for _, item := range list {
+		rows = append(rows, row(item))
+	}
+	return rows
+}
+
+func signingRequestRows(r explain.Request, now time.Time) [][]string {
+	lifetime := "as long as the signer gives"
+	if r.ExpirationSeconds != nil {
+		lifetime = (time.Duration(*r.ExpirationSeconds) * time.Second).String()
+	}
+	return [][]string{
+		{"signer", r.SignerName},
+		{"requester", r.Username},
+		{"groups", list(r.Groups)},
+		{"subject", page.OrNone(r.Subject)},
+		{"names", list(r.Names)},
+		{"usages", list(r.Usages)},
+		{"key", page.OrNone(r.Key)},
+		{"lifetime", lifetime},
+		{"created", page.Ago(now, r.Created)},
+	}
+}
+
+func issuerRequestRows(r explain.IssuerRequest, now time.Time) [][]string {
+	duration, usages := certmanager.DefaultDuration, list(r.Usages)
+	if r.Duration != nil {
+		duration = r.Duration.Duration
+	}
+	if len(r.Usages) == 0 {
+		usages = "digital signature, key encipherment (as none are given)"
+	}
+	if r.IsCA {
+		usages += "; as a CA"
+	}
+	return [][]string{
+		{"issuer", r.Issuer},
+		{"requester", r.Username},
+		{"groups", list(r.Groups)},
+		{"for", page.OrNone(r.Owner)},
+		{"subject", page.OrNone(r.Subject)},
+		{"names", list(r.Names)},
+		{"usages", usages},
+		{"key", page.OrNone(r.Key)},
+		{"lifetime", fmt.Sprint(duration)},
+		{"created", page.Ago(now, r.Created)},
+	}
+}
+
+func certificateRows(c explain.Certificate) [][]string {
+	return [][]string{
+		{"subject", page.OrNone(c.Subject)},
+		{"issuer", page.OrNone(c.Issuer)},
+		{"serial", c.SerialNumber},
+		{"SHA-256", c.SHA256},
+		{"valid", c.NotBefore.Format(time.RFC3339) + " to " + c.NotAfter.Format(time.RFC3339)},
+	}
+}
+
+func list(items []string) string { return page.OrNone(strings.Join(items, ", ")) }
+
+// writeSteps tells what to do next.
+func writeSteps(p *page.Page, steps []explain.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	p.Title("Next")
+	for _, step := range steps {
+		p.Line("  " + step.Text)
+		for i, command := range step.Commands {
+			line := shell.Line(command...)
+			if step.Input != "" && i == len(step.Commands)-1 {
+				line += " <<'" + inputEnd + "'"
+			}
+			p.Line("    " + line)
+		}
+		writeInput(p, step.Input)
+	}
+}
+
+// writeInput is for the command before it. It is not moved to the right: it is
+// to be copied as it is.
+func writeInput(p *page.Page, text string) {
+	if text == "" {
+		return
+	}
+	for line := range strings.Lines(text) {
+		p.Line(strings.TrimSuffix(line, "\n"))
+	}
+	p.Line(inputEnd)
+}
+
+// inputEnd ends what a command reads.
+const inputEnd = "END"

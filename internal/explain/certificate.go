@@ -1,0 +1,174 @@
+package explain
+
+import (
+	"context"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/policy/issuance"
+)
+
+// CertificateExplanation is what is known of a Certificate, as machines get it.
+type CertificateExplanation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// State is whether there is a certificate and what is done about the next.
+	State CertificateState `json:"state"`
+	// Verdict is the explanation in one sentence.
+	Verdict  string `json:"verdict"`
+	Issuer   string `json:"issuer"`
+	Secret   string `json:"secret"`
+	Revision int    `json:"revision,omitempty"`
+	// The times are those of the certificate that there is.
+	NotBefore   *time.Time `json:"notBefore,omitempty"`
+	NotAfter    *time.Time `json:"notAfter,omitempty"`
+	RenewalTime *time.Time `json:"renewalTime,omitempty"`
+	// RetryTime is when an issuance that has failed is tried again, if the server
+	// has the default back-off.
+	RetryTime *time.Time `json:"retryTime,omitempty"`
+	Created   time.Time  `json:"created"`
+	// Checks are what matters, in the order in which it does.
+	Checks []Check `json:"checks"`
+	// Events are what controllers told of the Certificate, the latest last.
+	Events []Event `json:"events,omitempty"`
+	Next   []Step  `json:"next,omitempty"`
+}
+
+// CertificateState is where a Certificate is.
+type CertificateState string
+
+// The states. Ready Certificates whose next certificate is under way are
+// Renewing.
+const (
+	CertificateReady    CertificateState = "Ready"
+	CertificateRenewing CertificateState = "Renewing"
+	CertificateIssuing  CertificateState = "Issuing"
+	CertificateFailed   CertificateState = "Failed"
+	CertificateNotReady CertificateState = "NotReady"
+)
+
+// IssuedCertificate explains one Certificate of cert-manager.io.
+func IssuedCertificate(ctx context.Context, api Reader, q Query) (CertificateExplanation, error) {
+	f, err := GatherCertificate(ctx, api, q, false)
+	if err != nil {
+		return CertificateExplanation{}, err
+	}
+	return f.explain(), nil
+}
+
+// CertificateFacts are what the API tells of a Certificate. Of its Secret there
+// is the metadata, and what it holds only if that was asked for.
+type CertificateFacts struct {
+	Query
+	issuance.Situation
+	Issuer *IssuerFacts
+	// SecretExists is whether the Secret does.
+	SecretExists Result
+	// RequestsUnknown reports that the caller may not list CertificateRequests.
+	RequestsUnknown bool
+	// Next is the request of the certificate to come; nil if there is none.
+	Next   *RequestFacts
+	Events Events
+
+	// others name the same Secret.
+	others []string
+	// passwords are those of the keystores, where Secrets have them.
+	passwords []passwordFacts
+}
+
+// GatherCertificate asks about a Certificate. With contents it reads what its
+// Secret holds and the events of its issuer, too.
+func GatherCertificate(ctx context.Context, api Reader, q Query, contents bool) (*CertificateFacts, error) {
+	crt := &cmv1.Certificate{}
+	if err := get(ctx, api, q, "Certificate", crt); err != nil {
+		return nil, err
+	}
+	f := &CertificateFacts{Query: q, Situation: issuance.Situation{Certificate: crt}}
+	return f, reading("finding out about the Certificate", f.gather(ctx, api, contents))
+}
+
+func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool) error {
+	crt := f.Certificate
+	var err error
+	if f.Issuer, err = findIssuer(ctx, api, crt.Spec.IssuerRef, crt.Namespace); err != nil {
+		return err
+	}
+	if f.Secret, f.SecretExists, err = findSecret(ctx, api, crt.Namespace, crt.Spec.SecretName, contents); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context, Reader) error{f.findRivals, f.findRequests, f.findPasswords} {
+		if err := part(ctx, api); err != nil {
+			return err
+		}
+	}
+	if contents && f.Issuer.Object != nil {
+		if f.Issuer.Events, err = eventsOf(ctx, api, f.Issuer.Object); err != nil {
+			return err
+		}
+	}
+	f.Events, err = eventsOf(ctx, api, crt)
+	return err
+}
+
+// findRivals finds the Certificates that name the same Secret.
+func (f *CertificateFacts) findRivals(ctx context.Context, api Reader) error {
+	all := &cmv1.CertificateList{}
+	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	var naming []*cmv1.Certificate
+	for i := range all.Items {
+		crt := &all.Items[i]
+		if crt.Spec.SecretName != f.Certificate.Spec.SecretName {
+			continue
+		}
+		if naming = append(naming, crt); crt.Name != f.Certificate.Name {
+			f.others = append(f.others, crt.Name)
+		}
+	}
+	f.Owner = issuance.Owner(naming, f.Secret)
+	return err
+}
+
+// findRequests finds the Certificate's own requests, and what becomes of the one
+// for the next certificate.
+func (f *CertificateFacts) findRequests(ctx context.Context, api Reader) error {
+	all := &cmv1.CertificateRequestList{}
+	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
+	if f.RequestsUnknown = apierrors.IsForbidden(err); f.RequestsUnknown {
+		return nil
+	}
+	var requests []*cmv1.CertificateRequest
+	for i := range all.Items {
+		requests = append(requests, &all.Items[i])
+	}
+	f.Requests = issuance.Own(f.Certificate, requests)
+	if next := f.Situation.Next(); err == nil && len(next) > 0 {
+		if f.Next, err = gatherRequest(ctx, api, next[0], f.Query); err == nil {
+			f.Next.otherwise = correctReference
+		}
+	}
+	return err
+}
+
+func timeOf(t *metav1.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return &t.Time
+}
+
+// madeFor says of a Secret for which Certificate it was written.
+func madeFor(secret *corev1.Secret) string {
+	if name := secret.Annotations[cmv1.CertificateNameKey]; name != "" {
+		return "exists, written for Certificate " + name
+	}
+	return "exists, and does not say for which Certificate"
+}

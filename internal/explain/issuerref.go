@@ -1,0 +1,248 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/requests"
+)
+
+// IssuerFacts are what is known of the issuer that a request or a Certificate
+// names.
+type IssuerFacts struct {
+	Ref cmmeta.IssuerReference
+	// Exists is Unknown to a caller that may not read the kind.
+	Exists Result
+	// Object is the issuer if it is one of cert-manager.io and can be read.
+	Object cmv1.GenericIssuer
+	// Near is an issuer of the same name and of the other kind, where there is none
+	// of this one; nil if there is none either.
+	Near *IssuerFacts
+	// Events are those of the issuer, if they were asked for.
+	Events Events
+
+	namespace string
+	// resource is that of the issuer's kind; its name is empty if nobody serves
+	// the kind.
+	resource certmanager.Resource
+	// obstacle is what keeps an issuer of cert-manager.io from signing, and kind of
+	// which type it is.
+	obstacle requests.Obstacle
+	kind     certmanager.IssuerType
+	// ready and message are those of the Ready condition that issuers of other
+	// groups have by convention. Without one it is Unknown.
+	ready   Result
+	message string
+}
+
+// findIssuer finds the issuer that an object of a namespace refers to.
+func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, namespace string) (*IssuerFacts, error) {
+	i := &IssuerFacts{Ref: ref, namespace: namespace, Exists: No, ready: Unknown}
+	resource, err := api.Resource(ctx, certmanager.IssuerGroupKind(ref))
+	switch {
+	case errors.Is(err, certmanager.ErrNoResource):
+		return i, nil
+	case err != nil:
+		return nil, err
+	}
+	i.resource = resource
+	if !certmanager.IsBuiltIn(ref) {
+		return i, i.readForeign(ctx, api)
+	}
+	issuer, err := certmanager.NewIssuer(certmanager.IssuerKind(ref))
+	if err != nil {
+		i.obstacle = requests.Obstacle{Reason: requests.ReasonNotFound, Message: err.Error()}
+		return i, nil
+	}
+	if i.Exists, err = exists(ctx, api, i.key(), issuer); err != nil {
+		return nil, err
+	}
+	switch i.Exists {
+	case Yes:
+		i.Object, i.kind, i.obstacle = issuer, certmanager.TypeOf(issuer.GetSpec()), requests.ObstacleOf(issuer, i.signer())
+	case No:
+		i.obstacle = requests.ObstacleOf(nil, i.signer())
+		err = i.findNear(ctx, api)
+	}
+	return i, err
+}
+
+// findNear looks for what may be meant: there are two kinds of issuers in
+// cert-manager.io, and one is easily named for the other.
+func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
+	near := &IssuerFacts{Ref: i.Ref, namespace: i.namespace}
+	near.Ref.Kind, near.resource.Namespaced = cmv1.ClusterIssuerKind, false
+	if certmanager.IssuerKind(i.Ref) == cmv1.ClusterIssuerKind {
+		near.Ref.Kind, near.resource.Namespaced = cmv1.IssuerKind, true
+	}
+	if near.resource.Namespaced && i.namespace == "" {
+		return nil // nobody knows of which namespace
+	}
+	issuer, err := certmanager.NewIssuer(near.Ref.Kind)
+	if err != nil {
+		return err
+	}
+	found, err := exists(ctx, api, near.key(), issuer)
+	if found == Yes {
+		i.Near = near
+	}
+	return err
+}
+
+// key is where the issuer is.
+func (i *IssuerFacts) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: i.where(), Name: i.Ref.Name}
+}
+
+// readForeign reads an issuer of another group.
+func (i *IssuerFacts) readForeign(ctx context.Context, api Reader) error {
+	issuer := &unstructured.Unstructured{}
+	issuer.SetGroupVersionKind(certmanager.IssuerGroupKind(i.Ref).WithVersion(i.resource.Version))
+	var err error
+	if i.Exists, err = exists(ctx, api, i.key(), issuer); i.Exists == Yes {
+		i.readCondition(issuer)
+	}
+	return err
+}
+
+// selfSigned tells that the issuer signs with the keys of requests.
+func (i *IssuerFacts) selfSigned() bool { return i.kind == certmanager.TypeSelfSigned }
+
+func (i *IssuerFacts) readCondition(object *unstructured.Unstructured) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		fields, _ := item.(map[string]any)
+		if fields["type"] != "Ready" {
+			continue
+		}
+		i.ready = map[any]Result{"True": Yes, "False": No}[fields["status"]]
+		if i.ready == "" {
+			i.ready = Unknown
+		}
+		reason, _ := fields["reason"].(string)
+		message, _ := fields["message"].(string)
+		i.message = said(reason, message)
+	}
+}
+
+func (i *IssuerFacts) signer() certmanager.Signer {
+	return certmanager.Signer{Kind: certmanager.IssuerKind(i.Ref), Namespace: i.where(), Name: i.Ref.Name}
+}
+
+// where is the issuer's namespace; empty for those of the whole cluster.
+func (i *IssuerFacts) where() string {
+	if i.resource.Namespaced || i.resource.Name == "" && certmanager.IssuerKind(i.Ref) == cmv1.IssuerKind {
+		return i.namespace
+	}
+	return ""
+}
+
+// String names the issuer.
+func (i *IssuerFacts) String() string {
+	text := certmanager.IssuerKind(i.Ref) + " " + i.Ref.Name
+	if !certmanager.IsBuiltIn(i.Ref) {
+		text = certmanager.IssuerKind(i.Ref) + "." + i.Ref.Group + " " + i.Ref.Name
+	}
+	if namespace := i.where(); namespace != "" {
+		text += " in the namespace " + namespace
+	}
+	return text
+}
+
+// check says whether the issuer can sign.
+func (i *IssuerFacts) check() Check {
+	switch builtIn := certmanager.IsBuiltIn(i.Ref); {
+	case i.resource.Name == "":
+		return Check{"issuer", No, fmt.Sprintf("no API has the kind %s of %s", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref))}
+	case i.Exists == Unknown:
+		return Check{"issuer", Unknown, fmt.Sprintf("you may not get %s.%s", i.resource.Name, certmanager.IssuerGroup(i.Ref))}
+	case builtIn && !i.obstacle.None():
+		return Check{"issuer", No, said(i.obstacle.Reason, i.obstacle.Message) + i.meant()}
+	case i.Exists == No:
+		return Check{"issuer", No, fmt.Sprintf("there is no %s", i)}
+	case builtIn:
+		return Check{"issuer", Yes, fmt.Sprintf("%s is ready", i)}
+	case i.ready == Unknown:
+		return Check{"issuer", Unknown, fmt.Sprintf("%s exists; whether it is ready it does not say", i)}
+	default:
+		return Check{"issuer", i.ready, fmt.Sprintf("%s: %s", i, i.message)}
+	}
+}
+
+// meant names the issuer that may be meant.
+func (i *IssuerFacts) meant() string {
+	if i.Near == nil {
+		return ""
+	}
+	if namespace := i.Near.where(); namespace != "" {
+		return fmt.Sprintf("; there is an Issuer of that name in the namespace %s: is kind Issuer meant?", namespace)
+	}
+	return "; there is a ClusterIssuer of that name: is kind ClusterIssuer meant?"
+}
+
+// What to do where an object names the wrong issuer: those that are requests
+// cannot be changed.
+const (
+	correctReference = "correct spec.issuerRef"
+	anotherRequest   = "make another request that names another issuer"
+)
+
+// Trouble is what is wrong with an issuer, as far as it matters for what to do.
+type Trouble int
+
+// The troubles. NotServed is that no API has the issuer's kind.
+const (
+	None Trouble = iota
+	NotServed
+	NotThere
+	Unsupported
+	NotReady
+)
+
+// Trouble is what keeps the issuer from signing, as far as is known.
+func (i *IssuerFacts) Trouble() Trouble {
+	switch {
+	case i.resource.Name == "":
+		return NotServed
+	case i.check().Result != No:
+		return None
+	case i.Exists == No:
+		return NotThere
+	case i.kind != certmanager.NoType && !i.kind.Supported():
+		return Unsupported
+	default:
+		return NotReady
+	}
+}
+
+// steps are what to do about an issuer that cannot sign, or otherwise.
+func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
+	names := i.resource.Name + "." + certmanager.IssuerGroup(i.Ref)
+	switch i.Trouble() {
+	case NotServed:
+		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, %s.", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref), otherwise)}}
+	case NotThere:
+		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", q.kubectl(i.inNamespace("get", names)...))}
+	case Unsupported:
+		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types ca and selfSigned, not %s. Create one of these under another name and %s. To see which there are:", i.kind, otherwise),
+			q.kubectl(i.inNamespace("get", names)...))}
+	case NotReady:
+		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}
+	default:
+		return nil
+	}
+}
+
+func (i *IssuerFacts) inNamespace(args ...string) []string {
+	if namespace := i.where(); namespace != "" {
+		return append(args, "-n", namespace)
+	}
+	return args
+}

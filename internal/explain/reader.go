@@ -1,0 +1,174 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Reader is what explaining asks an API. Errors are those of the API: what the
+// caller may not know is Forbidden, what there is not is NotFound.
+type Reader interface {
+	// Reader reads objects of their Go types, issuers of other groups as
+	// unstructured ones, and the metadata of Secrets. Lists are selected by the
+	// fields spec.signerName and regarding.uid, which a cache has to index.
+	client.Reader
+	// Resource returns where the objects of a kind are, or
+	// certmanager.ErrNoResource.
+	Resource(ctx context.Context, kind schema.GroupKind) (certmanager.Resource, error)
+	// May reports whether a user may do something.
+	May(ctx context.Context, user authorizationv1.SubjectAccessReviewSpec) (bool, error)
+	// MayI reports whether the caller may do something.
+	MayI(ctx context.Context, access authorizationv1.ResourceAttributes) (bool, error)
+}
+
+// API is a Reader made of a client and what tells which kinds there are. The
+// caller is the client's user.
+type API struct {
+	client.Client
+	Discovery certmanager.Discovery
+}
+
+var _ Reader = API{}
+
+// Resource is that of Reader.
+func (a API) Resource(ctx context.Context, kind schema.GroupKind) (certmanager.Resource, error) {
+	resource, _, err := certmanager.FindResource(ctx, a.Discovery, kind)
+	return resource, err
+}
+
+// May is that of Reader.
+func (a API) May(ctx context.Context, user authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: user}
+	err := a.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+// MayI is that of Reader.
+func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &access}}
+	err := a.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+// Connect returns the API of a server, which is asked each time. It asks the
+// server nothing yet.
+func Connect(cfg *rest.Config) (API, error) {
+	kinds, err := Scheme()
+	if err != nil {
+		return API{}, err
+	}
+	transport, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return API{}, fmt.Errorf("connecting to the server: %w", err)
+	}
+	served, err := apiutil.NewDynamicRESTMapper(cfg, transport)
+	if err != nil {
+		return API{}, fmt.Errorf("connecting to the server: %w", err)
+	}
+	known := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{resources(), served}}
+	connected, err := client.New(cfg, client.Options{HTTPClient: transport, Scheme: kinds, Mapper: known})
+	if err != nil {
+		return API{}, fmt.Errorf("connecting to the server: %w", err)
+	}
+	found, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, transport)
+	if err != nil {
+		return API{}, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return API{connected, discovery.ToDiscoveryInterfaceWithContext(found)}, nil
+}
+
+// Scheme has the kinds that explaining reads.
+func Scheme() (*runtime.Scheme, error) {
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
+	}
+	return kinds, nil
+}
+
+// resources are those of the kinds that are known without asking: a server that
+// lacks one answers that there is no such object.
+func resources() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"):  meta.RESTScopeRoot,
+		certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"):      meta.RESTScopeNamespace,
+		certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"): meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("Signer"):                                 meta.RESTScopeRoot,
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind):                   meta.RESTScopeNamespace,
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind):            meta.RESTScopeNamespace,
+		cmv1.SchemeGroupVersion.WithKind(cmv1.IssuerKind):                        meta.RESTScopeNamespace,
+		cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind):                 meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                             meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Pod"):                                meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Service"):                            meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                     meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Node"):                               meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                          meta.RESTScopeRoot,
+		eventsv1.SchemeGroupVersion.WithKind("Event"):                            meta.RESTScopeNamespace,
+		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):       meta.RESTScopeRoot,
+		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"):   meta.RESTScopeRoot,
+	} {
+		mapper.Add(kind, scope)
+	}
+	return mapper
+}
+
+// Result is the answer of a check.
+type Result string
+
+// The results. Open is what nobody has decided yet, Unknown what cannot be
+// found out from here.
+const (
+	Yes     Result = "Yes"
+	No      Result = "No"
+	Open    Result = "Open"
+	Unknown Result = "Unknown"
+)
+
+// result is that of asking what a user may do, which not everybody may.
+func result(allowed bool, err error) (Result, error) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return Unknown, nil
+	case err != nil:
+		return Unknown, err
+	case allowed:
+		return Yes, nil
+	}
+	return No, nil
+}
+
+// exists reads an object, which need not be there and may be forbidden.
+func exists(ctx context.Context, api Reader, key client.ObjectKey, into client.Object) (Result, error) {
+	switch err := api.Get(ctx, key, into); {
+	case apierrors.IsNotFound(err):
+		return No, nil
+	case apierrors.IsForbidden(err):
+		return Unknown, nil
+	case err != nil:
+		return Unknown, err
+	}
+	return Yes, nil
+}

@@ -1,0 +1,224 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
+)
+
+// SignerExplanation is what is known of a signer, as machines get it.
+type SignerExplanation struct {
+	// Name is that of the Signer that declares it, if one does.
+	Name       string `json:"name,omitempty"`
+	SignerName string `json:"signerName"`
+	// Ready says whether the signer signs. Of signers without an object it is
+	// Unknown where nothing is against it: who runs cannot be asked.
+	Ready Result `json:"ready"`
+	// Verdict is the explanation in one sentence.
+	Verdict string `json:"verdict"`
+	// Statements are what KEP-1513 asks every signer to say of itself.
+	Statements []Statement         `json:"statements,omitempty"`
+	CA         *v1alpha1.CAStatus  `json:"ca,omitempty"`
+	FormerCAs  []v1alpha1.CAStatus `json:"formerCAs,omitempty"`
+	// Issued and Refused are how many; nil if nobody counts.
+	Issued  *int64 `json:"issued,omitempty"`
+	Refused *int64 `json:"refused,omitempty"`
+	// Waiting are requests without an answer, the oldest first.
+	Waiting []Waiting `json:"waiting,omitempty"`
+	// Unknown is what cannot be found out from here.
+	Unknown []string `json:"unknown,omitempty"`
+	Next    []Step   `json:"next,omitempty"`
+}
+
+// Statement is one of the things that a signer states.
+type Statement struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Waiting is a request without an answer.
+type Waiting struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Created   time.Time `json:"created"`
+	// State is Pending, or Approved for what only has to be signed.
+	State certificates.State `json:"state"`
+}
+
+// Signer explains one signer, by its name or by that of its Signer.
+func Signer(ctx context.Context, api Reader, q Query) (*SignerExplanation, error) {
+	e, err := findSigner(ctx, api, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, find := range []func(context.Context, Reader, string) ([]Waiting, error){waitingCSRs, waitingPods} {
+		found, err := find(ctx, api, e.SignerName)
+		switch {
+		case apierrors.IsForbidden(err):
+			e.Unknown = append(e.Unknown, err.Error())
+		case err != nil:
+			return nil, reading("looking for requests that wait", err)
+		}
+		e.Waiting = append(e.Waiting, found...)
+	}
+	slices.SortStableFunc(e.Waiting, func(a, b Waiting) int { return a.Created.Compare(b.Created) })
+	return e, nil
+}
+
+// findSigner finds who signs under a name: those of signers have a slash, those
+// of objects have none.
+func findSigner(ctx context.Context, api Reader, q Query) (*SignerExplanation, error) {
+	if !strings.Contains(q.Name, "/") {
+		signer, err := getSigner(ctx, api, q)
+		if err != nil {
+			return nil, err
+		}
+		return explainDeclared(signer, q), nil
+	}
+	signer, known, err := declarer(ctx, api, q.Name)
+	switch {
+	case err != nil:
+		return nil, reading("looking for the Signer", err)
+	case signer != nil:
+		return explainDeclared(signer, q), nil
+	}
+	e, err := explainUndeclared(ctx, api, q, known)
+	return e, reading("finding out about the signer", err)
+}
+
+// explainDeclared is about a signer that an object declares.
+func explainDeclared(signer *v1alpha1.Signer, q Query) *SignerExplanation {
+	e := &SignerExplanation{
+		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
+		CA: signer.Status.CA, FormerCAs: signer.Status.FormerCAs, Issued: &signer.Status.Issued, Refused: &signer.Status.Refused,
+	}
+	if e.Ready, e.Verdict = judge(signer); e.Ready != Yes {
+		e.Next = []Step{step("What happens with the Signer is in its events:", q.kubectl("describe", "signer", signer.Name))}
+	}
+	return e
+}
+
+func getSigner(ctx context.Context, api Reader, q Query) (*v1alpha1.Signer, error) {
+	const byName = "Signers without objects are explained by their names, such as kubernetes.io/kubelet-serving."
+	absent := &NotFoundError{Message: "there is no Signer named " + q.Name}
+	signer := &v1alpha1.Signer{}
+	switch err := api.Get(ctx, client.ObjectKey{Name: q.Name}, signer); {
+	case apierrors.IsNotFound(err) && profiled(signersDomain+q.Name):
+		absent.Next = []Step{step("There is a signer of that name that no object declares:", q.Certplane("explain", "signer", signersDomain+q.Name))}
+		return nil, absent
+	case lacksKind(err):
+		return nil, &NotFoundError{Message: "the server has no signers." + v1alpha1.GroupName, KindMissing: true, Next: []Step{{Text: byName}}}
+	case apierrors.IsNotFound(err):
+		absent.Next = []Step{step(byName+" To see which objects there are:", q.kubectl("get", "signers"))}
+		return nil, absent
+	default:
+		return signer, reading("reading the Signer", err)
+	}
+}
+
+func judge(signer *v1alpha1.Signer) (Result, string) {
+	subject := fmt.Sprintf("%s signs for %s", signer.Name, signer.Spec.SignerName)
+	ready := meta.FindStatusCondition(signer.Status.Conditions, v1alpha1.Ready)
+	switch {
+	case ready == nil, ready.ObservedGeneration < signer.Generation:
+		return Open, fmt.Sprintf("%s is to sign for %s, and no controller has looked at it", signer.Name, signer.Spec.SignerName)
+	case ready.Status == metav1.ConditionTrue:
+		return Yes, subject
+	default:
+		return No, fmt.Sprintf("%s does not sign for %s: %s (%s)", signer.Name, signer.Spec.SignerName, ready.Message, ready.Reason)
+	}
+}
+
+func waitingCSRs(ctx context.Context, api Reader, signerName string) ([]Waiting, error) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := api.List(ctx, list, forSigner(signerName)); err != nil {
+		return nil, err
+	}
+	var waiting []Waiting
+	for i := range list.Items {
+		c := &list.Items[i]
+		if state := certificates.Judge(c).State; state == certificates.Pending || state == certificates.Approved {
+			waiting = append(waiting, Waiting{Kind: "CertificateSigningRequest", Name: c.Name, Created: c.CreationTimestamp.Time, State: state})
+		}
+	}
+	return waiting, nil
+}
+
+func waitingPods(ctx context.Context, api Reader, signerName string) ([]Waiting, error) {
+	list, err := listPodRequests(ctx, api, signerName)
+	var waiting []Waiting
+	for _, req := range list {
+		if judgePod(req).State == certificates.Pending {
+			waiting = append(waiting, Waiting{
+				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: certificates.Pending,
+			})
+		}
+	}
+	return waiting, err
+}
+
+func forSigner(name string) client.ListOption { return client.MatchingFields{"spec.signerName": name} }
+
+type podRequest = certificatesv1beta1.PodCertificateRequest
+
+// podRequestVersions are those that PodCertificateRequests have, the fullest
+// first. What is read in v1 has the same names.
+var podRequestVersions = []schema.GroupVersion{certificatesv1beta1.SchemeGroupVersion, certificatesv1.SchemeGroupVersion}
+
+// getPodRequest reads a request of a pod in the first version that is served.
+func getPodRequest(ctx context.Context, api Reader, key client.ObjectKey) (*podRequest, error) {
+	var err error
+	for _, version := range podRequestVersions {
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(version.WithKind("PodCertificateRequest"))
+		if err = api.Get(ctx, key, found); !apierrors.IsNotFound(err) {
+			return readPodRequest(found, err)
+		}
+	}
+	return nil, err
+}
+
+func listPodRequests(ctx context.Context, api Reader, signerName string) ([]*podRequest, error) {
+	for _, version := range podRequestVersions {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(version.WithKind("PodCertificateRequestList"))
+		err := api.List(ctx, list, forSigner(signerName))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		var all []*podRequest
+		for i := range list.Items {
+			req, err := readPodRequest(&list.Items[i], nil)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, req)
+		}
+		return all, err
+	}
+	return nil, nil // an API without requests of pods
+}
+
+func readPodRequest(object *unstructured.Unstructured, err error) (*podRequest, error) {
+	if err != nil {
+		return nil, err
+	}
+	req := &podRequest{}
+	return req, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, req)
+}
