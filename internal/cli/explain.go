@@ -131,8 +131,10 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 type explained struct {
 	kind       string
 	namespaced bool
-	run        func(context.Context, explain.Config) error
-	cmd        cobra.Command
+	// alone refuses kubectl's KIND/NAME.
+	alone bool
+	run   func(context.Context, explain.Config) error
+	cmd   cobra.Command
 }
 
 func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Command {
@@ -143,6 +145,11 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOne(what.kind, args, format); err != nil {
 			return exit.UsageError(cmd.CommandPath(), err)
+		}
+		if what.alone {
+			if err := namesAlone(cmd, args); err != nil {
+				return err
+			}
 		}
 		return what.run(cmd.Context(), explain.Config{
 			Name: args[0], Namespace: connection.in(namespace), Output: format,

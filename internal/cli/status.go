@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +13,11 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
+	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/cli/status"
-	"github.com/certplane/certplane/internal/explain"
 )
 
 const statusCertificateLong = `Tells how a Certificate of cert-manager.io is: its conditions, its issuer, what is
@@ -44,8 +43,8 @@ Exit codes: 0 shown, whatever is in the Secret, 1 no certificate or another erro
 // NewStatus returns the status verb and what is below it.
 func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "Tell how a Certificate is, and what it waits for"}
-	cmd.AddCommand(newShown(streams, shown{
-		kind: "Certificate", run: status.Certificate,
+	cmd.AddCommand(newExplain(streams, explained{
+		kind: "Certificate", run: status.Certificate, namespaced: true, alone: true,
 		cmd: cobra.Command{
 			Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Tell how a Certificate is, and what it waits for",
 			Long: statusCertificateLong, Example: "  certplane status certificate -n shop web\n  certplane status certificate -n shop web -o json",
@@ -57,8 +56,8 @@ func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
 // NewInspect returns the inspect verb and what is below it.
 func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect", Short: "Show what is in the Secret of a Certificate"}
-	cmd.AddCommand(newShown(streams, shown{
-		kind: "Secret", run: inspectSecret,
+	cmd.AddCommand(newExplain(streams, explained{
+		kind: "Secret", run: inspectSecret, namespaced: true, alone: true,
 		cmd: cobra.Command{
 			Use: "secret NAME", Aliases: []string{"secrets"}, Short: "Show what is in the Secret of a Certificate, but for its key",
 			Long: inspectSecretLong, Example: "  certplane inspect secret -n shop web-tls\n  certplane inspect secret -n shop web-tls -o json",
@@ -67,47 +66,16 @@ func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// shown is a kind of which one object is shown.
-type shown struct {
-	kind string
-	run  func(context.Context, explain.Reader, status.Config) error
-	cmd  cobra.Command
-}
-
-func newShown(streams genericiooptions.IOStreams, what shown) *cobra.Command {
-	var connection connection
-	var format, namespace string
-	cmd := what.cmd
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOne(what.kind, args, format); err != nil {
-			return exit.UsageError(cmd.CommandPath(), err)
-		}
-		if err := namesAlone(cmd, args); err != nil {
-			return err
-		}
-		api, err := connection.api()
-		if err != nil {
-			return err
-		}
-		return what.run(cmd.Context(), api, status.Config{
-			Namespace: connection.in(namespace), Name: args[0], Output: format, Now: time.Now, Stdout: streams.Out,
-			Certplane: append([]string{"certplane"}, connection.given()...),
-		})
+func inspectSecret(ctx context.Context, cfg verb.Config) error {
+	api, err := cfg.Connect()
+	if err != nil {
+		return err
 	}
-	cmd.Flags().SortFlags = false
-	addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
-	addOutput(&cmd, &format)
-	connection.addTo(cmd.Flags())
-	return &cmd
-}
-
-func inspectSecret(ctx context.Context, api explain.Reader, cfg status.Config) error {
 	secret := &corev1.Secret{}
-	err := api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
+	err = api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		see := append([]string{cfg.Certplane[0], "kubectl", "get", "secrets", "-n", cfg.Namespace}, cfg.Certplane[1:]...)
-		return exit.WithNext(fmt.Errorf("there is no Secret %q in namespace %q", cfg.Name, cfg.Namespace), "To see which there are:", "  "+shell.Line(see...))
+		return exit.WithNext(fmt.Errorf("there is no Secret %q in namespace %q", cfg.Name, cfg.Namespace), "To see which there are:",
+			"  "+shell.Line(cfg.Query().Certplane("kubectl", "get", "secrets", "-n", cfg.Namespace)...))
 	}
 	if err != nil {
 		return advice.On("reading the Secret", err)

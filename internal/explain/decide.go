@@ -42,11 +42,12 @@ func (f *facts) verdict(v certificates.Verdict, deciding []Check, cert *Certific
 	}
 }
 
-func (f *facts) issued(cert *Certificate) string {
+// issued continues a sentence about a request that has its certificate.
+func (q Query) issued(cert *Certificate) string {
 	switch {
 	case cert == nil:
 		return "has a certificate that cannot be read"
-	case f.Now.After(cert.NotAfter):
+	case q.Now.After(cert.NotAfter):
 		return "was issued, and its certificate expired on " + cert.NotAfter.Format(time.RFC3339)
 	default:
 		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)

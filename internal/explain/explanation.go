@@ -14,6 +14,9 @@ type Explanation = Explained[Request]
 // it.
 type RequestExplanation = Explained[IssuerRequest]
 
+// PodExplanation is what is known of a pod's request, as machines get it.
+type PodExplanation = Explained[PodRequest]
+
 // Explained is what is known of a request that asks for R.
 type Explained[R any] struct {
 	Namespace string `json:"namespace,omitempty"`
@@ -27,6 +30,8 @@ type Explained[R any] struct {
 	// Checks are the parts that decide, in the order in which they do.
 	Checks      []Check      `json:"checks"`
 	Certificate *Certificate `json:"certificate,omitempty"`
+	// RefreshAt is when a pod's next certificate is due.
+	RefreshAt *time.Time `json:"refreshAt,omitempty"`
 	// Events are what controllers told of the request, the latest last.
 	Events []Event `json:"events,omitempty"`
 	// Next is what can be done now.

@@ -15,26 +15,6 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// PodExplanation is what is known of a pod's request, as machines get it.
-type PodExplanation struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	// State is how far the request has come.
-	State certificates.State `json:"state"`
-	// Verdict is the explanation in one sentence.
-	Verdict string     `json:"verdict"`
-	Request PodRequest `json:"request"`
-	// Checks are the parts that decide, in the order in which they do.
-	Checks      []Check      `json:"checks"`
-	Certificate *Certificate `json:"certificate,omitempty"`
-	// RefreshAt is when the next certificate is due.
-	RefreshAt *time.Time `json:"refreshAt,omitempty"`
-	// Events are what controllers told of the request, the latest last.
-	Events []Event `json:"events,omitempty"`
-	Next   []Step  `json:"next,omitempty"`
-}
-
 // PodRequest is what was asked for, and for which pod.
 type PodRequest struct {
 	SignerName        string            `json:"signerName"`
@@ -123,10 +103,8 @@ func (g *podGatherer) verdict(v podVerdict, cert *Certificate) string {
 		return "was denied: " + said
 	case v.State == certificates.Failed:
 		return "failed at its signer: " + said
-	case v.State == certificates.Issued && cert != nil:
-		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)
 	case v.State == certificates.Issued:
-		return "has a certificate that cannot be read"
+		return g.issued(cert)
 	}
 	o := outlook{checks: g.checks, waited: g.Now.Sub(g.req.CreationTimestamp.Time), words: words{
 		state: "is pending", signer: "signer", silent: "its signer",

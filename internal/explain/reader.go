@@ -72,9 +72,11 @@ func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes
 // Connect returns the API of a server, which is asked each time. It asks the
 // server nothing yet.
 func Connect(cfg *rest.Config) (API, error) {
-	kinds, err := Scheme()
-	if err != nil {
-		return API{}, err
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return API{}, fmt.Errorf("making the scheme: %w", err)
+		}
 	}
 	transport, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -96,41 +98,29 @@ func Connect(cfg *rest.Config) (API, error) {
 	return API{connected, discovery.ToDiscoveryInterfaceWithContext(found)}, nil
 }
 
-// Scheme has the kinds that explaining reads.
-func Scheme() (*runtime.Scheme, error) {
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(kinds); err != nil {
-			return nil, fmt.Errorf("making the scheme: %w", err)
-		}
-	}
-	return kinds, nil
-}
-
 // resources are those of the kinds that are known without asking: a server that
 // lacks one answers that there is no such object.
 func resources() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"):  meta.RESTScopeRoot,
-		certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"):      meta.RESTScopeNamespace,
-		certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"): meta.RESTScopeNamespace,
-		v1alpha1.GroupVersion.WithKind("Signer"):                                 meta.RESTScopeRoot,
-		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind):                   meta.RESTScopeNamespace,
-		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind):            meta.RESTScopeNamespace,
-		cmv1.SchemeGroupVersion.WithKind(cmv1.IssuerKind):                        meta.RESTScopeNamespace,
-		cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind):                 meta.RESTScopeRoot,
-		corev1.SchemeGroupVersion.WithKind("Secret"):                             meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("Pod"):                                meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("Service"):                            meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                     meta.RESTScopeNamespace,
-		corev1.SchemeGroupVersion.WithKind("Node"):                               meta.RESTScopeRoot,
-		corev1.SchemeGroupVersion.WithKind("Namespace"):                          meta.RESTScopeRoot,
-		eventsv1.SchemeGroupVersion.WithKind("Event"):                            meta.RESTScopeNamespace,
-		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):       meta.RESTScopeRoot,
-		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"):   meta.RESTScopeRoot,
+	for _, served := range []struct {
+		version schema.GroupVersion
+		scope   meta.RESTScope
+		kinds   []string
+	}{
+		{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview", "SelfSubjectAccessReview"}},
+		{certificatesv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CertificateSigningRequest"}},
+		{certificatesv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
+		{certificatesv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
+		{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
+		{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "Pod", "Service", "ServiceAccount"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
+		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
+		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"Signer"}},
 	} {
-		mapper.Add(kind, scope)
+		for _, kind := range served.kinds {
+			mapper.Add(served.version.WithKind(kind), served.scope)
+		}
 	}
 	return mapper
 }

@@ -39,7 +39,7 @@ func (f *RequestFacts) verdict(state certificates.State, cert *Certificate) stri
 	case certificates.Failed:
 		return "failed at its issuer: " + f.readyMessage()
 	case certificates.Issued:
-		return (&facts{Query: f.Query}).issued(cert)
+		return f.issued(cert)
 	case certificates.Approved:
 		return f.outlook(state, f.checks(state)).unsigned()
 	default:

@@ -163,8 +163,8 @@ func waitingCSRs(ctx context.Context, api Reader, signerName string) ([]Waiting,
 func waitingPods(ctx context.Context, api Reader, signerName string) ([]Waiting, error) {
 	list, err := listPodRequests(ctx, api, signerName)
 	var waiting []Waiting
-	for _, req := range list {
-		if judgePod(req).State == certificates.Pending {
+	for i := range list {
+		if req := &list[i]; judgePod(req).State == certificates.Pending {
 			waiting = append(waiting, Waiting{
 				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: certificates.Pending,
 			})
@@ -181,44 +181,42 @@ type podRequest = certificatesv1beta1.PodCertificateRequest
 // first. What is read in v1 has the same names.
 var podRequestVersions = []schema.GroupVersion{certificatesv1beta1.SchemeGroupVersion, certificatesv1.SchemeGroupVersion}
 
-// getPodRequest reads a request of a pod in the first version that is served.
+// inPodRequestVersion reads in the first version that is served.
+func inPodRequestVersion(read func(schema.GroupVersion) error) (err error) {
+	for _, version := range podRequestVersions {
+		if err = read(version); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return err
+}
+
 func getPodRequest(ctx context.Context, api Reader, key client.ObjectKey) (*podRequest, error) {
-	var err error
-	for _, version := range podRequestVersions {
-		found := &unstructured.Unstructured{}
+	found, req := &unstructured.Unstructured{}, &podRequest{}
+	err := inPodRequestVersion(func(version schema.GroupVersion) error {
 		found.SetGroupVersionKind(version.WithKind("PodCertificateRequest"))
-		if err = api.Get(ctx, key, found); !apierrors.IsNotFound(err) {
-			return readPodRequest(found, err)
-		}
-	}
-	return nil, err
-}
-
-func listPodRequests(ctx context.Context, api Reader, signerName string) ([]*podRequest, error) {
-	for _, version := range podRequestVersions {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(version.WithKind("PodCertificateRequestList"))
-		err := api.List(ctx, list, forSigner(signerName))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		var all []*podRequest
-		for i := range list.Items {
-			req, err := readPodRequest(&list.Items[i], nil)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, req)
-		}
-		return all, err
-	}
-	return nil, nil // an API without requests of pods
-}
-
-func readPodRequest(object *unstructured.Unstructured, err error) (*podRequest, error) {
+		return api.Get(ctx, key, found)
+	})
 	if err != nil {
 		return nil, err
 	}
-	req := &podRequest{}
-	return req, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, req)
+	return req, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, req)
+}
+
+func listPodRequests(ctx context.Context, api Reader, signerName string) ([]podRequest, error) {
+	list := &unstructured.UnstructuredList{}
+	err := inPodRequestVersion(func(version schema.GroupVersion) error {
+		list.SetGroupVersionKind(version.WithKind("PodCertificateRequestList"))
+		return api.List(ctx, list, forSigner(signerName))
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // an API without requests of pods
+	}
+	all := make([]podRequest, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
 }

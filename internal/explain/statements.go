@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/policy/profile"
 )
 
 // statements are the seven things that KEP-1513 asks every signer to state, in
@@ -77,25 +77,17 @@ func keys(p v1alpha1.SignerProfile) string {
 }
 
 func lifetime(p v1alpha1.SignerProfile) string {
-	text := "at most " + length(p.Lifetime.Maximum, "24h")
+	terms := profile.TermsOf(p)
+	text := "at most " + length(terms.Maximum)
 	if p.Lifetime.Default != nil {
-		text += ", " + length(p.Lifetime.Default, "") + " if a request names none"
+		text += ", " + length(p.Lifetime.Default.Duration) + " if a request names none"
 	}
-	text += ", of which " + length(p.Lifetime.Backdate, "2m") + " lie before the making"
-	at, jitter := p.Refresh.AtPercent, ptr.Deref(p.Refresh.JitterPercent, 10)
-	if at == 0 {
-		at = 66
-	}
-	return fmt.Sprintf("%s; pods refresh after %d%% of it, give or take %d%%", text, at, jitter)
+	return fmt.Sprintf("%s, of which %s lie before the making; pods refresh after %d%% of it, give or take %d%%",
+		text, length(terms.Backdate), terms.RefreshPercent, terms.RefreshJitter)
 }
 
 // length leaves out what is zero: 24h for 24h0m0s.
-func length(d *metav1.Duration, unset string) string {
-	if d == nil {
-		return unset
-	}
-	return duration.Short(d.Round(time.Second))
-}
+func length(d time.Duration) string { return duration.Short(d.Round(time.Second)) }
 
 func caBit(p v1alpha1.SignerProfile) string {
 	if p.CertificateAuthorities == v1alpha1.IgnoreCAs {

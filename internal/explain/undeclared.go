@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -45,7 +43,7 @@ func builtInStatements(name string) []Statement {
 		{"Permitted subjects", promise.subjects},
 		{"Permitted extensions", "alternative names and usages; requested others are left out"},
 		{"Key usages", promise.usages + fmt.Sprintf("; keys: RSA from %d bits, ECDSA, Ed25519", profile.Policy.MinRSABits)},
-		{"Lifetime", fmt.Sprintf("at most %s, which is also what a request gets that names none, unless it is set to less", duration.Short(profile.Lifetime.Max.Round(time.Second)))},
+		{"Lifetime", fmt.Sprintf("at most %s, which is also what a request gets that names none, unless it is set to less", length(profile.Lifetime.Max))},
 		{"CA bit", "never set; who asks for it gets a certificate without"},
 		{"Further PEM blocks", "the CAs between the certificate and its root, nearest first, if there are any"},
 	}

@@ -3,6 +3,7 @@ package explain
 import (
 	"testing"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -16,5 +17,13 @@ func TestBuiltInStatements(t *testing.T) {
 		if promise := promises[name]; promise.subjects == "" || promise.usages == "" {
 			t.Errorf("%s does not say for whom and for what it signs", name)
 		}
+	}
+}
+
+// A Signer that sets no lengths states those that it is enforced with.
+func TestDefaultLifetime(t *testing.T) {
+	const want = "at most 24h, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%"
+	if got := lifetime(v1alpha1.SignerProfile{}); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -46,7 +46,7 @@ func CertificateRequest(ctx context.Context, cfg Config) error {
 
 // PodCertificateRequest explains a request of a pod.
 func PodCertificateRequest(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.PodCertificateRequest, podText)
+	return write(ctx, cfg, explain.PodCertificateRequest, requestText(podRequestRows))
 }
 
 // IssuedCertificate explains a Certificate of cert-manager.io.
@@ -67,12 +67,17 @@ func write[E any](
 	if err != nil {
 		return err
 	}
-	now := cfg.Now()
-	found, err := find(ctx, api, explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: now})
+	q := cfg.Query()
+	found, err := find(ctx, api, q)
 	if err != nil {
 		return Advise(err)
 	}
-	return output.Write(cfg.Stdout, cfg.Output, found, func() string { return text(found, now) })
+	return output.Write(cfg.Stdout, cfg.Output, found, func() string { return text(found, q.Now) })
+}
+
+// Query is what to ask for, now.
+func (cfg Config) Query() explain.Query {
+	return explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: cfg.Now()}
 }
 
 // Advise adds what to do about it to an error of explaining.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/page"
 	"github.com/certplane/certplane/internal/cli/shell"
@@ -13,14 +15,18 @@ import (
 
 // requestText is the explanation of a request for people: the verdict first. Rows
 // are what it asks for.
-func requestText[R any](rows func(R, time.Time) [][]string) func(explain.Explained[R], time.Time) string {
+func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) func(explain.Explained[R], time.Time) string {
 	return func(e explain.Explained[R], now time.Time) string {
 		p := &page.Page{}
 		p.Line(e.Verdict)
-		p.Section("Request", rows(e.Request, now))
+		p.Section("Request", rows(e, now))
 		p.Section("Checks", checkRows(e.Checks))
 		if e.Certificate != nil {
-			p.Section("Certificate", certificateRows(*e.Certificate))
+			rows := certificateRows(*e.Certificate)
+			if e.RefreshAt != nil {
+				rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
+			}
+			p.Section("Certificate", rows)
 		}
 		p.Section("Events", eventRows(e.Events, now))
 		writeSteps(p, e.Next)
@@ -46,7 +52,8 @@ func rowsOf[T any](list []T, row func(T) []string) [][]string {
 	return rows
 }
 
-func signingRequestRows(r explain.Request, now time.Time) [][]string {
+func signingRequestRows(e explain.Explanation, now time.Time) [][]string {
+	r := e.Request
 	lifetime := "as long as the signer gives"
 	if r.ExpirationSeconds != nil {
 		lifetime = (time.Duration(*r.ExpirationSeconds) * time.Second).String()
@@ -64,13 +71,14 @@ func signingRequestRows(r explain.Request, now time.Time) [][]string {
 	}
 }
 
-func issuerRequestRows(r explain.IssuerRequest, now time.Time) [][]string {
+func issuerRequestRows(e explain.RequestExplanation, now time.Time) [][]string {
+	r := e.Request
 	duration, usages := certmanager.DefaultDuration, list(r.Usages)
 	if r.Duration != nil {
 		duration = r.Duration.Duration
 	}
 	if len(r.Usages) == 0 {
-		usages = "digital signature, key encipherment (as none are given)"
+		usages = list(cmv1.DefaultKeyUsages()) + " (as none are given)"
 	}
 	if r.IsCA {
 		usages += "; as a CA"
@@ -89,6 +97,13 @@ func issuerRequestRows(r explain.IssuerRequest, now time.Time) [][]string {
 	}
 }
 
+func podRequestRows(e explain.PodExplanation, now time.Time) [][]string {
+	return [][]string{
+		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
+		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
+	}
+}
+
 func certificateRows(c explain.Certificate) [][]string {
 	return [][]string{
 		{"subject", page.OrNone(c.Subject)},
@@ -99,7 +114,13 @@ func certificateRows(c explain.Certificate) [][]string {
 	}
 }
 
-func list(items []string) string { return page.OrNone(strings.Join(items, ", ")) }
+func list[S ~string](items []S) string {
+	var names []string
+	for _, item := range items {
+		names = append(names, string(item))
+	}
+	return page.OrNone(strings.Join(names, ", "))
+}
 
 // writeSteps tells what to do next.
 func writeSteps(p *page.Page, steps []explain.Step) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/status"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/server"
@@ -88,8 +89,9 @@ func (w world) tell(t *testing.T, c explain.API, name string) string {
 func (w world) print(t *testing.T, c explain.API, name, format string) string {
 	t.Helper()
 	var out bytes.Buffer
-	err := status.Certificate(t.Context(), c, status.Config{
-		Namespace: "default", Name: name, Certplane: []string{"certplane", "--context", "here"}, Now: time.Now, Stdout: &out, Output: format,
+	err := status.Certificate(t.Context(), verb.Config{
+		Namespace: "default", Name: name, Kubectl: []string{"certplane", "kubectl"}, Flags: []string{"--context", "here"}, Now: time.Now, Stdout: &out, Output: format,
+		Connect: func() (explain.Reader, error) { return c, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -212,6 +214,14 @@ func TestCertificateWithout(t *testing.T) {
 	w.create(t, foreign)
 	w.says(t, w.admin, "foreign", `^Issuer theirs of example.com\n  it is of the group example.com: see there$`)
 
+	w.says(t, w.admin, "foreign", `^Next\n  Install the program that brings the kind Issuer of example.com; if the name is wrong, correct spec\.issuerRef\.$`)
+
+	vault := &cmv1.VaultIssuer{Server: "https://vault.example.com", Path: "pki/sign/x"}
+	vault.Auth.TokenSecretRef = &cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token"}
+	w.create(t, &cmv1.Issuer{ObjectMeta: in("vault"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{Vault: vault}}})
+	w.create(t, certificate("vaulted", "vault"))
+	w.says(t, w.admin, "vaulted", `^Next\n  certplane signs for issuers of the types ca and selfSigned, not vault\..*\n    certplane kubectl --context here get issuers`)
+
 	read := apitest.Allow("get", "certificates")
 	read.APIGroups = []string{certmanager.Group}
 	w.Grant(t, "reader", read)
@@ -219,7 +229,9 @@ func TestCertificateWithout(t *testing.T) {
 		`^Events\n  you may not list Events$`, `^Issuer nowhere\n  you may not read it$`, `^Secret lost-tls\n  you may not read it$`,
 		`^CertificateRequest for revision 1\n  you may not list CertificateRequests$`)
 
-	err := status.Certificate(t.Context(), w.admin, status.Config{Namespace: "default", Name: "nosuch", Certplane: []string{"certplane"}, Now: time.Now})
+	err := status.Certificate(t.Context(), verb.Config{
+		Namespace: "default", Name: "nosuch", Now: time.Now, Connect: func() (explain.Reader, error) { return w.admin, nil },
+	})
 	if err == nil || !strings.Contains(err.Error(), `there is no Certificate "nosuch" in namespace "default"`) {
 		t.Errorf("error %v", err)
 	}

@@ -6,39 +6,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/exit"
-	explaintext "github.com/certplane/certplane/internal/cli/explain"
+	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/output"
 	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// Config says of which Certificate, and to whom.
-type Config struct {
-	Namespace, Name string
-	// Certplane is how the user calls this program for the same server.
-	Certplane []string
-	// Output is json or yaml; empty: text for people.
-	Output string
-	Now    func() time.Time
-	Stdout io.Writer
-}
-
 // Certificate tells how a Certificate is. Its errors are those of not knowing.
-func Certificate(ctx context.Context, api explain.Reader, cfg Config) error {
-	q := explain.Query{Namespace: cfg.Namespace, Name: cfg.Name, Kubectl: []string{"certplane", "kubectl"}, Flags: cfg.Certplane[1:], Now: cfg.Now()}
-	found, err := explain.GatherCertificate(ctx, api, q, true)
+func Certificate(ctx context.Context, cfg verb.Config) error {
+	api, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	found, err := explain.GatherCertificate(ctx, api, cfg.Query(), true)
 	var absent *explain.NotFoundError
 	switch {
 	case errors.As(err, &absent) && !absent.KindMissing:
 		return exit.WithNext(fmt.Errorf("there is no Certificate %q in namespace %q", cfg.Name, cfg.Namespace),
-			"To see which there are:", "  "+shell.Line(q.Certplane("kubectl", "get", "certificates", "-A")...))
+			"To see which there are:", "  "+shell.Line(cfg.Query().Certplane("kubectl", "get", "certificates", "-A")...))
 	case err != nil:
-		return explaintext.Advise(err)
+		return verb.Advise(err)
 	}
 	f := facts{found}
 	return output.Write(cfg.Stdout, cfg.Output, f.report(), f.text)

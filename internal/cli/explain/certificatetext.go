@@ -30,24 +30,3 @@ func certificateText(e explain.CertificateExplanation, now time.Time) string {
 	writeSteps(p, e.Next)
 	return p.String()
 }
-
-// podText is the explanation for people: the verdict first.
-func podText(e explain.PodExplanation, now time.Time) string {
-	p := &page.Page{}
-	p.Line(e.Verdict)
-	p.Section("Request", [][]string{
-		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
-		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
-	})
-	p.Section("Checks", checkRows(e.Checks))
-	if e.Certificate != nil {
-		rows := certificateRows(*e.Certificate)
-		if e.RefreshAt != nil {
-			rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
-		}
-		p.Section("Certificate", rows)
-	}
-	p.Section("Events", eventRows(e.Events, now))
-	writeSteps(p, e.Next)
-	return p.String()
-}
