@@ -59,7 +59,7 @@ func IssuedCertificate(ctx context.Context, api Reader, q Query) (CertificateExp
 	if err != nil {
 		return CertificateExplanation{}, err
 	}
-	return f.explain(), nil
+	return f.Explain(), nil
 }
 
 // CertificateFacts are what the API tells of a Certificate. Of its Secret there

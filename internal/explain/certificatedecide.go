@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// explain decides what the facts mean.
-func (f *CertificateFacts) explain() CertificateExplanation {
+// Explain decides what the facts mean.
+func (f *CertificateFacts) Explain() CertificateExplanation {
 	crt := f.Certificate
 	e := CertificateExplanation{
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID), State: f.state(), Created: crt.CreationTimestamp.Time,

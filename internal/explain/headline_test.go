@@ -181,7 +181,7 @@ func TestHeadlinesOfCertificates(t *testing.T) {
 				for _, rival := range []bool{false, true} {
 					for _, end := range []time.Duration{time.Hour, -time.Hour} {
 						f := certificateWith(ready, issuing, secret, rival, now.Add(end))
-						e := f.explain()
+						e := f.Explain()
 						r, isReady := results(e.Checks), strings.Contains(e.Verdict, "is ready")
 						switch {
 						case isReady && (r["ready"] != Yes || r["secret"] == No || r["secretName"] == No || end < 0):

@@ -199,7 +199,7 @@ type Trouble int
 
 // The troubles. NotServed is that no API has the issuer's kind.
 const (
-	None Trouble = iota
+	NoTrouble Trouble = iota
 	NotServed
 	NotThere
 	Unsupported
@@ -212,7 +212,7 @@ func (i *IssuerFacts) Trouble() Trouble {
 	case i.resource.Name == "":
 		return NotServed
 	case i.check().Result != No:
-		return None
+		return NoTrouble
 	case i.Exists == No:
 		return NotThere
 	case i.kind != certmanager.NoType && !i.kind.Supported():
