@@ -153,7 +153,8 @@ func (f *facts) checkSigning(v certificates.Verdict) Check {
 	}
 }
 
-// checkSigner tells who may sign. Whether they run, permissions do not tell.
+// checkSigner names the accounts that may sign. Permissions do not tell whether
+// they run.
 func (f *facts) checkSigner() Check {
 	name := f.csr.Spec.SignerName
 	if form := certmanager.SignerForm(name); form != "" {

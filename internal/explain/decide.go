@@ -83,7 +83,7 @@ func said(reason, message string) string {
 	return "no reason given"
 }
 
-// permission tells whether the approver finds what it asks for. It is Open
+// permission reports whether the approver finds what it asks for. It is Open
 // where the approver does not ask.
 func (f *facts) permission() Result {
 	answer := Open

@@ -13,7 +13,7 @@ import (
 )
 
 // declarer returns the Signer that declares a signer name, of several the
-// oldest, or nil. It is not known to whoever may not list Signers.
+// oldest, or nil. It is not known to a caller that may not list Signers.
 func declarer(ctx context.Context, api Reader, signerName string) (signer *v1alpha1.Signer, known bool, err error) {
 	list := &v1alpha1.SignerList{}
 	switch err := api.List(ctx, list, forSigner(signerName)); {

@@ -70,7 +70,7 @@ func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, er
 	return events, nil
 }
 
-// reporter is the short name of who wrote an event.
+// reporter is the short name of the controller that wrote an event.
 func reporter(e eventsv1.Event) string {
 	if e.ReportingController == "" {
 		return e.DeprecatedSource.Component

@@ -41,8 +41,8 @@ func (q Query) kubectl(words ...string) []string {
 	return slices.Concat(q.Kubectl, q.Flags, words)
 }
 
-// typedBy is for commands that the caller types, or somebody else does if the
-// caller may not: they have flags of their own.
+// typedBy is for commands that the caller types, or another user does if the
+// caller may not: that one has flags of its own.
 func (q Query) typedBy(mayCaller Result) Query {
 	if mayCaller == No {
 		q.Flags = nil

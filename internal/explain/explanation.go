@@ -38,7 +38,7 @@ type Explained[R any] struct {
 	Next []Step `json:"next,omitempty"`
 }
 
-// Request is what was asked for, and by whom.
+// Request is what was asked for, and the user that asked.
 type Request struct {
 	SignerName string    `json:"signerName"`
 	Created    time.Time `json:"created"`

@@ -27,7 +27,7 @@ type facts struct {
 	// mayGrant reports whether the caller may give a permission that is missing.
 	mayGrant Result
 	// declared is the Signer that declares the request's signer; nil if there
-	// is none. It is unknown to whoever may not list Signers.
+	// is none. It is unknown to a caller that may not list Signers.
 	declared         *v1alpha1.Signer
 	declarersUnknown bool
 	// referral is about the issuer that the request names as its signer; nil if it
@@ -35,7 +35,7 @@ type facts struct {
 	referral *referral
 	// objection is what the signer has against the request, or nil.
 	objection error
-	// mayApprove tells whether the caller may approve the request.
+	// mayApprove reports whether the caller may approve the request.
 	mayApprove Result
 	// signers are those of signerAccounts that may sign it. They are unknown
 	// if the caller may not ask.
@@ -159,7 +159,7 @@ func (f *facts) askSigners(ctx context.Context, api Reader) error {
 }
 
 // whoMaySign returns which accounts may sign for a signer. It is not known to
-// whoever may not ask.
+// a caller that may not ask.
 func whoMaySign(ctx context.Context, api Reader, accounts []string, signerName string) (signers []string, known bool, err error) {
 	for _, account := range accounts {
 		allowed, err := anySigner(signerName, func(name string) (Result, error) {
@@ -184,7 +184,7 @@ func certificateAccess(verb, resource, name string) authorizationv1.ResourceAttr
 	}
 }
 
-// may asks what somebody else may do. Not everybody may ask that.
+// may asks what another user may do. Not every caller may ask that.
 func may(ctx context.Context, api Reader, user authorizationv1.SubjectAccessReviewSpec) (Result, error) {
 	return result(api.May(ctx, user))
 }

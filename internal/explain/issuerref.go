@@ -29,8 +29,8 @@ type IssuerFacts struct {
 	Events Events
 
 	namespace string
-	// resource is that of the issuer's kind; its name is empty if nobody serves
-	// the kind.
+	// resource is that of the issuer's kind; its name is empty if no API
+	// has the kind.
 	resource certmanager.Resource
 	// obstacle is what keeps an issuer of cert-manager.io from signing, and kind of
 	// which type it is.
@@ -83,7 +83,7 @@ func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 		near.Ref.Kind, near.resource.Namespaced = cmv1.IssuerKind, true
 	}
 	if near.resource.Namespaced && i.namespace == "" {
-		return nil // nobody knows of which namespace
+		return nil // in which namespace is not known
 	}
 	issuer, err := certmanager.NewIssuer(near.Ref.Kind)
 	if err != nil {

@@ -35,5 +35,5 @@ func objection(c *csr, now time.Time) error {
 	return nil
 }
 
-// profiled tells whether certplane knows what a signer demands.
+// profiled reports whether certplane knows what a signer demands.
 func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }

@@ -23,7 +23,7 @@ type podGatherer struct {
 	req    *podRequest
 	checks []Check
 	key    string
-	// signer is nil if none is declared, or nobody may know.
+	// signer is nil if none is declared, or the caller may not know.
 	signer *v1alpha1.Signer
 }
 

@@ -25,7 +25,8 @@ import (
 )
 
 // Reader is what explaining asks an API. Errors are those of the API: what the
-// caller may not know is Forbidden, what there is not is NotFound.
+// caller may not know is Forbidden, an object that there is not is NotFound, also
+// if its kind is not served. It is safe for concurrent use.
 type Reader interface {
 	// Reader reads objects of their Go types, issuers of other groups as
 	// unstructured ones, and the metadata of Secrets. Lists are selected by the
@@ -128,7 +129,7 @@ func resources() meta.RESTMapper {
 // Result is the answer of a check.
 type Result string
 
-// The results. Open is what nobody has decided yet, Unknown what cannot be
+// The results. Open is what is not decided yet, Unknown what cannot be
 // found out from here.
 const (
 	Yes     Result = "Yes"
@@ -137,7 +138,7 @@ const (
 	Unknown Result = "Unknown"
 )
 
-// result is that of asking what a user may do, which not everybody may.
+// result is that of asking what a user may do, which not every caller may ask.
 func result(allowed bool, err error) (Result, error) {
 	switch {
 	case apierrors.IsForbidden(err):

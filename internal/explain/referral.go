@@ -19,8 +19,8 @@ import (
 type referral struct {
 	who    certmanager.Signer
 	issuer *IssuerFacts
-	// allowed tells whether the requester may refer to the issuer. It is Open
-	// where nobody asks: of ClusterIssuers, and of requests that have their
+	// allowed reports whether the requester may refer to the issuer. It is Open
+	// where it is not asked: of ClusterIssuers, and of requests that have their
 	// answer.
 	allowed Result
 	// mayGrant reports whether the caller may let it be.

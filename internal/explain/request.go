@@ -29,8 +29,7 @@ type IssuerRequest struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
-// invalid is the state of requests that somebody has declared impossible to
-// sign. It is final.
+// invalid is the state of requests that were declared impossible to sign. It is final.
 const invalid certificates.State = "Invalid"
 
 // CertificateRequest explains one CertificateRequest of cert-manager.io.

@@ -23,7 +23,7 @@ type RequestFacts struct {
 	Events  Events
 
 	issuer *IssuerFacts
-	// mayApprove tells whether the caller may approve the request.
+	// mayApprove reports whether the caller may approve the request.
 	mayApprove Result
 	// approvers are those of approverAccounts that may approve it, approver is one
 	// that may approve, but not for this issuer. Which may is unknown if the caller
@@ -105,7 +105,7 @@ func (f *RequestFacts) update() authorizationv1.ResourceAttributes {
 }
 
 // names are those under which the right to approve is granted; there are none
-// while nobody serves the issuer's kind.
+// while no API has the issuer's kind.
 func (f *RequestFacts) names() []string {
 	if f.issuer.resource.Name == "" {
 		return nil
@@ -124,7 +124,7 @@ func (f *RequestFacts) anyName(ask func(authorizationv1.ResourceAttributes) (Res
 	return No, nil
 }
 
-// askApprovers asks who approves without a person.
+// askApprovers asks which approvers may act without a person.
 func (f *RequestFacts) askApprovers(ctx context.Context, api Reader) error {
 	if !requests.Undecided(f.Request) || len(f.names()) == 0 {
 		return nil

@@ -27,7 +27,7 @@ type SignerExplanation struct {
 	Name       string `json:"name,omitempty"`
 	SignerName string `json:"signerName"`
 	// Ready says whether the signer signs. Of signers without an object it is
-	// Unknown where nothing is against it: who runs cannot be asked.
+	// Unknown where nothing is against it: which programs run cannot be asked.
 	Ready Result `json:"ready"`
 	// Verdict is the explanation in one sentence.
 	Verdict string `json:"verdict"`
@@ -35,7 +35,7 @@ type SignerExplanation struct {
 	Statements []Statement         `json:"statements,omitempty"`
 	CA         *v1alpha1.CAStatus  `json:"ca,omitempty"`
 	FormerCAs  []v1alpha1.CAStatus `json:"formerCAs,omitempty"`
-	// Issued and Refused are how many; nil if nobody counts.
+	// Issued and Refused are how many; nil if they are not counted.
 	Issued  *int64 `json:"issued,omitempty"`
 	Refused *int64 `json:"refused,omitempty"`
 	// Waiting are requests without an answer, the oldest first.

@@ -20,7 +20,7 @@ type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Ready tells whether its condition Ready is True, and Verdict says how it is
+	// Ready reports whether its condition Ready is True, and Verdict says how it is
 	// in a sentence.
 	Ready   bool   `json:"ready"`
 	Verdict string `json:"verdict"`
