@@ -56,7 +56,7 @@ func (csr signingRequest) issuer(ks kinds) (who, bool) { return ks.named(csr.Spe
 // be True.
 func (csr signingRequest) step() step {
 	switch {
-	case csr.condition(certificatesv1.CertificateDenied) != nil, certificates.Failed(csr.CertificateSigningRequest), len(csr.Status.Certificate) > 0:
+	case csr.condition(certificatesv1.CertificateDenied) != nil, certificates.HasFailed(csr.CertificateSigningRequest), len(csr.Status.Certificate) > 0:
 		return stepNone
 	case csr.condition(certificatesv1.CertificateApproved) == nil:
 		return stepAwait

@@ -108,9 +108,9 @@ func Condition(csr *certificatesv1.CertificateSigningRequest, t certificatesv1.R
 	return nil
 }
 
-// Failed reports whether a request has failed for good. Old clients leave the
+// HasFailed reports whether a request has failed for good. Old clients leave the
 // status of the condition empty, which means True.
-func Failed(csr *certificatesv1.CertificateSigningRequest) bool {
+func HasFailed(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateFailed && (c.Status == corev1.ConditionTrue || c.Status == "")
 	})

@@ -26,7 +26,7 @@ func open(c *csr, selects func(signerName string) bool) bool {
 	return selects(c.Spec.SignerName) &&
 		len(c.Status.Certificate) == 0 &&
 		certificates.Condition(c, certificatesv1.CertificateDenied) == nil &&
-		!certificates.Failed(c)
+		!certificates.HasFailed(c)
 }
 
 // request is what the signer gets to see.

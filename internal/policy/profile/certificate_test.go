@@ -100,7 +100,7 @@ func TestTemplatePassesTheLinter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := linted.Sign(rand.Reader)
+	leaf, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 	if err != nil {
 		t.Fatal(err)
 	}

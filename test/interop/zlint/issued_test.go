@@ -97,7 +97,7 @@ func issue(t *testing.T, ca *pki.Authority, req signer.Request, now time.Time) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	sign := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, rand.Reader)
+	sign := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
 	issued, err := sign(t.Context(), req, now)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestIssuers(t *testing.T) {
 				}
 				template := x509.CertificateRequest{Subject: pkix.Name{CommonName: "a.example.com"}, DNSNames: []string{"a.example.com"}}
 				req := issuer.Request{PEM: encode(t, template, kind), Usages: parsed, IsCA: isCA}
-				issued, err := issuer.Rules{}.SignCA(req, config, root, now, rand.Reader)
+				issued, err := issuer.Rules{}.SignCA(t.Context(), req, config, root, now, pki.Unrecorded)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -205,7 +205,7 @@ func signSelf(t *testing.T, req issuer.Request, kind pki.KeyType, now time.Time)
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{Data: map[string][]byte{corev1.TLSPrivateKeyKey: key}}
-	issued, err := issuer.SignSelf(req, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: secret}, now, rand.Reader)
+	issued, err := issuer.SignSelf(t.Context(), req, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: secret}, now, pki.Unrecorded)
 	if err != nil {
 		t.Fatal(err)
 	}

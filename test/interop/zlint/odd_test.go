@@ -127,7 +127,7 @@ func TestOdd(t *testing.T) {
 			if tc.refused {
 				return
 			}
-			cert, err := linted.Sign(rand.Reader)
+			cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
 			if err != nil {
 				t.Fatal(err)
 			}
