@@ -44,15 +44,6 @@ type facts struct {
 	events         Events
 }
 
-// signerAccounts are the service accounts that sign: those of certplane's
-// server, those of its controllers in a cluster, and that of
-// kube-controller-manager.
-var signerAccounts = []string{
-	"kube-system/csr-signer", "kube-system/csr-webhook-signer",
-	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer",
-	"kube-system/certificate-controller",
-}
-
 func gather(ctx context.Context, api Reader, q Query) (*facts, error) {
 	c := &csr{}
 	err := api.Get(ctx, client.ObjectKey{Name: q.Name}, c)

@@ -197,9 +197,6 @@ func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known
 	return true, nil
 }
 
-// declaredAccounts sign for declared signers.
-var declaredAccounts = []string{"kube-system/declared-signer", "certplane-system/declared-signer"}
-
 // maySign asks who may write the answer.
 func (g *podGatherer) maySign(ctx context.Context) error {
 	if g.signer == nil {

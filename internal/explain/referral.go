@@ -29,14 +29,6 @@ type referral struct {
 	terms error
 }
 
-// issuerAccounts answer requests that name issuers: those of certplane's server
-// and of its controllers in a cluster, and that of cert-manager.
-var issuerAccounts = []string{
-	"kube-system/cert-manager-certificatesigningrequests",
-	"certplane-system/cert-manager-certificatesigningrequests",
-	"cert-manager/cert-manager",
-}
-
 // findReferral finds the issuer that a request names, if it names one.
 func (f *facts) findReferral(ctx context.Context, api Reader) error {
 	who, isIssuer := certmanager.ParseSignerName(f.csr.Spec.SignerName)

@@ -40,15 +40,6 @@ type RequestFacts struct {
 	otherwise string
 }
 
-// approverAccounts approve every request that they may approve: those of
-// certplane's server and of its controllers in a cluster, and that of
-// cert-manager.
-var approverAccounts = []string{
-	"kube-system/cert-manager-certificaterequests-approver",
-	"certplane-system/cert-manager-certificaterequests-approver",
-	"cert-manager/cert-manager",
-}
-
 // get reads the object of cert-manager.io that is to be explained.
 func get(ctx context.Context, api Reader, q Query, kind string, into client.Object) error {
 	resource := strings.ToLower(kind) + "s." + certmanager.Group
@@ -158,16 +149,6 @@ func (f *RequestFacts) askApprovers(ctx context.Context, api Reader) error {
 	var err error
 	f.mayGrant, err = mayGrant(ctx, api, "")
 	return err
-}
-
-// asAccount is about a service account.
-func asAccount(account string, access authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
-	namespace, name, _ := strings.Cut(account, "/")
-	return authorizationv1.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + namespace + ":" + name,
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-		ResourceAttributes: &access,
-	}
 }
 
 // findKey looks for the Secret with the key that a SelfSigned issuer signs with.
