@@ -65,12 +65,14 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 		return nil, err
 	}
 	switch i.Exists {
+	case Unknown:
+		return i, nil
 	case Yes:
-		i.Object, i.kind, i.obstacle = issuer, certmanager.TypeOf(issuer.GetSpec()), requests.ObstacleOf(issuer, i.signer())
+		i.Object, i.kind = issuer, certmanager.TypeOf(issuer.GetSpec())
 	case No:
-		i.obstacle = requests.ObstacleOf(nil, i.signer())
 		err = i.findNear(ctx, api)
 	}
+	i.obstacle = requests.ObstacleOf(i.Object, i.signer())
 	return i, err
 }
 

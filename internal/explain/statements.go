@@ -77,13 +77,13 @@ func keys(p v1alpha1.SignerProfile) string {
 }
 
 func lifetime(p v1alpha1.SignerProfile) string {
-	terms := profile.TermsOf(p)
-	text := "at most " + length(terms.Maximum)
+	times := profile.TimesOf(p)
+	text := "at most " + length(times.Maximum)
 	if p.Lifetime.Default != nil {
 		text += ", " + length(p.Lifetime.Default.Duration) + " if a request names none"
 	}
 	return fmt.Sprintf("%s, of which %s lie before the making; pods refresh after %d%% of it, give or take %d%%",
-		text, length(terms.Backdate), terms.RefreshPercent, terms.RefreshJitter)
+		text, length(times.Backdate), times.RefreshPercent, times.RefreshJitter)
 }
 
 // length leaves out what is zero: 24h for 24h0m0s.

@@ -145,22 +145,6 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 	return r
 }
 
-// Terms are the lengths of time of a profile, its defaults filled in.
-type Terms struct {
-	// Maximum is the longest life of a certificate, of which Backdate lies before
-	// its making.
-	Maximum, Backdate time.Duration
-	// RefreshPercent is after how much of its life a pod gets the next certificate,
-	// give or take RefreshJitter. Both are percent.
-	RefreshPercent, RefreshJitter int64
-}
-
-// TermsOf returns the terms of a profile.
-func TermsOf(declared v1alpha1.SignerProfile) Terms {
-	l, r := lifetimeOf(declared.Lifetime), refreshOf(declared.Refresh)
-	return Terms{l.maximum, l.backdate, r.percent, r.jitter}
-}
-
 // NeedsServices tells whether decisions can depend on Facts.Services, which
 // cost something to find out.
 func (p *Profile) NeedsServices() bool { return p.services }
