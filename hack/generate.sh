@@ -49,3 +49,4 @@ generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)
 go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml
 go run ./hack/configdoc AgentConfiguration > internal/agent/zz_generated.defaults.yaml
+go run ./hack/rightsdoc > docs/controllers.md

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // newControllers returns the controllers verb.
@@ -53,7 +58,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&client.Kubeconfig, "kubeconfig", client.Kubeconfig, "File that says where the API is and who asks. Not needed in a pod.")
 	flags.Float32Var(&client.QPS, "kube-api-qps", client.QPS, "Requests a second that each controller may send. 0 is no limit.")
 	flags.IntVar(&client.Burst, "kube-api-burst", client.Burst, "Requests that each controller may send at once, with --kube-api-qps.")
-	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to run: * for all, NAME for one more, -NAME for one less.")
+	addChoice(flags, &cfg.Controllers, "run")
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace of the controllers' service accounts and of their lease.")
 	flags.BoolVar(&cfg.UseServiceAccountCredentials, "use-service-account-credentials", cfg.UseServiceAccountCredentials,
 		"Let each controller act as a service account of its own, not as the user of the kubeconfig.")
@@ -69,4 +74,10 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Webhook.BindAddress, "webhook-bind-address", cfg.Webhook.BindAddress,
 		"Address of the admission webhook, HOST:PORT, which is served in pods and with controllers of cert-manager.io.")
 	addLoggingFlags(flags, &cfg.Logging)
+}
+
+// addChoice adds the flag by which controllers are chosen, to do this with them.
+func addChoice(flags *pflag.FlagSet, choice *controllers.Selection, verb string) {
+	flags.StringSliceVar((*[]string)(choice), "controllers", *choice,
+		fmt.Sprintf("Controllers to %s: * for all, NAME for one more, -NAME for one less. Names: %s.", verb, strings.Join(rights.Names(), ", ")))
 }

@@ -41,7 +41,7 @@ two pods, of which one works, each controller with an account and rights of its 
 // addManifestsFlags adds the flags that stand for fields of the configuration.
 func addManifestsFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace to install into.")
-	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to install: * for all, NAME for one more, -NAME for one less.")
+	addChoice(flags, &cfg.Controllers, "install")
 }
 
 // defaultImage is an image of this version, from whatever registry the

@@ -85,7 +85,7 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	addLoggingFlags(flags, &cfg.Logging)
 	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records who asked for what. '-' is standard output. Default: none.")
 	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
-	flags.StringSliceVar(&cfg.Controllers, "controllers", cfg.Controllers, "Controllers to run: * for all, NAME for one more, -NAME for one less.")
+	addChoice(flags, &cfg.Controllers, "run")
 	addLeaseFlags(flags, &cfg.LeaderElection)
 	addEtcdFlags(flags, &cfg.Etcd)
 	sign.AddFlags(flags, &cfg.Signing)

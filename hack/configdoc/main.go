@@ -85,6 +85,9 @@ func (p printer) object(v reflect.Value, indent string) error {
 			return fmt.Errorf("field %s of %s has no doc comment", field.Name, v.Type())
 		}
 		fmt.Fprintln(p.out)
+		if more, ok := v.Field(i).Interface().(interface{ Doc() string }); ok {
+			doc += more.Doc()
+		}
 		for line := range strings.Lines(doc) {
 			fmt.Fprintf(p.out, "%s# %s\n", indent, strings.TrimSpace(line))
 		}

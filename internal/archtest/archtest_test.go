@@ -74,6 +74,12 @@ var rules = []rule{
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
+		from:      "internal/rights",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/rights"},
+		reason:    "the table is read by the server, by what runs in clusters and by clients",
+	},
+	{
 		from:      "internal/encryption",
 		forbidden: []string{module, "k8s.io/"},
 		unless:    []string{module + "internal/encryption"},

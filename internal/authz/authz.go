@@ -17,7 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/authz/node"
 	"github.com/certplane/certplane/internal/authz/rbac"
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Config is what decisions are made from.
@@ -43,7 +43,7 @@ type builtin map[apiserver.AuthorizerType]authorizer.UnconditionalAuthorizer
 // somebody else.
 func New(cfg Config) (*Authorizer, error) {
 	a := &Authorizer{config: cfg, builtin: builtin{
-		typeNode: node.New(node.FromInformers(cfg.Informers), node.FromStore(cfg.Client), bootstrap.NodeRules()),
+		typeNode: node.New(node.FromInformers(cfg.Informers), node.FromStore(cfg.Client), rights.NodeRules()),
 		typeRBAC: rbac.New(rbac.FromInformers(cfg.Informers)),
 	}}
 	if cfg.Settings.ConfigFile == "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Run runs the chosen controllers until ctx ends or they cannot go on. It is
@@ -47,11 +48,15 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	manager, err := newManager(cfg, own, as)
+	reader, err := as(rights.CacheAccount)
 	if err != nil {
 		return err
 	}
-	process := controllers.Process{Manager: manager, Namespace: cfg.Namespace, As: as, Metrics: registry()}
+	manager, err := newManager(cfg, own, reader)
+	if err != nil {
+		return err
+	}
+	process := controllers.Process{Manager: manager, Reader: reader, Namespace: cfg.Namespace, As: as, Metrics: registry()}
 	if err := controllers.Add(process, work); err != nil {
 		return err
 	}
@@ -90,12 +95,12 @@ func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
 		return work, err
 	}
 	switch {
-	case work.Chooses(publisher) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
-		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", publisher)
+	case work.Chooses(rights.Publish) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
+		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", rights.Publish.Name)
 	case cfg.LacksCA():
-		if slices.Contains(cfg.Controllers, signer) {
+		if slices.Contains(cfg.Controllers, rights.Sign.Name) {
 			return work, fmt.Errorf("controllers: %s is asked for by name, but no CA is configured: set signing.ca, or --cluster-signing-cert-file "+
-				"and --cluster-signing-key-file", signer)
+				"and --cluster-signing-key-file", rights.Sign.Name)
 		}
 		klog.InfoS("The sign controller is off: no CA is configured for any signer. Set signing.ca, or --cluster-signing-cert-file and --cluster-signing-key-file")
 	}

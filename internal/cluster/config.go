@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/logging"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // configKind is the kind of the configuration file.
@@ -114,7 +115,7 @@ func DefaultConfig() Config {
 	return Config{
 		APIVersion:                   configfile.APIVersion,
 		Kind:                         configKind,
-		Namespace:                    "certplane-system",
+		Namespace:                    rights.ClusterNamespace,
 		UseServiceAccountCredentials: true,
 		LeaderElection: LeaderElection{
 			LeaderElect:  true,

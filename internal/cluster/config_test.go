@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -190,7 +191,7 @@ func TestServesWebhook(t *testing.T) {
 			t.Errorf("%q: cert-manager.io %t, Signers %t", tc.text, cfg.AdmitsCertManager(), cfg.AdmitsSigners())
 		}
 		served := tc.certManager || tc.signers
-		if cfg.ServesWebhook() != served || slices.Contains(cfg.Accounts(), cluster.WebhookAccount) != served {
+		if cfg.ServesWebhook() != served || slices.Contains(cfg.Accounts(), rights.WebhookAccount) != served {
 			t.Errorf("%q: %t, %v", tc.text, cfg.ServesWebhook(), cfg.Accounts())
 		}
 	}

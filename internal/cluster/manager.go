@@ -25,12 +25,8 @@ const stopTimeout = 20 * time.Second
 
 // newManager returns what runs the controllers, with the lease, the probes and
 // the metrics.
-func newManager(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (ctrl.Manager, error) {
+func newManager(cfg Config, own, reader *rest.Config) (ctrl.Manager, error) {
 	controllers.UseLogger()
-	reader, err := as(controllers.CacheAccount)
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := metricsOptions(cfg.Metrics, own)
 	if err != nil {
 		return nil, err

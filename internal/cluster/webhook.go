@@ -15,18 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controller/inject"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/webhook"
 )
 
-const (
-	// WebhookAccount serves the admission webhook: it asks who may approve, looks
-	// for other Signers, and keeps the webhook's certificate.
-	WebhookAccount = "cert-manager-webhook"
-
-	// webhookName is that of the webhook's Service and Secret.
-	webhookName = "certplane-webhook"
-)
+// webhookName is that of the webhook's Service and Secret.
+const webhookName = "certplane-webhook"
 
 // When the webhook is served.
 const (
@@ -101,7 +96,7 @@ func (c Config) ServesWebhook() bool { return c.AdmitsCertManager() || c.AdmitsS
 // cert-manager.io.
 func (c Config) AdmitsCertManager() bool {
 	if c.Webhook.Serve == serveAuto {
-		return slices.ContainsFunc(ofCertManager, c.work().Chooses)
+		return c.choosesCertManager()
 	}
 	return c.Webhook.Serve == serveAlways
 }
@@ -111,7 +106,7 @@ func (c Config) AdmitsCertManager() bool {
 func (c Config) AdmitsSigners() bool {
 	if c.Webhook.Serve == serveAuto {
 		inPod := c.ClientConnection.Kubeconfig == ""
-		return c.work().Chooses(declared) && (inPod || c.AdmitsCertManager())
+		return c.work().Chooses(rights.FollowSigners) && (inPod || c.AdmitsCertManager())
 	}
 	return c.Webhook.Serve == serveAlways
 }
@@ -127,7 +122,7 @@ func (c Config) WebhookObjects() inject.Objects {
 // addWebhook adds the webhook to mgr: a server in each process, and what keeps
 // its certificate.
 func addWebhook(mgr ctrl.Manager, cfg Config, as func(string) (*rest.Config, error)) error {
-	own, err := as(WebhookAccount)
+	own, err := as(rights.WebhookAccount)
 	if err != nil {
 		return err
 	}

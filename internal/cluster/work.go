@@ -1,31 +1,15 @@
 package cluster
 
 import (
-	"github.com/certplane/certplane/internal/controller/nodelifecycle"
+	"slices"
+
 	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
 )
-
-// Controllers that need something of the cluster.
-const (
-	signer    = "sign"
-	publisher = "publish"
-	declared  = "signers"
-
-	issuers         = "issuers"
-	requests        = "certificaterequests"
-	requestApprover = "certificaterequests-approver"
-	certificates    = "certificates"
-	issuersCSRs     = "certificatesigningrequests"
-)
-
-// ofCertManager are the controllers of cert-manager.io.
-var ofCertManager = []string{issuers, requests, requestApprover, issuersCSRs, certificates}
 
 // work is what the controllers do, as far as the configuration says it.
 func (c Config) work() controllers.Config {
-	// Others may do the same: kube-controller-manager publishes, and may know
-	// another CA, and looks after nodes; cert-manager answers what is of cert-manager.io.
-	return controllers.Config{Settings: c.Settings, OnlyByName: append([]string{publisher, nodelifecycle.Name}, ofCertManager...)}
+	return controllers.Config{Settings: c.Settings, InCluster: true}
 }
 
 // Accounts returns the service accounts that the chosen controllers and the
@@ -33,14 +17,21 @@ func (c Config) work() controllers.Config {
 func (c Config) Accounts() []string {
 	accounts := c.work().Accounts()
 	if c.ServesWebhook() {
-		accounts = append(accounts, WebhookAccount)
+		accounts = append(accounts, rights.WebhookAccount)
 	}
 	return accounts
 }
 
-// LacksCA tells whether the signers are to run and there is nothing to sign
+// choosesCertManager reports whether a controller of cert-manager.io is chosen.
+func (c Config) choosesCertManager() bool {
+	return slices.ContainsFunc(rights.Controllers(), func(controller rights.Controller) bool {
+		return controller.OfCertManager() && c.work().Chooses(controller)
+	})
+}
+
+// LacksCA reports whether the signers are to run and there is nothing to sign
 // with.
 func (c Config) LacksCA() bool {
 	work := c.work()
-	return work.Chooses(signer) && !work.HasCA() && len(c.Signing.Webhooks) == 0
+	return work.Chooses(rights.Sign) && !work.HasCA() && len(c.Signing.Webhooks) == 0
 }

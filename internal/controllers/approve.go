@@ -2,12 +2,6 @@ package controllers
 
 import "github.com/certplane/certplane/internal/controller/approve"
 
-func addApprover(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(csrApproverAccount)
-	if err != nil {
-		return err
-	}
-	return approve.Add(p.Manager, approve.Config{
-		Client: writer, Settings: cfg.Settings.Approval, Events: recorder, Metrics: p.Metrics,
-	})
+func addApprover(a Actor, cfg Config) error {
+	return approve.Add(a.Manager, approve.Config{Client: a.Client, Settings: cfg.Settings.Approval, Events: a.Events, Metrics: a.Metrics})
 }

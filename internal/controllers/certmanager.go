@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 
-	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/controller/issue"
@@ -17,32 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
-	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
-
-// The accounts that work for cert-manager.io.
-const (
-	issuersAccount  = "cert-manager-issuers"
-	requestsAccount = "cert-manager-certificaterequests"
-	// csrIssuersAccount signs CertificateSigningRequests for issuers.
-	csrIssuersAccount = "cert-manager-certificatesigningrequests"
-	// requestApproverAccount approves and cannot sign.
-	requestApproverAccount = "cert-manager-certificaterequests-approver"
-)
-
-// Groups returns the API groups, of those whose kinds clusters do not have by
-// themselves, that an account works with.
-func Groups(account string) []string {
-	switch account {
-	case SignerManagerAccount:
-		return []string{v1alpha1.GroupName}
-	case issuersAccount, requestsAccount, requestApproverAccount, csrIssuersAccount, certificatesAccount:
-		return []string{cmv1.SchemeGroupVersion.Group, acmev1.SchemeGroupVersion.Group}
-	default:
-		return nil
-	}
-}
 
 // CertManagerSettings is the stanza "certManager".
 type CertManagerSettings struct {
@@ -89,41 +63,16 @@ func (c Config) rules() issuer.Rules {
 	return issuer.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
 }
 
-// secrets returns what tells an account of changes of Secrets.
-func (p Process) secrets(account string) (*secretwatch.Watcher, error) {
-	cfg, err := p.As(account)
-	if err != nil {
-		return nil, err
-	}
-	return secretwatch.New(cfg)
-}
-
 // addIssuers adds what looks after Issuers and after ClusterIssuers.
-func addIssuers(p Process, cfg Config) error {
-	writer, err := p.Client(issuersAccount)
-	if err != nil {
-		return err
-	}
-	recorders, err := p.Recorders(issuersAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(issuersAccount)
-	if err != nil {
-		return err
-	}
-	secrets, err := p.secrets(issuersAccount)
-	if err != nil {
-		return err
-	}
-	metrics, err := certmetrics.New(p.Metrics)
+func addIssuers(a Actor, cfg Config) error {
+	metrics, err := certmetrics.New(a.Metrics)
 	if err != nil {
 		return err
 	}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
-		err := issuers.Add(p.Manager, issuers.Config{
-			Kind: kind, Client: writer, Secrets: secrets, Versions: versions,
-			ClusterResources: p.clusterResources(cfg), Events: recorders(issuers.Component(kind)), Metrics: metrics,
+		err := issuers.Add(a.Manager, issuers.Config{
+			Kind: kind, Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
+			ClusterResources: a.clusterResources(cfg), Events: a.Recorder(issuers.Component(kind)), Metrics: metrics,
 		})
 		if err != nil {
 			return err
@@ -132,89 +81,45 @@ func addIssuers(p Process, cfg Config) error {
 	return nil
 }
 
-func addRequests(p Process, cfg Config) error {
-	writer, err := p.Client(requestsAccount)
-	if err != nil {
-		return err
-	}
-	recorders, err := p.Recorders(requestsAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(requestsAccount)
-	if err != nil {
-		return err
-	}
-	secrets, err := p.secrets(requestsAccount)
-	if err != nil {
-		return err
-	}
-	syncs, err := certmetrics.New(p.Metrics)
+func addRequests(a Actor, cfg Config) error {
+	syncs, err := certmetrics.New(a.Metrics)
 	if err != nil {
 		return err
 	}
 	tell := map[certmanager.IssuerType]events.EventRecorder{}
 	for _, t := range []certmanager.IssuerType{certmanager.NoType, certmanager.TypeCA, certmanager.TypeSelfSigned} {
-		tell[t] = recorders(requestsign.Component(t))
+		tell[t] = a.Recorder(requestsign.Component(t))
 	}
-	return requestsign.Add(p.Manager, requestsign.Config{
-		Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing, Events: tell, Metrics: p.Metrics, Syncs: syncs,
+	return requestsign.Add(a.Manager, requestsign.Config{
+		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
+		ClusterResources: a.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing, Events: tell, Metrics: a.Metrics, Syncs: syncs,
 	})
 }
 
 // addCSRIssuers adds what signs CertificateSigningRequests for issuers: one
 // controller for all of them.
-func addCSRIssuers(p Process, cfg Config) error {
-	writer, err := p.Client(csrIssuersAccount)
-	if err != nil {
-		return err
-	}
-	recorders, err := p.Recorders(csrIssuersAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(csrIssuersAccount)
-	if err != nil {
-		return err
-	}
-	secrets, err := p.secrets(csrIssuersAccount)
-	if err != nil {
-		return err
-	}
+func addCSRIssuers(a Actor, cfg Config) error {
 	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
-		Cache: p.Manager.GetCache(), Client: writer, Secrets: secrets, Versions: versions,
-		ClusterResources: p.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing,
+		Cache: a.Manager.GetCache(), Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
+		ClusterResources: a.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing,
 	})
-	if err := p.Manager.Add(issuers); err != nil {
+	if err := a.Manager.Add(issuers); err != nil {
 		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
 	}
-	return sign.Add(p.Manager, sign.Config{
+	return sign.Add(a.Manager, sign.Config{
 		SignerName: "cert-manager.io", Selects: requestsign.IsIssuer, Several: true, Sign: issuers.Sign, Changes: issuers.Subscribe,
 		IssuedEvent: requestsign.EventIssued, AwaitedEvent: requestsign.EventAwaitsCSR,
-		Client: writer, Settings: cfg.Settings.Signing, Events: recorders(csrIssuersAccount), Metrics: p.Metrics,
+		Client: a.Client, Settings: cfg.Settings.Signing, Events: a.Recorder(a.Account), Metrics: a.Metrics,
 	})
 }
 
-func addRequestApprover(p Process, cfg Config) error {
-	writer, err := p.Client(requestApproverAccount)
+func addRequestApprover(a Actor, cfg Config) error {
+	metrics, err := certmetrics.New(a.Metrics)
 	if err != nil {
 		return err
 	}
-	recorders, err := p.Recorders(requestApproverAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(requestApproverAccount)
-	if err != nil {
-		return err
-	}
-	metrics, err := certmetrics.New(p.Metrics)
-	if err != nil {
-		return err
-	}
-	return requestapprove.Add(p.Manager, requestapprove.Config{
-		Client: writer, Versions: versions, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
-		Events: recorders(requestapprove.Component), Metrics: metrics,
+	return requestapprove.Add(a.Manager, requestapprove.Config{
+		Client: a.Client, Versions: a.Versions, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
+		Events: a.Recorder(requestapprove.Component), Metrics: metrics,
 	})
 }

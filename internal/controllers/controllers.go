@@ -15,59 +15,24 @@ import (
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
-	"github.com/certplane/certplane/internal/controller/requestapprove"
-	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/ledger"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// The service accounts as which controllers call the API.
-const (
-	// CacheAccount reads what all controllers share.
-	CacheAccount = "controller-cache"
-
-	// WebhookSignerAccount signs with what webhooks answer. For which signers
-	// depends on the configuration.
-	WebhookSignerAccount = "csr-webhook-signer"
-
-	// SignerManagerAccount keeps the CAs of declared signers.
-	SignerManagerAccount = "signer-manager"
-
-	csrApproverAccount = "csr-approver"
-	csrSignerAccount   = "csr-signer"
-	publisherAccount   = "root-ca-cert-publisher"
-	// declaredAccount signs for declared signers.
-	declaredAccount = "declared-signer"
-)
-
 // Settings are the stanzas of a configuration file that rule the controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
-	// default, "name" turns one on and "-name" turns one off. The names are
-	// approve (requests of kubelets that need no person), sign (the built-in
-	// signers), signers (follows Signer objects, and signs for them), podsign
-	// (signs pods' requests for them; needs signers), declare (installs the
-	// Signers that podSigners names), clean (deletes requests
-	// that have had their time), trust (the signers' roots, where the API has
-	// trust bundles), issuers (says on Issuers of
-	// cert-manager.io whether they can sign), certificaterequests (answers the
-	// requests to them), certificaterequests-approver (approves all of these,
-	// whoever asks: turn it off where somebody else decides),
-	// certificatesigningrequests (answers those that name Issuers), certificates
-	// (issues and renews Certificates into Secrets), publish
-	// (kube-root-ca.crt in every namespace) and node-lifecycle-controller (says of
-	// nodes that have gone silent that they are not ready). Those of
-	// cert-manager.io and the last two are on by default in "certplane serve" only,
-	// because in clusters others may do the same: cert-manager and
-	// kube-controller-manager. Default: ["*"].
-	// Flag: --controllers.
-	Controllers []string `json:"controllers"`
+	// default, "name" turns one on and "-name" turns one off. In clusters others
+	// may do the same, such as cert-manager and kube-controller-manager: "*" does
+	// not choose those controllers there. Default: ["*"]. Flag: --controllers.
+	Controllers Selection `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
 	// signing rules what the built-in signers issue.
@@ -93,7 +58,7 @@ type Settings struct {
 // DefaultSettings returns what applies when nothing is said.
 func DefaultSettings() Settings {
 	return Settings{
-		Controllers:     []string{"*"},
+		Controllers:     Selection{everything},
 		Approval:        approve.DefaultSettings(),
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),
@@ -129,8 +94,10 @@ type Config struct {
 	// RootCA is what the certificate of the API server chains to, unless
 	// Settings name a file. Nil if nobody knows.
 	RootCA roots.Roots
-	// OnlyByName are controllers that "*" does not choose.
-	OnlyByName []string
+	// InCluster has "*" leave out the controllers that must be named in clusters.
+	InCluster bool
+	// Keepers are the controllers of "certplane serve" alone.
+	Keepers []Part
 	// Honoured are CAs whose client certificates the API honours, as far as they
 	// are known besides those of the signers that run here. It can be nil.
 	Honoured signer.Honoured
@@ -150,55 +117,48 @@ type Config struct {
 	honoured signer.Honoured
 }
 
-// controller is a line of the table of controllers.
-type controller struct {
-	name    string
-	account string
-	add     func(Process, Config) error
+// Part is a controller and how it comes into a process.
+type Part struct {
+	rights.Controller
+	// Due reports whether the controller has anything to do; nil if always.
+	Due func(Config) bool
+	Add func(Actor, Config) error
 }
 
-// all are the controllers by the names that users know them by.
-var all = []controller{
-	{"approve", csrApproverAccount, addApprover},
-	{"sign", csrSignerAccount, addSigners},
-	{"sign", WebhookSignerAccount, addWebhookSigners},
-	{"signers", SignerManagerAccount, addDeclared},
-	{"signers", declaredAccount, addDeclaredSigners},
-	{"podsign", declaredAccount, addPodSigners},
-	{"declare", readyMadeAccount, addReadyMade},
-	{"clean", cleanerAccount, addCleaner},
-	{"clean", podCleanerAccount, addPodCleaner},
-	{"publish", publisherAccount, addPublisher},
-	{"trust", trustAccount, addTrust},
-	{"issuers", issuersAccount, addIssuers},
-	{requestsign.Name, requestsAccount, addRequests},
-	{requestsign.CSRName, csrIssuersAccount, addCSRIssuers},
-	{requestapprove.Name, requestApproverAccount, addRequestApprover},
-	{"certificates", certificatesAccount, addCertificates},
-	{nodelifecycle.Name, nodeAccount, addNodeLifecycle},
-}
-
-// Accounts returns the service accounts that the controllers act as.
-func Accounts() []string {
-	accounts := []string{CacheAccount}
-	for _, c := range all {
-		accounts = append(accounts, c.account)
-	}
-	return slices.Compact(accounts)
+// parts are the controllers that users can choose, in the order in which they
+// are added.
+var parts = []Part{
+	{rights.Approve, nil, addApprover},
+	{rights.Sign, Config.HasCA, addSigners},
+	{rights.SignByWebhook, Config.delegates, addWebhookSigners},
+	{rights.FollowSigners, nil, addDeclared},
+	{rights.SignDeclared, nil, addDeclaredSigners},
+	{rights.SignPods, Config.followsSigners, addPodSigners},
+	{rights.InstallSigners, Config.installsSigners, addReadyMade},
+	{rights.Clean, nil, addCleaner},
+	{rights.CleanPods, nil, addPodCleaner},
+	{rights.Publish, nil, addPublisher},
+	{rights.Trust, Config.hasRoots, addTrust},
+	{rights.CheckIssuers, nil, addIssuers},
+	{rights.AnswerRequests, nil, addRequests},
+	{rights.AnswerCSRs, nil, addCSRIssuers},
+	{rights.ApproveRequests, nil, addRequestApprover},
+	{rights.IssueCertificates, nil, addCertificates},
+	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
 // Accounts returns the service accounts that the chosen controllers act as.
 func (c Config) Accounts() []string {
-	accounts := []string{CacheAccount}
-	for _, line := range all {
-		if c.runs(line) && !slices.Contains(accounts, line.account) {
-			accounts = append(accounts, line.account)
+	accounts := []string{rights.CacheAccount}
+	for _, part := range c.running() {
+		if !slices.Contains(accounts, part.Account) {
+			accounts = append(accounts, part.Account)
 		}
 	}
 	return accounts
 }
 
-// Add adds the chosen controllers to the manager of p.
+// Add adds the chosen controllers to the manager of p, each as its account.
 func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
@@ -209,34 +169,34 @@ func Add(p Process, cfg Config) error {
 	}
 	cfg.issuing = pki.Issuing{Rand: rand.Reader, Record: record}
 	cfg.honoured = cfg.allHonoured
-	for _, c := range all {
-		if !cfg.runs(c) {
-			continue
+	for _, part := range cfg.running() {
+		actor, err := p.Actor(part.Account)
+		if err == nil {
+			err = part.Add(actor, cfg)
 		}
-		if err := c.add(p, cfg); err != nil {
-			return fmt.Errorf("adding the %s controller: %w", c.name, err)
+		if err != nil {
+			return fmt.Errorf("adding the %s controller: %w", part.Name, err)
 		}
 	}
 	return nil
 }
 
-// runs tells whether a controller is chosen and has anything to do.
-func (c Config) runs(line controller) bool {
-	if !c.Chooses(line.name) {
-		return false
+// running are the controllers that are chosen and have anything to do.
+func (c Config) running() []Part {
+	running := slices.Clone(c.Keepers)
+	for _, part := range parts {
+		if c.Chooses(part.Controller) && (part.Due == nil || part.Due(c)) {
+			running = append(running, part)
+		}
 	}
-	switch line.account {
-	case csrSignerAccount:
-		return c.HasCA()
-	case WebhookSignerAccount:
-		return len(c.Settings.Signing.Webhooks) > 0
-	case readyMadeAccount:
-		return len(c.Settings.PodSigners.Install) > 0
-	case declaredAccount:
-		return c.Chooses("signers")
-	case trustAccount:
-		return c.Chooses("sign") && c.HasCA() || c.Chooses("publish") || c.Chooses("signers")
-	default:
-		return true
-	}
+	return running
+}
+
+func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
+func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
+func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }
+
+// hasRoots reports whether there may be roots to publish.
+func (c Config) hasRoots() bool {
+	return c.Chooses(rights.Sign) && c.HasCA() || c.Chooses(rights.Publish) || c.followsSigners()
 }

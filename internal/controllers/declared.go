@@ -15,30 +15,14 @@ import (
 )
 
 // addDeclared adds what follows Signer objects.
-func addDeclared(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(SignerManagerAccount)
-	if err != nil {
-		return err
-	}
-	api, err := p.As(SignerManagerAccount)
-	if err != nil {
-		return err
-	}
-	reader, err := p.As(CacheAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(SignerManagerAccount)
-	if err != nil {
-		return err
-	}
+func addDeclared(a Actor, cfg Config) error {
 	builtIn, err := cfg.builtIn()
 	if err != nil {
 		return err
 	}
-	return signers.Add(p.Manager, signers.Config{
-		Cache: reader, API: api, Client: writer, Namespace: p.Namespace, Versions: versions, Signers: cfg.declared,
-		BuiltIn: builtIn, Honoured: cfg.honoured, Issuing: cfg.issuing, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: recorder, Metrics: p.Metrics,
+	return signers.Add(a.Manager, signers.Config{
+		Cache: a.Reader, API: a.API, Client: a.Client, Namespace: a.Namespace, Versions: a.Versions, Signers: cfg.declared,
+		BuiltIn: builtIn, Honoured: cfg.honoured, Issuing: cfg.issuing, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: a.Events, Metrics: a.Metrics,
 	})
 }
 
@@ -67,13 +51,9 @@ func (c Config) delegatedTo(signerName string) string {
 
 // addDeclaredSigners adds what signs CertificateSigningRequests for declared
 // signers: one controller for all of them.
-func addDeclaredSigners(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(declaredAccount)
-	if err != nil {
-		return err
-	}
+func addDeclaredSigners(a Actor, cfg Config) error {
 	set := cfg.declared
-	return sign.Add(p.Manager, sign.Config{
+	return sign.Add(a.Manager, sign.Config{
 		SignerName: "declared",
 		Selects: func(name string) bool {
 			signer := set.Find(name)
@@ -81,27 +61,15 @@ func addDeclaredSigners(p Process, cfg Config) error {
 		},
 		Several: true, Sign: set.SignCSR, Changes: sign.AnyChange(set.Changes.Subscribe),
 		Answered: set.Count,
-		Client:   writer, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
+		Client:   a.Client, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 	})
 }
 
 // addPodSigners adds what signs PodCertificateRequests for declared signers.
-func addPodSigners(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(declaredAccount)
-	if err != nil {
-		return err
-	}
-	reader, err := p.As(CacheAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(declaredAccount)
-	if err != nil {
-		return err
-	}
-	return podsign.Add(p.Manager, podsign.Config{
-		Cache: reader, Client: writer, Versions: versions, Signers: cfg.declared,
-		Settings: cfg.Settings.PodSigning, Events: recorder, Metrics: p.Metrics,
+func addPodSigners(a Actor, cfg Config) error {
+	return podsign.Add(a.Manager, podsign.Config{
+		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared,
+		Settings: cfg.Settings.PodSigning, Events: a.Events, Metrics: a.Metrics,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -19,24 +20,11 @@ const (
 	eventBurst = 200
 )
 
-// Recorder returns what writes events as an account's controller. The
-// manager's own recorder would write them as the shared cache.
-func (p Process) Recorder(account string) (events.EventRecorder, error) {
-	open, err := p.Recorders(account)
-	if err != nil {
-		return nil, err
-	}
-	return open("certplane.dev/" + account), nil
-}
-
-// Recorders returns what opens recorders of an account that each tell events
-// in the name of a component.
-func (p Process) Recorders(account string) (func(component string) events.EventRecorder, error) {
-	cfg, err := p.As(account)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(cfg)
+// recorders returns what opens recorders that write events through api, each in
+// the name of a component. The manager's own recorder would write them as the
+// shared cache.
+func (p Process) recorders(api *rest.Config) (func(component string) events.EventRecorder, error) {
+	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for events: %w", err)
 	}

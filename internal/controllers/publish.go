@@ -5,12 +5,8 @@ import (
 	"github.com/certplane/certplane/internal/roots"
 )
 
-func addPublisher(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(publisherAccount)
-	if err != nil {
-		return err
-	}
-	configMaps, err := p.CacheOf(publish.Name)
+func addPublisher(a Actor, cfg Config) error {
+	configMaps, err := a.CacheOf(publish.Name)
 	if err != nil {
 		return err
 	}
@@ -18,8 +14,8 @@ func addPublisher(p Process, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return publish.Add(p.Manager, publish.Config{
-		Client: writer, ConfigMaps: configMaps, Roots: rootCA, Settings: cfg.Settings.Publishing, Events: recorder, Metrics: p.Metrics,
+	return publish.Add(a.Manager, publish.Config{
+		Client: a.Client, ConfigMaps: configMaps, Roots: rootCA, Settings: cfg.Settings.Publishing, Events: a.Events, Metrics: a.Metrics,
 	})
 }
 

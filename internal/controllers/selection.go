@@ -4,20 +4,44 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // everything stands for all controllers that are on by default.
 const everything = "*"
 
-// Chooses tells whether a controller is to run.
-func (c Config) Chooses(name string) bool {
-	if slices.Contains(c.OnlyByName, name) {
-		return slices.Contains(c.Settings.Controllers, name)
+// Selection chooses controllers by name.
+type Selection []string
+
+// Doc lists the names, for the comments of configuration files.
+func (Selection) Doc() string {
+	text := &strings.Builder{}
+	for _, name := range rights.Names() {
+		var does []string
+		where := ""
+		for _, c := range rights.Controllers() {
+			if c.Name == name {
+				does = append(does, c.Doc)
+			}
+			if c.Name == name && c.Where != rights.Everywhere {
+				where = " (" + string(c.Where) + ")"
+			}
+		}
+		fmt.Fprintf(text, "- %s%s: %s\n", name, where, strings.Join(does, "; "))
 	}
-	return selected(c.Settings.Controllers, name)
+	return text.String()
 }
 
-// selected tells whether a choice names a controller. As in Kubernetes'
+// Chooses reports whether a controller is to run.
+func (c Config) Chooses(controller rights.Controller) bool {
+	if c.InCluster && controller.Where == rights.ByName {
+		return slices.Contains(c.Settings.Controllers, controller.Name)
+	}
+	return selected(c.Settings.Controllers, controller.Name)
+}
+
+// selected reports whether a choice names a controller. As in Kubernetes'
 // components, what is said of the controller itself counts more than "*".
 func selected(choice []string, name string) bool {
 	switch {
@@ -32,11 +56,7 @@ func selected(choice []string, name string) bool {
 
 // checkSelection refuses names of no controller, and choices of none.
 func checkSelection(choice []string) error {
-	var names []string
-	for _, c := range all {
-		names = append(names, c.name)
-	}
-	names = slices.Compact(names)
+	names := rights.Names()
 	for _, item := range choice {
 		if item == "-"+everything {
 			return fmt.Errorf("%q turns nothing off: what is not named does not run; there are %s", item, strings.Join(names, ", "))

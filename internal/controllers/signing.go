@@ -14,25 +14,22 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // addSigners adds a signer for each name that has a CA: all of them are one
 // account, and each has a queue of its own.
-func addSigners(p Process, cfg Config) error {
-	writer, recorder, err := p.Actor(csrSignerAccount)
-	if err != nil {
-		return err
-	}
+func addSigners(a Actor, cfg Config) error {
 	issuers, err := cfg.issuers()
 	if err != nil {
 		return err
 	}
 	for _, issuer := range issuers {
-		err := sign.AddBuiltIn(p.Manager, sign.BuiltIn{
-			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.issuing, Account: p.reference(csrSignerAccount),
+		err := sign.AddBuiltIn(a.Manager, sign.BuiltIn{
+			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.issuing, Account: a.reference(),
 			Config: sign.Config{
-				SignerName: issuer.name, Client: writer, Settings: cfg.Settings.Signing, Events: recorder, Metrics: p.Metrics,
+				SignerName: issuer.name, Client: a.Client, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 			},
 		})
 		if err != nil {
@@ -42,12 +39,12 @@ func addSigners(p Process, cfg Config) error {
 	return nil
 }
 
-// reference names an account in events.
-func (p Process) reference(account string) *corev1.ObjectReference {
-	if p.Namespace == "" {
+// reference names the account in events.
+func (a Actor) reference() *corev1.ObjectReference {
+	if a.Namespace == "" {
 		return nil
 	}
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: p.Namespace, Name: account}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: a.Namespace, Name: a.Account}
 }
 
 // HasCA tells whether any signer has a CA.
@@ -83,7 +80,7 @@ func (c Config) allHonoured() []*x509.Certificate {
 	if c.Honoured != nil {
 		cas = c.Honoured()
 	}
-	if !c.Chooses("sign") {
+	if !c.Chooses(rights.Sign) {
 		return cas
 	}
 	issuers, err := c.issuers()

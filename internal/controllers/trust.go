@@ -5,36 +5,21 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/policy/rollover"
+	"github.com/certplane/certplane/internal/rights"
 )
 
-const (
-	// trustAccount is the service account of the trust bundle publisher.
-	trustAccount = "trust-bundle-publisher"
-	// apiServerSigner is who the API server's own certificate is said to be
-	// signed by.
-	apiServerSigner = "kubernetes.io/kube-apiserver-serving"
-)
+// apiServerSigner is the name under which the roots of the API server's own
+// certificate are published.
+const apiServerSigner = "kubernetes.io/kube-apiserver-serving"
 
-func addTrust(p Process, cfg Config) error {
+func addTrust(a Actor, cfg Config) error {
 	signers, err := trustedSigners(cfg)
-	if err != nil || len(signers) == 0 && !cfg.Chooses("signers") {
+	if err != nil || len(signers) == 0 && !cfg.Chooses(rights.FollowSigners) {
 		return err
 	}
-	writer, recorder, err := p.Actor(trustAccount)
-	if err != nil {
-		return err
-	}
-	api, err := p.As(trustAccount)
-	if err != nil {
-		return err
-	}
-	versions, err := p.Versions(trustAccount)
-	if err != nil {
-		return err
-	}
-	return trust.Add(p.Manager, trust.Config{
-		API: api, Client: writer, Signers: signers, More: cfg.declaredRoots, Complete: cfg.declared.Complete,
-		Events: recorder, Metrics: p.Metrics, Versions: versions,
+	return trust.Add(a.Manager, trust.Config{
+		API: a.API, Client: a.Client, Signers: signers, More: cfg.declaredRoots, Complete: cfg.declared.Complete,
+		Events: a.Events, Metrics: a.Metrics, Versions: a.Versions,
 	})
 }
 
@@ -42,7 +27,7 @@ func addTrust(p Process, cfg Config) error {
 // server's, if this process publishes its roots anyway.
 func trustedSigners(cfg Config) ([]trust.Signer, error) {
 	signers, err := issuingSigners(cfg)
-	if err != nil || !cfg.Chooses("publish") {
+	if err != nil || !cfg.Chooses(rights.Publish) {
 		return signers, err
 	}
 	rootCA, err := cfg.roots()
@@ -56,7 +41,7 @@ func trustedSigners(cfg Config) ([]trust.Signer, error) {
 }
 
 func issuingSigners(cfg Config) ([]trust.Signer, error) {
-	if !cfg.Chooses("sign") {
+	if !cfg.Chooses(rights.Sign) {
 		return nil, nil
 	}
 	issuers, err := cfg.issuers()

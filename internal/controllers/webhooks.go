@@ -8,23 +8,19 @@ import (
 )
 
 // addWebhookSigners adds a controller for each signer that is a webhook.
-func addWebhookSigners(p Process, cfg Config) error {
+func addWebhookSigners(a Actor, cfg Config) error {
 	settings := cfg.Settings.Signing
-	writer, recorder, err := p.Actor(WebhookSignerAccount)
-	if err != nil {
-		return err
-	}
 	for i, w := range settings.Webhooks {
-		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Honoured: cfg.honoured, Metrics: p.Metrics})
+		endpoint, err := webhook.New(webhook.Config{Settings: w, Limits: settings.LimitsOf, Honoured: cfg.honoured, Metrics: a.Metrics})
 		if err != nil {
 			return fmt.Errorf("signing.webhooks[%d]: %w", i, err)
 		}
 		own := settings
 		own.Concurrency = w.Calls()
-		err = sign.Add(p.Manager, sign.Config{
+		err = sign.Add(a.Manager, sign.Config{
 			SignerName: w.SignerName,
 			Selects:    func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
-			Sign:       endpoint, Client: writer, Settings: own, Events: recorder, Metrics: p.Metrics,
+			Sign:       endpoint, Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
 		})
 		if err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/generated/crds"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // The names of what is installed.
@@ -53,7 +53,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		return nil, err
 	}
 	objects := append([]runtime.Object{namespace(settings.Namespace)}, kinds...)
-	objects = append(objects, rights(settings)...)
+	objects = append(objects, accountObjects(settings)...)
 	objects = append(objects, userRoles(settings)...)
 	objects = append(objects,
 		configMap(settings.Namespace, text),
@@ -87,8 +87,10 @@ func definitions(cfg cluster.Config) ([]runtime.Object, error) {
 // groups are the API groups of what the chosen controllers work with.
 func groups(cfg cluster.Config) []string {
 	var groups []string
-	for _, account := range cfg.Accounts() {
-		groups = append(groups, controllers.Groups(account)...)
+	for _, c := range rights.Controllers() {
+		if slices.Contains(cfg.Accounts(), c.Account) {
+			groups = append(groups, c.Groups...)
+		}
 	}
 	return groups
 }

@@ -4,7 +4,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -146,32 +145,5 @@ func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 		TimeoutSeconds:          ptr.To(int32(signersTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
-	}
-}
-
-// webhookRules: the account asks who may approve, looks for other Signers, and
-// writes its CA to its own configurations. Which kinds of issuers there are,
-// everybody may know.
-func webhookRules(cfg cluster.Config) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		{
-			APIGroups:     []string{admissionregistrationv1.GroupName},
-			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-			ResourceNames: []string{cfg.WebhookObjects().Configuration},
-			Verbs:         []string{"get", "list", "watch", "patch"},
-		},
-	}
-	if cfg.AdmitsSigners() {
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"list"}})
-	}
-	return rules
-}
-
-func webhookSecretRules(cfg cluster.Config) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		// A name cannot be asked for where there is no object yet.
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{cfg.WebhookObjects().Secret}, Verbs: []string{"get", "list", "watch", "update"}},
 	}
 }

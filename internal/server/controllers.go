@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,27 +29,10 @@ import (
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
 )
-
-// The accounts of the controllers that only a server of its own needs.
-const (
-	aggregatorAccount = "clusterrole-aggregation-controller"
-	namespaceAccount  = "namespace-controller"
-	accountAccount    = "service-account-controller"
-	tokenAccount      = "tokens-controller"
-	garbageAccount    = "generic-garbage-collector"
-	policyAccount     = "validatingadmissionpolicy-status-controller"
-	definitionAccount = "definition-installer"
-)
-
-// accounts are the parts of this process that call the API, each as itself.
-// What a service account may do is in its bootstrap ClusterRole,
-// system:controller:<name>.
-func accounts() []string {
-	return append(controllers.Accounts(), aggregatorAccount, namespaceAccount, accountAccount, tokenAccount, garbageAccount, policyAccount, definitionAccount)
-}
 
 // clientCAs are those whose client certificates the API honours, and how more
 // become so.
@@ -61,7 +45,7 @@ type clientCAs struct {
 // it holds the lease if there is an election.
 func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, election *election) (ctrl.Manager, error) {
 	controllers.UseLogger()
-	reader, err := ids.asAccount(controllers.CacheAccount)
+	reader, err := ids.asAccount(rights.CacheAccount)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +68,14 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, fmt.Errorf("making the controller manager: %w", err)
 	}
-	process := controllers.Process{Manager: manager, Namespace: accountNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
+	process := controllers.Process{Manager: manager, Reader: reader, Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
 	ca, err := openGenerated(process, credentials.clientCA.issuing)
 	if err != nil {
 		return nil, err
 	}
 	config := controllers.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
-		Honoured: clients.honoured, Honour: clients.honour,
-	}
-	if err := addKeepers(process, config, credentials.serviceAccountKey); err != nil {
-		return nil, err
+		Honoured: clients.honoured, Honour: clients.honour, Keepers: keepers(credentials.serviceAccountKey),
 	}
 	if err := controllers.Add(process, config); err != nil {
 		return nil, err
@@ -112,84 +93,52 @@ func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
 	return ca, process.Follow(ca)
 }
 
-// addKeepers adds the controllers that keep the API in order. In a cluster
-// others do this.
-func addKeepers(process controllers.Process, config controllers.Config, tokenKey crypto.Signer) error {
-	tokens := func(process controllers.Process) error { return addTokens(process, config, tokenKey) }
-	for _, keeper := range []struct {
-		name string
-		add  func(controllers.Process) error
-	}{
-		{"aggregate", addAggregator},
-		{"namespace", addNamespaces},
-		{"serviceaccount", addAccounts},
-		{"token", tokens},
-		{"garbage", addGarbage},
-		{"typecheck", addTypeCheck},
-		{"define", addDefinitions},
-	} {
-		if err := keeper.add(process); err != nil {
-			return fmt.Errorf("adding the %s controller: %w", keeper.name, err)
-		}
+// keepers are the controllers that keep the API in order. In a cluster others do
+// this.
+func keepers(tokenKey crypto.Signer) []controllers.Part {
+	tokens := func(a controllers.Actor, config controllers.Config) error { return addTokens(a, config, tokenKey) }
+	return []controllers.Part{
+		{Controller: rights.Aggregate, Add: addAggregator},
+		{Controller: rights.Namespaces, Add: addNamespaces},
+		{Controller: rights.ServiceAccounts, Add: addAccounts},
+		{Controller: rights.Tokens, Add: tokens},
+		{Controller: rights.Garbage, Add: addGarbage},
+		{Controller: rights.TypeCheck, Add: addTypeCheck},
+		{Controller: rights.Define, Add: addDefinitions},
 	}
-	return nil
 }
 
-func addAggregator(process controllers.Process) error {
-	aggregator, err := process.Client(aggregatorAccount)
-	if err != nil {
-		return err
-	}
-	return aggregate.Add(process.Manager, aggregate.Config{Client: aggregator})
+func addAggregator(a controllers.Actor, _ controllers.Config) error {
+	return aggregate.Add(a.Manager, aggregate.Config{Client: a.Client})
 }
 
-func addNamespaces(process controllers.Process) error {
-	writer, err := process.Client(namespaceAccount)
+func addNamespaces(a controllers.Actor, _ controllers.Config) error {
+	kinds, objects, err := anyKind(a.API)
 	if err != nil {
 		return err
 	}
-	kinds, objects, err := anyKind(process, namespaceAccount)
-	if err != nil {
-		return err
-	}
-	return namespace.Add(process.Manager, namespace.Config{
-		Client: writer, Discover: kinds.ServerPreferredNamespacedResourcesWithContext, Objects: objects,
+	return namespace.Add(a.Manager, namespace.Config{
+		Client: a.Client, Discover: kinds.ServerPreferredNamespacedResourcesWithContext, Objects: objects,
 	})
 }
 
-func addAccounts(process controllers.Process) error {
-	writer, err := process.Client(accountAccount)
+func addAccounts(a controllers.Actor, _ controllers.Config) error {
+	accounts, err := a.CacheOf(serviceaccount.Name)
 	if err != nil {
 		return err
 	}
-	accounts, err := process.CacheOf(serviceaccount.Name)
-	if err != nil {
-		return err
-	}
-	return serviceaccount.Add(process.Manager, serviceaccount.Config{Client: writer, Accounts: accounts})
+	return serviceaccount.Add(a.Manager, serviceaccount.Config{Client: a.Client, Accounts: accounts})
 }
 
 // addTokens adds the controller that fills Secrets with tokens. Its cache has
 // the metadata of these Secrets alone: there may be very many others.
-func addTokens(process controllers.Process, config controllers.Config, key crypto.Signer) error {
-	writer, recorder, err := process.Actor(tokenAccount)
-	if err != nil {
-		return err
-	}
-	cfg, err := process.As(tokenAccount)
-	if err != nil {
-		return err
-	}
-	secrets, err := cache.New(cfg, cache.Options{
-		Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper(),
+func addTokens(a controllers.Actor, config controllers.Config, key crypto.Signer) error {
+	secrets, err := a.NewCache("Secrets for tokens", cache.Options{
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		DefaultFieldSelector: fields.OneTermEqualSelector("type", string(token.Type)),
 	})
 	if err != nil {
-		return fmt.Errorf("making the cache of Secrets for tokens: %w", err)
-	}
-	if err := process.Manager.Add(secrets); err != nil {
-		return fmt.Errorf("adding the cache of Secrets for tokens: %w", err)
+		return err
 	}
 	keys, err := accountkeys.NewKeys(key)
 	if err != nil {
@@ -199,60 +148,46 @@ func addTokens(process controllers.Process, config controllers.Config, key crypt
 	if err != nil {
 		return err
 	}
-	return token.Add(process.Manager, token.Config{
-		Client: writer, Secrets: secrets, Events: recorder, Roots: rootCA,
+	return token.Add(a.Manager, token.Config{
+		Client: a.Client, Secrets: secrets, Events: a.Events, Roots: rootCA,
 		Issue: func(secret types.NamespacedName, account string, uid types.UID) (string, error) {
 			return keys.IssueLegacy(secret.Namespace, secret.Name, accountkeys.Ref{Name: account, UID: uid})
 		},
 	})
 }
 
-func addGarbage(process controllers.Process) error {
-	kinds, objects, err := anyKind(process, garbageAccount)
+func addGarbage(a controllers.Actor, _ controllers.Config) error {
+	kinds, objects, err := anyKind(a.API)
 	if err != nil {
 		return err
 	}
-	return garbage.Add(process.Manager, garbage.Config{Discovery: kinds, Objects: objects})
+	return garbage.Add(a.Manager, garbage.Config{Discovery: kinds, Objects: objects})
 }
 
-func addTypeCheck(process controllers.Process) error {
-	writer, err := process.Client(policyAccount)
+// addTypeCheck adds the controller with a cache of its own: no other one reads
+// policies, and the shared cache need not be allowed to.
+func addTypeCheck(a controllers.Actor, _ controllers.Config) error {
+	policies, err := a.NewCache("policies", cache.Options{})
 	if err != nil {
 		return err
 	}
-	cfg, err := process.As(policyAccount)
-	if err != nil {
-		return err
-	}
-	// Nobody else reads policies: the shared cache need not be allowed to.
-	policies, err := cache.New(cfg, cache.Options{Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("making the cache of policies: %w", err)
-	}
-	if err := process.Manager.Add(policies); err != nil {
-		return fmt.Errorf("adding the cache of policies: %w", err)
-	}
-	schemas, err := discovery.NewDiscoveryClientForConfig(cfg)
+	schemas, err := discovery.NewDiscoveryClientForConfig(a.API)
 	if err != nil {
 		return err
 	}
 	checker := &validating.TypeChecker{
 		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: schemas},
-		RestMapper:     process.Manager.GetRESTMapper(),
+		RestMapper:     a.Manager.GetRESTMapper(),
 	}
-	return typecheck.Add(process.Manager, typecheck.Config{Client: writer, Policies: policies, Check: checker.Check})
+	return typecheck.Add(a.Manager, typecheck.Config{Client: a.Client, Policies: policies, Check: checker.Check})
 }
 
-// anyKind returns clients for whatever kinds there are.
-func anyKind(process controllers.Process, account string) (*discovery.DiscoveryClient, metadata.Interface, error) {
-	cfg, err := process.As(account)
+// anyKind returns clients for all kinds there are.
+func anyKind(api *rest.Config) (*discovery.DiscoveryClient, metadata.Interface, error) {
+	kinds, err := discovery.NewDiscoveryClientForConfig(api)
 	if err != nil {
 		return nil, nil, err
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	objects, err := metadata.NewForConfig(cfg)
+	objects, err := metadata.NewForConfig(api)
 	return kinds, objects, err
 }

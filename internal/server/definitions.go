@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/define"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/generated/crds"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // definePatience is for how long a start waits until our own kinds are served.
@@ -26,27 +27,13 @@ func newInstaller(writer client.Client) define.Installer {
 }
 
 // addDefinitions adds the controller that keeps the definitions.
-func addDefinitions(process controllers.Process) error {
-	writer, err := process.Client(definitionAccount)
+func addDefinitions(a controllers.Actor, _ controllers.Config) error {
+	// Of others' definitions too, but none has much metadata.
+	stored, err := a.NewCache("definitions", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return err
 	}
-	cfg, err := process.As(definitionAccount)
-	if err != nil {
-		return err
-	}
-	stored, err := cache.New(cfg, cache.Options{
-		Scheme: process.Manager.GetScheme(), Mapper: process.Manager.GetRESTMapper(),
-		// Of others' definitions too, but none has much metadata.
-		DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return fmt.Errorf("making the cache of definitions: %w", err)
-	}
-	if err := process.Manager.Add(stored); err != nil {
-		return fmt.Errorf("adding the cache of definitions: %w", err)
-	}
-	return define.Add(process.Manager, define.Config{Installer: newInstaller(writer), Stored: stored})
+	return define.Add(a.Manager, define.Config{Installer: newInstaller(a.Client), Stored: stored})
 }
 
 // define brings in the definitions before controllers look for their kinds. A
@@ -55,13 +42,13 @@ func addDefinitions(process controllers.Process) error {
 func (p *parts) define(ctx context.Context) error {
 	writer, err := client.New(p.installing, client.Options{Mapper: p.controllers.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("making the client of %s: %w", definitionAccount, err)
+		return fmt.Errorf("making the client of %s: %w", rights.Define.Account, err)
 	}
 	patient, cancel := context.WithTimeout(ctx, definePatience)
 	defer cancel()
 	installer := newInstaller(writer)
 	if installer.Discovery, err = discovery.NewDiscoveryClientForConfig(p.installing); err != nil {
-		return fmt.Errorf("making the discovery client of %s: %w", definitionAccount, err)
+		return fmt.Errorf("making the discovery client of %s: %w", rights.Define.Account, err)
 	}
 	if err := installer.Install(patient); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot install the definitions of certplane's own kinds yet")

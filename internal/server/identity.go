@@ -6,15 +6,13 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	tokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
-)
 
-// accountNamespace is where the service accounts of this process are.
-const accountNamespace = metav1.NamespaceSystem
+	"github.com/certplane/certplane/internal/rights"
+)
 
 // identities holds the bearer tokens of this process's parts. The tokens live
 // in memory alone and change with each start.
@@ -40,9 +38,9 @@ func newIdentities(server *rest.Config, accounts []string) identities {
 // the name, so that it stays over starts and is the same on every server.
 func accountInfo(name string) *user.DefaultInfo {
 	info := (&serviceaccount.ServiceAccountInfo{
-		Namespace:    accountNamespace,
+		Namespace:    rights.ServeNamespace,
 		Name:         name,
-		UID:          uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://certplane.dev/serviceaccounts/"+accountNamespace+"/"+name)).String(),
+		UID:          uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://certplane.dev/serviceaccounts/"+rights.ServeNamespace+"/"+name)).String(),
 		CredentialID: tokenjwt.CredentialIDForJTI(uuid.NewString()),
 	}).UserInfo()
 	return &user.DefaultInfo{

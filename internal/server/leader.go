@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // election lets one of the servers that share an etcd run the controllers. Nil
@@ -76,7 +77,7 @@ func (e *election) apply(options *ctrl.Options) error {
 	}
 	e.times.Elect(options)
 	options.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: accountNamespace, Name: controllers.LeaseName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: rights.ServeNamespace, Name: controllers.LeaseName},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity},
 	}
@@ -89,7 +90,7 @@ func (e *election) announce(mgr ctrl.Manager) error {
 		return nil
 	}
 	return mgr.Add(manager.RunnableFunc(func(context.Context) error {
-		klog.InfoS("The controllers work on this server from now on", "lease", accountNamespace+"/"+controllers.LeaseName, "holder", e.identity)
+		klog.InfoS("The controllers work on this server from now on", "lease", rights.ServeNamespace+"/"+controllers.LeaseName, "holder", e.identity)
 		return nil
 	}))
 }
@@ -104,7 +105,7 @@ func (p *parts) work(ctx context.Context) error {
 			return err
 		}
 		klog.FromContext(ctx).Info("The lease of the controllers is lost: another server may run them now. Waiting for it",
-			"lease", accountNamespace+"/"+controllers.LeaseName)
+			"lease", rights.ServeNamespace+"/"+controllers.LeaseName)
 		if p.controllers, err = p.newControllers(); err != nil {
 			return err
 		}

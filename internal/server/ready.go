@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/authz"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // readyPoll is how often a starting server looks whether it is ready.
@@ -70,7 +71,7 @@ func isReady(ctx context.Context, client kubernetes.Interface) bool {
 // unfit says what the authorization configuration has to let the server's own
 // accounts do, and how.
 func unfit(account user.Info, verdict authz.Verdict) error {
-	const group = "system:serviceaccounts:" + accountNamespace
+	const group = "system:serviceaccounts:" + rights.ServeNamespace
 	needs := fmt.Sprintf("the server's own account %s, with which its controllers watch certificatesigningrequests.%s", account.GetName(), certificatesv1.GroupName)
 	because := ""
 	if verdict.Reason != "" {

@@ -19,9 +19,9 @@ import (
 
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/apiserver"
-	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // startTimeout bounds the start of the store and of the API.
@@ -164,7 +164,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		DisableCompression: true,
 		// Which version of a kind our own parts use is decided, and is no news.
 		WarningHandlerWithContext: rest.NoWarnings{},
-	}, accounts())
+	}, rights.Accounts())
 	asServer := ids.asServer()
 	api, err := apiserver.New(apiserver.Config{
 		Listener:          listener,
@@ -203,7 +203,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	installing, err := ids.asAccount(definitionAccount)
+	installing, err := ids.asAccount(rights.Define.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error {
 		defer stopServing()
-		if err := waitReady(ctx, p.asServer, accountInfo(controllers.CacheAccount), p.api.Decide); err != nil {
+		if err := waitReady(ctx, p.asServer, accountInfo(rights.CacheAccount), p.api.Decide); err != nil {
 			return err
 		}
 		if err := p.define(ctx); err != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 const (
@@ -134,7 +134,7 @@ func TestAuthorize(t *testing.T) {
 		{reason: "a node without a name", what: "create nodes /", change: as("system:node:", user.NodesGroup), want: none},
 		{reason: "another node", what: "get secrets ns/used", change: as("system:node:m", user.NodesGroup), want: none},
 	}
-	a := New(world{}, requestsOfN, bootstrap.NodeRules())
+	a := New(world{}, requestsOfN, rights.NodeRules())
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			request := parse(t, tt.what)
@@ -153,7 +153,7 @@ func TestAuthorize(t *testing.T) {
 func TestPodRequestOfUnknownNode(t *testing.T) {
 	request := parse(t, "get podcertificaterequests broken/x")
 	request.APIGroup = "certificates.k8s.io"
-	decision, _, err := New(world{}, requestsOfN, bootstrap.NodeRules()).Authorize(t.Context(), request)
+	decision, _, err := New(world{}, requestsOfN, rights.NodeRules()).Authorize(t.Context(), request)
 	if decision != none || err == nil {
 		t.Errorf("%v, %v", decision, err)
 	}

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	rbacapi "github.com/certplane/certplane/internal/api/rbac"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 func TestObjectsAreValid(t *testing.T) {
@@ -214,6 +215,52 @@ func TestCertificateRoles(t *testing.T) {
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 		}, []string{"ServiceAccount kube-system/kube-apiserver-serving-clustertrustbundle-publisher"}},
+		{"system:controller:csr-webhook-signer", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"patch,update certificatesigningrequests/status.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/csr-webhook-signer"}},
+		{"system:controller:csr-cleaner", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"delete certificatesigningrequests.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/csr-cleaner"}},
+		{"system:controller:podcertificaterequestcleaner", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"delete,get,list,watch podcertificaterequests.certificates.k8s.io",
+		}, []string{"ServiceAccount kube-system/podcertificaterequestcleaner"}},
+		{"system:controller:root-ca-cert-publisher", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"create,update configmaps.",
+		}, []string{"ServiceAccount kube-system/root-ca-cert-publisher"}},
+		{"system:controller:trust-bundle-publisher", []string{
+			"attest signers.certificates.k8s.io",
+			"create,delete,list,update,watch clustertrustbundles.certificates.k8s.io",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+		}, []string{"ServiceAccount kube-system/trust-bundle-publisher"}},
+		{"system:controller:clusterrole-aggregation-controller", []string{
+			"escalate,get,list,patch,update,watch clusterroles.rbac.authorization.k8s.io",
+		}, []string{"ServiceAccount kube-system/clusterrole-aggregation-controller"}},
+		{"system:controller:namespace-controller", []string{
+			"delete,deletecollection,get,list *.*",
+			"get,list,watch namespaces.",
+			"update namespaces/finalize.",
+			"update namespaces/status.",
+		}, []string{"ServiceAccount kube-system/namespace-controller"}},
+		{"system:controller:service-account-controller", []string{
+			"create serviceaccounts.",
+		}, []string{"ServiceAccount kube-system/service-account-controller"}},
+		{"system:controller:generic-garbage-collector", []string{
+			"delete,get,list,patch,update,watch *.*",
+		}, []string{"ServiceAccount kube-system/generic-garbage-collector"}},
+		{"system:controller:validatingadmissionpolicy-status-controller", []string{
+			"get,list,watch validatingadmissionpolicies.admissionregistration.k8s.io",
+			"get,patch,update validatingadmissionpolicies/status.admissionregistration.k8s.io",
+		}, []string{"ServiceAccount kube-system/validatingadmissionpolicy-status-controller"}},
 		{"cluster-admin", []string{"* *.*"}, []string{"Group /system:masters"}},
 	}
 	roles, subjects := map[string][]string{}, map[string][]string{}
@@ -238,18 +285,18 @@ func TestCertificateRoles(t *testing.T) {
 }
 
 func TestOwnControllersDoNotApproveWhatTheySign(t *testing.T) {
-	for _, c := range controllers() {
-		if c.account == "certificate-controller" {
+	for _, c := range rights.Controllers() {
+		if c.Account == "certificate-controller" {
 			continue // kube-controller-manager's, whose name and rules are given
 		}
 		verbs := map[string]bool{}
-		for _, rule := range c.rules {
+		for _, rule := range c.Rules {
 			for _, verb := range rule.Verbs {
 				verbs[verb] = true
 			}
 		}
 		if verbs["approve"] && verbs["sign"] {
-			t.Errorf("%s may both approve and sign", c.account)
+			t.Errorf("%s may both approve and sign", c.Account)
 		}
 	}
 }
@@ -265,13 +312,13 @@ func TestSystemNodeIsBoundToNobody(t *testing.T) {
 }
 
 func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
-	for _, role := range userRoles() {
-		if role.joins == "" {
+	for _, role := range rights.Roles() {
+		if role.Joins == "" {
 			continue
 		}
-		for _, rule := range role.rules {
-			if slices.Contains(rule.APIGroups, certificates) {
-				t.Errorf("%s: %v", role.name, rule)
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.APIGroups, "certificates.k8s.io") {
+				t.Errorf("%s: %v", role.Name, rule)
 			}
 		}
 	}
@@ -279,14 +326,14 @@ func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
 
 // Who works in a namespace says there what its pods are called.
 func TestNamespaceRolesWithServices(t *testing.T) {
-	for _, role := range userRoles() {
+	for _, role := range rights.Roles() {
 		want := map[string]string{
 			"system:aggregate-to-edit": "create,delete,deletecollection,patch,update services.",
 			"system:aggregate-to-view": "get,list,watch services.",
 			"system:node":              "get,list,watch services.",
-		}[role.name]
-		if got := describe(role.rules); want != "" && !slices.Contains(got, want) {
-			t.Errorf("%s: %v, want %q among them", role.name, got, want)
+		}[role.Name]
+		if got := describe(role.Rules); want != "" && !slices.Contains(got, want) {
+			t.Errorf("%s: %v, want %q among them", role.Name, got, want)
 		}
 	}
 }
@@ -301,7 +348,7 @@ func TestReconcile(t *testing.T) {
 		t.Fatalf("no role %s", name)
 		return nil
 	}
-	extra := allow("get", core, "widgets")
+	extra := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"widgets"}}
 	changed := func(change func(*rbacv1.ClusterRole)) *rbacv1.ClusterRole {
 		role := find("system:basic-user")
 		change(role)

@@ -9,20 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
+
+	"github.com/certplane/certplane/internal/rights"
 )
 
-// The account that signs with what webhooks answer, and the role that says
-// for which signers: those in the configuration.
-const (
-	delegatedAccount = "csr-webhook-signer"
-	delegatedRole    = "system:controller:" + delegatedAccount + ":signers"
-)
-
-// DelegatedRule lets certificates be signed for these signers. A name can be
-// that of a domain, example.com/*.
-func DelegatedRule(signers ...string) rbacv1.PolicyRule {
-	return allowOn("sign", certificates, "signers", signers...)
-}
+// delegatedRole says for which signers webhooks sign: those in the
+// configuration.
+var delegatedRole = roleOf(rights.SignByWebhook.Account) + ":signers"
 
 // ReconcileDelegated lets the account that signs for webhooks sign for these
 // signers and no others. A role or binding whose autoupdate annotation is
@@ -31,7 +24,7 @@ func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signer
 	if len(signers) == 0 {
 		return removeDelegated(ctx, client)
 	}
-	object := role{name: delegatedRole, rules: []rbacv1.PolicyRule{DelegatedRule(signers...)}}.object()
+	object := clusterRole(rights.Role{Name: delegatedRole, Rules: []rbacv1.PolicyRule{rights.DelegatedRule(signers...)}})
 	options := reconciliation.ReconcileRoleOptions{
 		Role:                   reconciliation.ClusterRoleRuleOwner{ClusterRole: object},
 		Client:                 reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
@@ -41,7 +34,7 @@ func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signer
 	if err := retryOnConflict(ctx, func() error { _, err := options.Run(); return err }); err != nil {
 		return fmt.Errorf("reconciling ClusterRole %s: %w", delegatedRole, err)
 	}
-	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(delegatedAccount))})
+	return reconcileBindings(ctx, client, []*rbacv1.ClusterRoleBinding{bind(delegatedRole, serviceAccount(rights.SignByWebhook.Account))})
 }
 
 func removeDelegated(ctx context.Context, client kubernetes.Interface) error {

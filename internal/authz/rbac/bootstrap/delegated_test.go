@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // delegatedRules describes the role and who has it.
@@ -56,7 +58,7 @@ func TestReconcileDelegated(t *testing.T) {
 
 // An administrator who has taken the role over keeps it.
 func TestReconcileDelegatedLeavesOthersAlone(t *testing.T) {
-	mine := role{name: delegatedRole}.object()
+	mine := clusterRole(rights.Role{Name: delegatedRole})
 	mine.Annotations["rbac.authorization.kubernetes.io/autoupdate"] = "false"
 	for _, signers := range [][]string{nil, {"example.com/a"}} {
 		client := fake.NewClientset(mine.DeepCopy(), bind(delegatedRole))

@@ -1,22 +1,26 @@
 // Package bootstrap keeps the roles and bindings that every server starts
-// with.
+// with: the table in internal/rights as objects.
 package bootstrap
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // ClusterRoles returns the roles that every server starts with.
 func ClusterRoles() []*rbacv1.ClusterRole {
 	var out []*rbacv1.ClusterRole
-	for _, r := range slices.Concat(userRoles(), certificateRoles(), certManagerRoles()) {
-		out = append(out, r.object())
+	for _, r := range rights.Roles() {
+		out = append(out, clusterRole(r))
 	}
-	for _, c := range controllers() {
-		out = append(out, role{name: c.name(), rules: c.rules}.object())
+	for _, account := range accounts() {
+		rules := rights.Of(account)
+		if account == rights.CacheAccount {
+			rules = rights.CacheRules()
+		}
+		out = append(out, clusterRole(rights.Role{Name: roleOf(account), Rules: rules}))
 	}
 	return out
 }
@@ -24,17 +28,28 @@ func ClusterRoles() []*rbacv1.ClusterRole {
 // ClusterRoleBindings returns the bindings that every server starts with.
 func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 	var out []*rbacv1.ClusterRoleBinding
-	for _, b := range bindings() {
+	for _, b := range rights.Bindings() {
 		var subjects []rbacv1.Subject
-		for _, name := range b.groups {
+		for _, name := range b.Groups {
 			subjects = append(subjects, group(name))
 		}
-		out = append(out, bind(b.role, subjects...))
+		out = append(out, bind(b.Role, subjects...))
 	}
-	for _, c := range controllers() {
-		out = append(out, bind(c.name(), serviceAccount(c.account)))
+	for _, account := range accounts() {
+		out = append(out, bind(roleOf(account), serviceAccount(account)))
 	}
 	return out
+}
+
+// accounts are those of all controllers, also of those that run elsewhere.
+func accounts() []string {
+	accounts := rights.Accounts()
+	for _, c := range rights.Controllers() {
+		if c.Where == rights.Peer {
+			accounts = append(accounts, c.Account)
+		}
+	}
+	return accounts
 }
 
 func group(name string) rbacv1.Subject {
@@ -42,24 +57,23 @@ func group(name string) rbacv1.Subject {
 }
 
 func serviceAccount(name string) rbacv1.Subject {
-	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: name}
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: rights.ServeNamespace, Name: name}
 }
 
-func (c controller) name() string {
-	return "system:controller:" + c.account
-}
+// roleOf names the role of a controller's account.
+func roleOf(account string) string { return "system:controller:" + account }
 
-func (r role) object() *rbacv1.ClusterRole {
-	object := &rbacv1.ClusterRole{ObjectMeta: meta(r.name), Rules: r.rules}
-	if r.joins != "" {
-		object.Labels[r.joins] = "true"
+func clusterRole(r rights.Role) *rbacv1.ClusterRole {
+	object := &rbacv1.ClusterRole{ObjectMeta: meta(r.Name), Rules: r.Rules}
+	if r.Joins != "" {
+		object.Labels[r.Joins] = "true"
 	}
-	if r.gathers != "" {
+	if r.Gathers != "" {
 		object.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
-			{MatchLabels: map[string]string{r.gathers: "true"}},
+			{MatchLabels: map[string]string{r.Gathers: "true"}},
 		}}
 	}
-	return object
+	return object.DeepCopy() // the table stays as it is
 }
 
 func bind(role string, subjects ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
@@ -70,8 +84,8 @@ func bind(role string, subjects ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// meta marks an object as one that Reconcile keeps complete until somebody
-// sets the annotation to "false".
+// meta marks an object as one that Reconcile keeps complete until a user sets
+// the annotation to "false".
 func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:        name,

@@ -27,7 +27,7 @@ func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 			return fmt.Errorf("reconciling ClusterRole %s: %w", role.Name, err)
 		}
 	}
-	if err := reconcileSecrets(ctx, client); err != nil {
+	if err := reconcileNamespaced(ctx, client); err != nil {
 		return err
 	}
 	if err := primeBinding(ctx, client, "system:public-info-viewer", "system:discovery"); err != nil {

@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"slices"
-	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
 )
 
-// rights are the service accounts and what they may do: the account of the
+// accountObjects are the service accounts and what they may do: the account of the
 // process may lead, ask who may see metrics, and become the accounts of its
 // controllers; those may do what their controller does. What is of the whole
 // cluster is named after the namespace, so that there can be two installations,
 // one that approves and one that signs.
-func rights(cfg cluster.Config) []runtime.Object {
+func accountObjects(cfg cluster.Config) []runtime.Object {
 	objects := []runtime.Object{serviceAccount(cfg.Namespace, name, true)}
 	for _, account := range cfg.Accounts() {
 		if cfg.UseServiceAccountCredentials {
@@ -32,11 +30,13 @@ func rights(cfg cluster.Config) []runtime.Object {
 		role := cfg.Namespace + ":" + account
 		objects = append(objects, clusterRole(role, rulesOf(cfg, account)), bindCluster(role, role, subject(cfg, account)))
 	}
-	if slices.Contains(cfg.Accounts(), controllers.SignerManagerAccount) {
-		objects = append(objects, bound(cfg.Namespace, controllers.SignerManagerAccount, bootstrap.SecretRules(), subject(cfg, controllers.SignerManagerAccount))...)
+	for _, c := range rights.Controllers() {
+		if len(c.InNamespace) > 0 && slices.Contains(cfg.Accounts(), c.Account) {
+			objects = append(objects, bound(cfg.Namespace, c.Account, c.InNamespace, subject(cfg, c.Account))...)
+		}
 	}
 	if cfg.ServesWebhook() {
-		objects = append(objects, bound(cfg.Namespace, cluster.WebhookAccount, webhookSecretRules(cfg), subject(cfg, cluster.WebhookAccount))...)
+		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rights.WebhookSecretRules(cfg.WebhookObjects().Secret), subject(cfg, rights.WebhookAccount))...)
 	}
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))
@@ -54,35 +54,28 @@ func userRoles(cfg cluster.Config) []runtime.Object {
 		return nil
 	}
 	var objects []runtime.Object
-	for _, known := range bootstrap.CertManagerRoles() {
+	for _, known := range rights.CertManagerRoles() {
 		role := clusterRole(cfg.Namespace+":"+known.Name, known.Rules)
-		for label, value := range known.Labels {
-			if strings.HasPrefix(label, aggregation) {
-				role.Labels[label] = value
-			}
+		if known.Joins != "" {
+			role.Labels[known.Joins] = "true"
 		}
 		objects = append(objects, role)
 	}
 	return objects
 }
 
-// aggregation is what labels begin with that make a role a part of another.
-const aggregation = "rbac.authorization.k8s.io/aggregate-to-"
-
-// rulesOf is what an account may do in the whole cluster. The table is the
-// standalone server's.
+// rulesOf is what an account may do in the whole cluster.
 func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
-	if account == controllers.CacheAccount {
-		return bootstrap.CacheRules(cfg.Accounts()...)
+	switch account {
+	case rights.CacheAccount:
+		return rights.CacheRules(cfg.Accounts()...)
+	case rights.WebhookAccount:
+		return rights.WebhookRules(cfg.WebhookObjects().Configuration, cfg.AdmitsSigners())
+	case rights.SignByWebhook.Account:
+		return append(rights.Of(account), rights.DelegatedRule(cfg.Signing.Delegated()...))
+	default:
+		return rights.Of(account)
 	}
-	if account == cluster.WebhookAccount {
-		return webhookRules(cfg)
-	}
-	rules := bootstrap.ControllerRules(account)
-	if account == controllers.WebhookSignerAccount {
-		rules = append(rules, bootstrap.DelegatedRule(cfg.Signing.Delegated()...))
-	}
-	return rules
 }
 
 func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {

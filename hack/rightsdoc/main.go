@@ -1,0 +1,78 @@
+// Command rightsdoc prints docs/controllers.md: the table in internal/rights for
+// people.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/certplane/certplane/internal/rights"
+)
+
+const heading = `<!-- Made by hack/generate.sh from internal/rights. -->
+
+# Controllers and their rights
+
+` + "`--controllers` or the field `controllers` chooses by name; `*` is all that are on\nby default, `-name` turns one off. " + `Each controller acts as a service account of
+its own, in the namespace ` + "`" + rights.ServeNamespace + "`" + ` of "certplane serve" and, in clusters, in that
+where "certplane manifests" installs the controllers (` + "`" + rights.ClusterNamespace + "`" + `).
+
+| name | does | acts as | runs |
+|---|---|---|---|
+`
+
+func main() {
+	out := os.Stdout
+	fmt.Fprint(out, heading)
+	for _, c := range rights.Controllers() {
+		fmt.Fprintf(out, "| `%s` | %s | `%s` | %s |\n", c.Name, c.Doc, c.Account, c.Where)
+	}
+	fmt.Fprint(out, "\n## Rights\n\nThe role `system:controller:ACCOUNT` in \"certplane serve\", `NAMESPACE:ACCOUNT` in clusters.\n")
+	var told []string
+	for _, c := range rights.Controllers() {
+		if !slices.Contains(told, c.Account) {
+			printAccount(out, c.Account)
+			told = append(told, c.Account)
+		}
+	}
+	fmt.Fprintf(out, "\n### `%s`\n\nReads, for all controllers of a process that are chosen:\n\n", rights.CacheAccount)
+	printRules(out, rights.CacheRules(), "")
+	fmt.Fprintf(out, "\n### `%s`\n\nServes the admission webhook in clusters.\n\n", rights.WebhookAccount)
+	printRules(out, rights.WebhookRules("certplane-webhook.NAMESPACE", true), "")
+	printRules(out, rights.WebhookSecretRules("certplane-webhook"), " in its namespace")
+}
+
+// printAccount prints what an account may do for all of its controllers.
+func printAccount(out io.Writer, account string) {
+	fmt.Fprintf(out, "\n### `%s`\n\n", account)
+	printRules(out, rights.Of(account), "")
+	for _, c := range rights.Controllers() {
+		if c.Account == account {
+			printRules(out, c.InNamespace, " in its namespace")
+		}
+	}
+	if account == rights.SignByWebhook.Account {
+		printRules(out, []rbacv1.PolicyRule{rights.DelegatedRule("signing.webhooks[].signerName")}, "")
+	}
+}
+
+func printRules(out io.Writer, rules []rbacv1.PolicyRule, where string) {
+	for _, rule := range rules {
+		var resources []string
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				resources = append(resources, "`"+strings.TrimSuffix(resource+"."+group, ".")+"`")
+			}
+		}
+		names := ""
+		if len(rule.ResourceNames) > 0 {
+			names = ": `" + strings.Join(rule.ResourceNames, "`, `") + "`"
+		}
+		fmt.Fprintf(out, "- %s %s%s%s\n", strings.Join(rule.Verbs, ", "), strings.Join(resources, ", "), where, names)
+	}
+}

@@ -1,0 +1,74 @@
+package controllers
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/served"
+)
+
+// Actor is what one controller works with: its process, and the API as its
+// account reaches it.
+type Actor struct {
+	Process
+	// Account is the controller's service account.
+	Account string
+	// API is how the account reaches the API.
+	API *rest.Config
+	// Client reads and writes as the account, past the cache.
+	Client client.Client
+	// Versions tells which resources a version of the API has. Every account may
+	// know.
+	Versions served.Lookup
+	// Secrets tells of changes of Secrets, if the account may watch them.
+	Secrets *secretwatch.Watcher
+	// Recorder opens a recorder of Events in the name of a component, and Events
+	// is that of the account itself. Both are nil if the account may not write
+	// Events.
+	Recorder func(component string) events.EventRecorder
+	Events   events.EventRecorder
+}
+
+// Actor returns what a controller that acts as this account works with.
+func (p Process) Actor(account string) (Actor, error) {
+	a := Actor{Process: p, Account: account}
+	var err error
+	if a.API, err = p.As(account); err != nil {
+		return a, err
+	}
+	quiet := rest.CopyConfig(a.API)
+	// Which version of a kind is used is decided, and is no news each time.
+	quiet.WarningHandler = rest.NoWarnings{}
+	if a.Client, err = client.New(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
+		return a, fmt.Errorf("making the client of %s: %w", account, err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(a.API)
+	if err != nil {
+		return a, fmt.Errorf("making the client for discovery: %w", err)
+	}
+	a.Versions = kinds.ServerResourcesForGroupVersionWithContext
+	if a.Secrets, err = secretwatch.New(a.API); err != nil {
+		return a, err
+	}
+	if !rights.WritesEvents(account) {
+		return a, nil
+	}
+	if a.Recorder, err = p.recorders(a.API); err != nil {
+		return a, err
+	}
+	a.Events = a.Recorder("certplane.dev/" + account)
+	return a, nil
+}
+
+// NewCache returns a cache of the account's own, which runs with the manager:
+// for what no other controller reads. Errors say of what it is.
+func (a Actor) NewCache(of string, options cache.Options) (cache.Cache, error) {
+	return a.newCache(a.API, of, options)
+}

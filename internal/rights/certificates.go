@@ -1,0 +1,155 @@
+package rights
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// legacyUnknown is the signer of requests from before signers had names. No
+// new request can ask for it.
+const legacyUnknown = "kubernetes.io/legacy-unknown"
+
+// apiServerServing is the signer of the API server's own certificate. It takes
+// no requests: it only has roots.
+const apiServerServing = "kubernetes.io/kube-apiserver-serving"
+
+// What several controllers have the shared cache read.
+var (
+	readCSRs       = allow(read, certificates, "certificatesigningrequests")
+	readNamespaces = allow(read, core, "namespaces")
+	readNodes      = allow(read, core, "nodes")
+)
+
+// signBuiltIn is the right to sign for the built-in signers.
+var signBuiltIn = allowOn("sign", certificates, "signers",
+	certificatesv1.KubeAPIServerClientSignerName,
+	certificatesv1.KubeAPIServerClientKubeletSignerName,
+	certificatesv1.KubeletServingSignerName,
+	legacyUnknown)
+
+// approveKubelets is the right to approve what kubelets ask for.
+var approveKubelets = allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName)
+
+// The controllers of certificates.k8s.io and of Signers.
+var (
+	Approve = Controller{
+		Name: "approve", Account: "csr-approver", Where: Everywhere,
+		Doc: "approves the requests of kubelets that need no person",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			approveKubelets,
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs},
+	}
+	Sign = Controller{
+		Name: "sign", Account: "csr-signer", Where: Everywhere,
+		Doc: "signs for the built-in signers that have a CA",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
+			signBuiltIn,
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs},
+	}
+	// SignByWebhook signs for the signers that the configuration names: the
+	// DelegatedRule.
+	SignByWebhook = Controller{
+		Name: "sign", Account: "csr-webhook-signer", Where: Everywhere,
+		Doc: "has HTTPS endpoints sign for the signers that the configuration names",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, certificates, "certificatesigningrequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs},
+	}
+	// FollowSigners keeps the CAs of declared signers, in Secrets of the namespace
+	// of the accounts and none elsewhere.
+	FollowSigners = Controller{
+		Name: "signers", Account: "signer-manager", Where: Everywhere,
+		Doc:    "follows Signers: opens, makes and replaces their CAs",
+		Groups: []string{certplane},
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certplane, "signers"),
+			allow("patch update", certplane, "signers/status"),
+			writeEvents(),
+		},
+		InNamespace: []rbacv1.PolicyRule{allow("create update "+read, core, "secrets")},
+		Reads:       []rbacv1.PolicyRule{allow(read, certplane, "signers")},
+	}
+	// SignDeclared has a right to all signers: they are declared at any time,
+	// under any name.
+	SignDeclared = Controller{
+		Name: "signers", Account: "declared-signer", Where: Everywhere,
+		Doc: "signs CertificateSigningRequests for Signers",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certificates, "certificatesigningrequests", "podcertificaterequests"),
+			allow("patch update", certificates, "certificatesigningrequests/status", "podcertificaterequests/status"),
+			allow("sign", certificates, "signers"),
+			allow("get", core, "namespaces", "nodes", "pods", "serviceaccounts"),
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{
+			readCSRs,
+			allow(read, certificates, "podcertificaterequests"),
+			readNodes,
+			allow(read, core, "pods", "serviceaccounts", "services"),
+			readNamespaces,
+		},
+	}
+	SignPods = Controller{
+		Name: "podsign", Account: SignDeclared.Account, Where: Everywhere,
+		Doc: "signs PodCertificateRequests for Signers, where the API has such requests; needs signers",
+	}
+	InstallSigners = Controller{
+		Name: "declare", Account: "signer-installer", Where: Everywhere,
+		Doc: "installs the Signers that podSigners names",
+		Rules: []rbacv1.PolicyRule{
+			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod"),
+			allow("list watch", certplane, "signers"),
+			writeEvents(),
+		},
+	}
+	Clean = Controller{
+		Name: "clean", Account: "csr-cleaner", Where: Everywhere,
+		Doc: "deletes CertificateSigningRequests that have had their time",
+		Rules: []rbacv1.PolicyRule{
+			allow("delete", certificates, "certificatesigningrequests"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs},
+	}
+	// CleanPods has the name of the account in Kubernetes.
+	CleanPods = Controller{
+		Name: "clean", Account: "podcertificaterequestcleaner", Where: Everywhere,
+		Doc: "deletes PodCertificateRequests that have had their time",
+		Rules: []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "podcertificaterequests"),
+			writeEvents(),
+		},
+	}
+	Publish = Controller{
+		Name: "publish", Account: "root-ca-cert-publisher", Where: ByName,
+		Doc: "keeps kube-root-ca.crt in every namespace",
+		Rules: []rbacv1.PolicyRule{
+			allow("create update", core, "configmaps"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readNamespaces, allowOn(read, core, "configmaps", "kube-root-ca.crt")},
+	}
+	// Trust attests for all signers: they are declared at any time, under any name.
+	Trust = Controller{
+		Name: "trust", Account: "trust-bundle-publisher", Where: Everywhere,
+		Doc: "publishes the signers' roots, where the API has trust bundles",
+		Rules: []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			allow("attest", certificates, "signers"),
+			writeEvents(),
+		},
+	}
+)

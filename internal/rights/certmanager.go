@@ -1,0 +1,113 @@
+package rights
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// issuerSigners are the names under which the right to approve and to sign for
+// all issuers of cert-manager.io is granted.
+var issuerSigners = []string{"issuers." + certManager + "/*", "clusterissuers." + certManager + "/*"}
+
+// ofCertManager are the groups of the kinds that come with cert-manager.io.
+var ofCertManager = []string{certManager, acme}
+
+// What several controllers have the shared cache read.
+var (
+	readIssuers  = allow(read, certManager, "clusterissuers", "issuers")
+	readRequests = allow(read, certManager, "certificaterequests")
+)
+
+// The controllers of cert-manager.io. The Secrets of Issuers and Certificates can
+// be in any namespace and have any name; to list and watch is to learn of
+// changes.
+var (
+	CheckIssuers = Controller{
+		Name: "issuers", Account: "cert-manager-issuers", Where: ByName, Groups: ofCertManager,
+		Doc: "says on Issuers and ClusterIssuers whether they can sign",
+		Rules: []rbacv1.PolicyRule{
+			allow("update", certManager, "clusterissuers/status", "issuers/status"),
+			allow(read, core, "secrets"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readIssuers},
+	}
+	AnswerRequests = Controller{
+		Name: "certificaterequests", Account: "cert-manager-certificaterequests", Where: ByName, Groups: ofCertManager,
+		Doc: "answers CertificateRequests to Issuers",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certManager, "certificaterequests"),
+			allow("patch update", certManager, "certificaterequests/status"),
+			allow(read, core, "secrets"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readIssuers, readRequests},
+	}
+	AnswerCSRs = Controller{
+		Name: "certificatesigningrequests", Account: "cert-manager-certificatesigningrequests", Where: ByName, Groups: ofCertManager,
+		Doc: "answers CertificateSigningRequests that name Issuers",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/status"),
+			allowOn("sign", certificates, "signers", issuerSigners...),
+			allow("create", authorization, "subjectaccessreviews"),
+			allow(read, core, "secrets"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs, readIssuers},
+	}
+	ApproveRequests = Controller{
+		Name: "certificaterequests-approver", Account: "cert-manager-certificaterequests-approver", Where: ByName, Groups: ofCertManager,
+		Doc: "approves all CertificateRequests, of any requester: turn it off where another approver decides",
+		Rules: []rbacv1.PolicyRule{
+			allow("update", certManager, "certificaterequests/status"),
+			allowOn("approve", certManager, "signers", issuerSigners...),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readRequests},
+	}
+	IssueCertificates = Controller{
+		Name: "certificates", Account: "cert-manager-certificates", Where: ByName, Groups: ofCertManager,
+		Doc: "issues and renews Certificates into Secrets",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certManager, "certificates"),
+			allow("update", certManager, "certificates/status"),
+			// For who must not be deleted before what it owns.
+			allow("update", certManager, "certificates/finalizers"),
+			allow("create delete get", certManager, "certificaterequests"),
+			allow("create delete patch "+read, core, "secrets"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readRequests, allow(read, certManager, "certificates")},
+	}
+)
+
+// WebhookAccount serves the admission webhook in clusters: it asks which users
+// may approve, looks for other Signers, and keeps the webhook's certificate.
+const WebhookAccount = "cert-manager-webhook"
+
+// WebhookRules is what WebhookAccount may do in the whole cluster: it writes its
+// CA to the webhook configurations of this name alone. Which kinds of issuers
+// there are, all users may know.
+func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{
+		allow("create", authorization, "subjectaccessreviews"),
+		{
+			APIGroups:     []string{admissionregistration},
+			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			ResourceNames: []string{configuration},
+			Verbs:         []string{"get", "list", "watch", "patch"},
+		},
+	}
+	if admitsSigners {
+		rules = append(rules, allow("list", certplane, "signers"))
+	}
+	return rules
+}
+
+// WebhookSecretRules is what WebhookAccount may do in its namespace: keep the
+// Secret of this name.
+func WebhookSecretRules(secret string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// A name cannot be asked for where there is no object yet.
+		allow("create", core, "secrets"),
+		allowOn("get list watch update", core, "secrets", secret),
+	}
+}

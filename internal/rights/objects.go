@@ -1,0 +1,112 @@
+package rights
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// The controllers that keep house: they look after objects of any kind.
+var (
+	// NodeLifecycle says of nodes that they are silent. It need not taint them, nor
+	// touch their pods. Its name and its account's are those in Kubernetes.
+	NodeLifecycle = Controller{
+		Name: "node-lifecycle-controller", Account: "node-controller", Where: ByName,
+		Doc: "says of nodes that have gone silent that they are not ready",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, coordination, "leases"),
+			allow("patch", core, "nodes/status"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readNodes},
+	}
+	Aggregate = Controller{
+		Name: "aggregate", Account: "clusterrole-aggregation-controller", Where: OnlyServe,
+		Doc: "fills the ClusterRoles that consist of others",
+		Rules: []rbacv1.PolicyRule{
+			// It writes rules that it does not hold itself.
+			allow("escalate get list patch update watch", rbac, "clusterroles"),
+		},
+		Reads: []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")},
+	}
+	Namespaces = Controller{
+		Name: "namespace", Account: "namespace-controller", Where: OnlyServe,
+		Doc: "deletes what is in namespaces that are deleted",
+		Rules: []rbacv1.PolicyRule{
+			// All objects in a namespace go with it.
+			allow("delete deletecollection get list", "*", "*"),
+			allow(read, core, "namespaces"),
+			allow("update", core, "namespaces/finalize", "namespaces/status"),
+		},
+		Reads: []rbacv1.PolicyRule{readNamespaces},
+	}
+	ServiceAccounts = Controller{
+		Name: "serviceaccount", Account: "service-account-controller", Where: OnlyServe,
+		Doc:   "gives every namespace its account default",
+		Rules: []rbacv1.PolicyRule{allow("create", core, "serviceaccounts")},
+		Reads: []rbacv1.PolicyRule{readNamespaces, allowOn(read, core, "serviceaccounts", "default")},
+	}
+	// Tokens reads all Secrets: those for tokens are in any namespace and have any
+	// name.
+	Tokens = Controller{
+		Name: "token", Account: "tokens-controller", Where: OnlyServe,
+		Doc: "fills the Secrets that are for tokens of service accounts",
+		Rules: []rbacv1.PolicyRule{
+			allow("delete update "+read, core, "secrets"),
+			allow("get", core, "serviceaccounts"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{allow(read, core, "serviceaccounts")},
+	}
+	// Garbage may touch everything: any object can own and be owned.
+	Garbage = Controller{
+		Name: "garbage", Account: "generic-garbage-collector", Where: OnlyServe,
+		Doc:   "deletes objects whose owners are gone",
+		Rules: []rbacv1.PolicyRule{allow("delete patch update "+read, "*", "*")},
+	}
+	TypeCheck = Controller{
+		Name: "typecheck", Account: "validatingadmissionpolicy-status-controller", Where: OnlyServe,
+		Doc: "checks the types in the expressions of ValidatingAdmissionPolicies",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, admissionregistration, "validatingadmissionpolicies"),
+			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
+		},
+	}
+	Define = Controller{
+		Name: "define", Account: "definition-installer", Where: OnlyServe,
+		Doc: "keeps the definitions of certplane.dev and cert-manager.io",
+		Rules: []rbacv1.PolicyRule{
+			allow(read, apiextensions, "customresourcedefinitions"),
+			allowOn("create patch", apiextensions, "customresourcedefinitions",
+				"signers.certplane.dev",
+				"certificaterequests.cert-manager.io",
+				"certificates.cert-manager.io",
+				"clusterissuers.cert-manager.io",
+				"issuers.cert-manager.io",
+				"challenges.acme.cert-manager.io",
+				"orders.acme.cert-manager.io"),
+		},
+	}
+)
+
+// Parts of Kubernetes that can run as clients of "certplane serve".
+var (
+	KubeCertificates = Controller{
+		Name: "csrapproving, csrsigning, csrcleaner", Account: "certificate-controller", Where: Peer,
+		Doc: "the approver, signer and cleaner of kube-controller-manager",
+		Rules: []rbacv1.PolicyRule{
+			allow("delete "+read, certificates, "certificatesigningrequests"),
+			allow("update", certificates, "certificatesigningrequests/approval", "certificatesigningrequests/status"),
+			approveKubelets,
+			signBuiltIn,
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+	}
+	KubeTrust = Controller{
+		Name:    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		Account: "kube-apiserver-serving-clustertrustbundle-publisher", Where: Peer,
+		Doc: "kube-controller-manager's publisher of the roots of API servers",
+		Rules: []rbacv1.PolicyRule{
+			allow("create delete list update watch", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers", apiServerServing),
+			writeEvents(),
+		},
+	}
+)

@@ -1,0 +1,187 @@
+// Package rights is the table of the controllers, of the service accounts that
+// they act as and of what these and users may do.
+package rights
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The namespaces of the service accounts.
+const (
+	// ServeNamespace is that of the accounts in "certplane serve".
+	ServeNamespace = metav1.NamespaceSystem
+	// ClusterNamespace is that of "certplane controllers", unless it is
+	// configured.
+	ClusterNamespace = "certplane-system"
+)
+
+// CacheAccount reads what all controllers of a process share.
+const CacheAccount = "controller-cache"
+
+// Where says in which processes a controller runs.
+type Where string
+
+// Values of Where.
+const (
+	// Everywhere is in "certplane serve" and in "certplane controllers".
+	Everywhere Where = "everywhere"
+	// ByName is as Everywhere, but in clusters only when it is named: others may
+	// do the same there.
+	ByName Where = "in clusters only when it is named"
+	// OnlyServe is always in "certplane serve": in clusters, others do the same.
+	OnlyServe Where = "only in certplane serve, always"
+	// Peer is in a process of its own: a part of Kubernetes that can be a client
+	// of "certplane serve".
+	Peer Where = "a part of Kubernetes"
+)
+
+// Controller is a row of the table. Rows must not be changed.
+type Controller struct {
+	// Name is the one by which users choose it. Rows with the same name are chosen
+	// together.
+	Name string
+	// Account is the service account that it acts as.
+	Account string
+	// Doc says in half a line what it does.
+	Doc string
+	// Where is where it runs.
+	Where Where
+	// Groups are API groups of which it needs kinds that clusters do not have by
+	// themselves.
+	Groups []string
+	// Rules are what its account may do in the whole cluster. Of two rows with
+	// the same account, one has the rules.
+	Rules []rbacv1.PolicyRule
+	// InNamespace is what its account may do besides, in the accounts' namespace
+	// alone.
+	InNamespace []rbacv1.PolicyRule
+	// Reads is what the cache that all controllers of a process share reads for it.
+	Reads []rbacv1.PolicyRule
+}
+
+// Controllers returns all rows. No account of certplane's own both approves and
+// signs.
+func Controllers() []Controller {
+	return []Controller{
+		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Clean, CleanPods, Publish, Trust,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates,
+		NodeLifecycle,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, Define,
+		KubeCertificates, KubeTrust,
+	}
+}
+
+// Names returns the names that users can choose, without repetition.
+func Names() []string {
+	var names []string
+	for _, c := range Controllers() {
+		if c.Chosen() && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Chosen reports whether users choose if the controller runs.
+func (c Controller) Chosen() bool { return c.Where == Everywhere || c.Where == ByName }
+
+// OfCertManager reports whether the controller works for cert-manager.io.
+func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, certManager) }
+
+// Accounts returns the accounts of all controllers that "certplane serve" runs,
+// without repetition.
+func Accounts() []string {
+	accounts := []string{CacheAccount}
+	for _, c := range Controllers() {
+		if c.Where != Peer && !slices.Contains(accounts, c.Account) {
+			accounts = append(accounts, c.Account)
+		}
+	}
+	return accounts
+}
+
+// Of returns all rules of an account in the whole cluster.
+func Of(account string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, c := range Controllers() {
+		if c.Account == account {
+			rules = append(rules, c.Rules...)
+		}
+	}
+	return rules
+}
+
+// WritesEvents reports whether an account may write Events.
+func WritesEvents(account string) bool {
+	return slices.ContainsFunc(Of(account), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "events") })
+}
+
+// CacheRules is what the cache of a process with the controllers of these
+// accounts may do; without any, that of all controllers.
+func CacheRules(accounts ...string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, c := range Controllers() {
+		if len(accounts) > 0 && !slices.Contains(accounts, c.Account) {
+			continue
+		}
+		for _, rule := range c.Reads {
+			if !slices.ContainsFunc(rules, func(known rbacv1.PolicyRule) bool { return reflect.DeepEqual(known, rule) }) {
+				rules = append(rules, rule)
+			}
+		}
+	}
+	return rules
+}
+
+// DelegatedRule lets certificates be signed for these signers. A name can be
+// that of a domain, example.com/*.
+func DelegatedRule(signers ...string) rbacv1.PolicyRule {
+	return allowOn("sign", certificates, "signers", signers...)
+}
+
+// API groups that the tables name.
+const (
+	core                  = ""
+	acme                  = "acme.cert-manager.io"
+	certManager           = "cert-manager.io"
+	admissionregistration = "admissionregistration.k8s.io"
+	apiextensions         = "apiextensions.k8s.io"
+	authentication        = "authentication.k8s.io"
+	authorization         = "authorization.k8s.io"
+	certificates          = "certificates.k8s.io"
+	certplane             = "certplane.dev"
+	coordination          = "coordination.k8s.io"
+	events                = "events.k8s.io"
+	rbac                  = "rbac.authorization.k8s.io"
+)
+
+// Verbs that are usually granted together.
+const (
+	read  = "get list watch"
+	write = "create delete deletecollection patch update"
+)
+
+// allow lets verbs, which are separated by blanks, be used on resources.
+func allow(verbs, group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: resources}
+}
+
+// allowOn lets verbs be used on the objects with these names alone.
+func allowOn(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+}
+
+// writeEvents lets events be written, under either name of their group.
+func writeEvents() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}}
+}
+
+// allowURLs lets paths be read that are not API objects.
+func allowURLs(urls ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: urls}
+}

@@ -1,0 +1,192 @@
+package rights
+
+import (
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Labels by which a role's rules become part of another role.
+const (
+	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
+	toEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
+	toView  = "rbac.authorization.k8s.io/aggregate-to-view"
+)
+
+// Role is a ClusterRole for users.
+type Role struct {
+	Name string
+	// Joins is the label that makes the rules part of another role.
+	Joins string
+	// Gathers is the label of the roles that this one consists of.
+	Gathers string
+	Rules   []rbacv1.PolicyRule
+}
+
+// Roles returns the roles for people and programs outside. No user has one
+// unless Bindings says so.
+func Roles() []Role { return slices.Concat(userRoles(), certificateRoles(), CertManagerRoles()) }
+
+// userRoles are those that are not about certificates.
+func userRoles() []Role {
+	everything := []rbacv1.PolicyRule{
+		allow("*", "*", "*"),
+		{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+	}
+	return []Role{
+		{Name: "cluster-admin", Rules: everything},
+		{Name: "system:discovery", Rules: []rbacv1.PolicyRule{
+			allowURLs("/livez", "/readyz", "/healthz", "/version", "/version/",
+				"/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*"),
+		}},
+		{Name: "system:public-info-viewer", Rules: []rbacv1.PolicyRule{
+			allowURLs("/livez", "/readyz", "/healthz", "/version", "/version/"),
+		}},
+		{Name: "system:basic-user", Rules: []rbacv1.PolicyRule{
+			allow("create", authorization, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+			allow("create", authentication, "selfsubjectreviews"),
+		}},
+		{Name: "system:monitoring", Rules: []rbacv1.PolicyRule{
+			allowURLs("/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*",
+				"/statusz", "/flagz"),
+		}},
+		{Name: "system:auth-delegator", Rules: []rbacv1.PolicyRule{
+			allow("create", authentication, "tokenreviews"),
+			allow("create", authorization, "subjectaccessreviews"),
+		}},
+
+		// A user who is bound to one of these in a namespace looks after it, works
+		// in it or looks at it.
+		{Name: "admin", Gathers: toAdmin},
+		{Name: "edit", Gathers: toEdit, Joins: toAdmin},
+		{Name: "view", Gathers: toView, Joins: toEdit},
+		{Name: "system:aggregate-to-admin", Joins: toAdmin, Rules: []rbacv1.PolicyRule{
+			allow("create", authorization, "localsubjectaccessreviews"),
+			allow(read+" "+write, rbac, "roles", "rolebindings"),
+		}},
+		{Name: "system:aggregate-to-edit", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+			allow(read, core, "secrets"),
+			allow(write, core, "configmaps", "events", "pods", "secrets", "serviceaccounts", "services"),
+			allow(write, events, "events"),
+			allow("create", core, "pods/eviction", "serviceaccounts/token"),
+			allow("impersonate", core, "serviceaccounts"),
+			// A user who may be these accounts and read these objects may let a host.
+			allow("host", core, "configmaps", "secrets", "serviceaccounts"),
+			allow(read+" "+write, coordination, "leases"),
+		}},
+		{Name: "system:aggregate-to-view", Joins: toView, Rules: []rbacv1.PolicyRule{
+			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status"),
+			// The same events under their newer name.
+			allow(read, events, "events"),
+		}},
+
+		{Name: "system:node", Rules: NodeRules()},
+		{Name: "system:service-account-issuer-discovery", Rules: []rbacv1.PolicyRule{
+			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
+		}},
+		{Name: "system:cluster-trust-bundle-discovery", Rules: []rbacv1.PolicyRule{
+			allow(read, certificates, "clustertrustbundles"),
+		}},
+	}
+}
+
+// NodeRules are what a kubelet needs. The role is bound to nobody: which node
+// may touch which object is more than rules can say.
+func NodeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow("create", authentication, "tokenreviews"),
+		allow("create", authorization, "localsubjectaccessreviews", "subjectaccessreviews"),
+		allow("create "+read, core, "nodes"),
+		allow("patch update", core, "nodes", "nodes/status"),
+		allow("create patch update", core, "events"),
+		allow(read, core, "configmaps", "pods", "secrets", "services"),
+		allow("create delete", core, "pods"),
+		allow("patch update", core, "pods/status"),
+		allow("create", core, "pods/eviction", "serviceaccounts/token"),
+		allow("get", core, "serviceaccounts"),
+		allow("create delete get patch update", coordination, "leases"),
+		allow("create "+read, certificates, "certificatesigningrequests", "podcertificaterequests"),
+		allow(read, certificates, "clustertrustbundles"),
+	}
+}
+
+// Binding gives the role of the same name to groups.
+type Binding struct {
+	Role   string
+	Groups []string
+}
+
+// Bindings returns which groups have roles from the start.
+func Bindings() []Binding {
+	return []Binding{
+		{"cluster-admin", []string{"system:masters"}},
+		{"system:discovery", []string{"system:authenticated"}},
+		{"system:basic-user", []string{"system:authenticated"}},
+		{"system:public-info-viewer", []string{"system:authenticated", "system:unauthenticated"}},
+		{"system:monitoring", []string{"system:monitoring"}},
+		{"system:service-account-issuer-discovery", []string{"system:serviceaccounts"}},
+		{"system:cluster-trust-bundle-discovery", []string{"system:serviceaccounts"}},
+		// Empty, and kept so that an administrator finds where to add nodes.
+		{"system:node", nil},
+	}
+}
+
+// certificateRoles are for users who ask for certificates and users who
+// approve them. An approver needs another role too, to read requests and to
+// update their approval.
+func certificateRoles() []Role {
+	roles := []Role{
+		{Name: "system:node-bootstrapper", Rules: []rbacv1.PolicyRule{
+			allow("create "+read, certificates, "certificatesigningrequests"),
+		}},
+		// The automatic approver asks whether the requester may create these:
+		// there is nothing else behind the two subresources.
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Rules: []rbacv1.PolicyRule{
+			allow("create", certificates, "certificatesigningrequests/nodeclient"),
+		}},
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Rules: []rbacv1.PolicyRule{
+			allow("create", certificates, "certificatesigningrequests/selfnodeclient"),
+		}},
+	}
+	for _, approver := range []struct{ name, signer string }{
+		{"legacy-unknown-approver", legacyUnknown},
+		{"kubelet-serving-approver", certificatesv1.KubeletServingSignerName},
+		{"kube-apiserver-client-approver", certificatesv1.KubeAPIServerClientSignerName},
+		{"kube-apiserver-client-kubelet-approver", certificatesv1.KubeAPIServerClientKubeletSignerName},
+	} {
+		roles = append(roles, Role{Name: "system:certificates.k8s.io:" + approver.name, Rules: []rbacv1.PolicyRule{
+			allowOn("approve", certificates, "signers", approver.signer),
+		}})
+	}
+	return roles
+}
+
+// CertManagerRoles returns what users of cert-manager.io may do, by role. None
+// of the roles lets a user approve: that takes a right to signers, and to
+// certificaterequests/status. Nor do they let ClusterIssuers be written.
+func CertManagerRoles() []Role {
+	return []Role{
+		{Name: "cert-manager-view", Joins: toView, Rules: []rbacv1.PolicyRule{
+			allow(read, certManager, "certificaterequests", "certificates", "issuers"),
+			allow(read, acme, "challenges", "orders"),
+		}},
+		{Name: "cert-manager-edit", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
+			// To have a certificate renewed is to set a condition.
+			allow("update", certManager, "certificates/status"),
+			// Challenges and orders are worked off with the credentials of their
+			// issuer, so only controllers say what is in them. Users may unblock
+			// what is stuck: the content of a challenge never changes.
+			allow("delete deletecollection patch update", acme, "challenges"),
+			allow("delete deletecollection", acme, "orders"),
+		}},
+		{Name: "cert-manager-cluster-view", Rules: []rbacv1.PolicyRule{
+			allow(read, certManager, "clusterissuers"),
+		}},
+		// For approvers of requests to all issuers of this API.
+		{Name: "cert-manager-controller-approve:cert-manager-io", Rules: []rbacv1.PolicyRule{
+			allowOn("approve", certManager, "signers", issuerSigners...),
+		}},
+	}
+}

@@ -1,0 +1,20 @@
+package server
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// Every controller of the server alone is there, and none besides.
+func TestKeepersAreTheTable(t *testing.T) {
+	keepers := keepers(nil)
+	for _, c := range rights.Controllers() {
+		kept := slices.ContainsFunc(keepers, func(part controllers.Part) bool { return part.Name == c.Name })
+		if kept != (c.Where == rights.OnlyServe) {
+			t.Errorf("%s: kept %t, runs %s", c.Name, kept, c.Where)
+		}
+	}
+}
