@@ -30,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/audit"
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
@@ -75,6 +76,9 @@ type Config struct {
 	// DelegatedSigners are the signers for which the account that signs with
 	// what webhooks answer may sign.
 	DelegatedSigners []string
+	// FrontEnds are what the process serves: those with a path are on this port, and
+	// all are asked whether the server is ready.
+	FrontEnds []frontend.FrontEnd
 }
 
 // Server is an API server that is ready to run.
@@ -161,6 +165,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if err := installAuthentication(server, cfg, who); err != nil {
+		return nil, err
+	}
+	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
 		return nil, err
 	}
 	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {

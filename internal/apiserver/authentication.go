@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/registry/authentication/tokenrequest"
 )
 
@@ -56,8 +57,12 @@ func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config
 	if err != nil {
 		return err
 	}
+	var rows []frontend.FrontEnd
 	for path, handler := range documents {
-		server.Handler.NonGoRestfulMux.Handle(path, handler)
+		rows = append(rows, frontend.FrontEnd{Name: path, Path: path, Handler: handler})
+	}
+	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, rows); err != nil {
+		return err
 	}
 	err = server.AddPostStartHook("start-authentication", func(hook genericapiserver.PostStartHookContext) error {
 		who.Start(hook)

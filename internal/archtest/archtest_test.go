@@ -74,6 +74,12 @@ var rules = []rule{
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
+		from:      "internal/frontend",
+		forbidden: []string{module, "k8s.io/", "sigs.k8s.io/"},
+		unless:    []string{module + "internal/frontend"},
+		reason:    "each process lists what it serves by HTTP, with or without an API server in it",
+	},
+	{
 		from:      "internal/rights",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless:    []string{module + "internal/rights"},

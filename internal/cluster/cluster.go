@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -48,43 +49,41 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	reader, err := as(rights.CacheAccount)
+	process, err := newProcess(cfg, own, as)
 	if err != nil {
 		return err
 	}
-	manager, err := newManager(cfg, own, reader)
-	if err != nil {
-		return err
-	}
-	process := controllers.Process{Manager: manager, Reader: reader, Namespace: cfg.Namespace, As: as, Metrics: registry()}
 	if err := controllers.Add(process, work); err != nil {
 		return err
 	}
-	if cfg.ServesWebhook() {
-		if err := addWebhook(manager, cfg, as); err != nil {
-			return err
-		}
-	}
-	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
-	return start(ctx, cfg, manager)
-}
-
-// start runs the manager; it explains the one error that is no failure of
-// anything but needs an answer.
-func start(ctx context.Context, cfg Config, mgr ctrl.Manager) error {
-	err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
-		klog.InfoS("The controllers work here from now on", "lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
-		return nil
-	}))
+	all, err := frontEnds(cfg, own, process)
 	if err != nil {
 		return err
 	}
-	err = mgr.Start(ctx)
-	if controllers.IsLostLease(err) {
+	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
+	err = frontend.Run(ctx, all, process.Manager.Start)
+	if controllers.IsLostLease(err) { // no failure of anything, but it needs an answer
 		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
 			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
 	}
 	return err
+}
+
+// stopTimeout is how long controllers may take to finish what they have begun.
+// Pods are killed after 30 s.
+const stopTimeout = 20 * time.Second
+
+// newProcess returns what runs the controllers, under the lease if there is to
+// be one.
+func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllers.Process, error) {
+	options := controllers.Options{
+		Namespace: cfg.Namespace, As: as, Metrics: registry(), Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
+		Announcement: "The controllers work here from now on",
+	}
+	if election := cfg.LeaderElection; election.LeaderElect {
+		options.Lease = &controllers.Lease{Namespace: cfg.LeaseNamespace(), Name: election.ResourceName, Times: election.LeaseTimes, API: own}
+	}
+	return controllers.NewProcess(options)
 }
 
 // plan is what the controllers do.

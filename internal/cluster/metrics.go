@@ -1,97 +1,94 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/frontend"
 )
 
-// selfSignedLifetime is how long a certificate for /metrics lasts that the
-// process makes for itself: longer than processes run.
-const selfSignedLifetime = 10 * 365 * 24 * time.Hour
+const (
+	// selfSignedLifetime is how long a certificate for /metrics lasts that the
+	// process makes for itself: longer than processes run.
+	selfSignedLifetime = 10 * 365 * 24 * time.Hour
+	// metricsStop is how long the last answers about metrics may take.
+	metricsStop = 5 * time.Second
+)
 
 // registry holds the metrics of the process, of controller-runtime and of the
 // controllers.
 func registry() prometheus.Registerer { return metrics.Registry }
 
-// metricsOptions says how /metrics is served. Who may see it is asked with the
-// process's own identity.
-func metricsOptions(c MetricsConfig, own *rest.Config) (metricsserver.Options, error) {
-	options := metricsserver.Options{BindAddress: c.BindAddress}
-	if c.Anonymous || c.BindAddress == off {
-		return options, nil
-	}
-	certificate, err := c.certificate()
-	if err != nil {
-		return options, err
-	}
-	options.SecureServing = true
-	options.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
-		client, err := rest.HTTPClientFor(own)
+// newMetrics returns the front end of /metrics. Which users may see it is asked
+// with the process's own identity.
+func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
+	options, follow := metricsserver.Options{BindAddress: c.BindAddress}, func(context.Context) {}
+	if !c.Anonymous {
+		certificate, followed, err := c.certificate()
 		if err != nil {
-			return nil, err
+			return frontend.FrontEnd{}, err
 		}
-		return filters.WithAuthenticationAndAuthorization(own, client)
+		follow = followed
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		options.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
+			t.GetCertificate = certificate
+			// HTTP/2 is not needed to fetch one page.
+			t.NextProtos = []string{"http/1.1"}
+		}}
 	}
-	options.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
-		t.GetCertificate = certificate
-		// Nobody needs HTTP/2 to fetch one page.
-		t.NextProtos = []string{"http/1.1"}
-	}}
-	return options, nil
+	client, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return frontend.FrontEnd{}, fmt.Errorf("making the client of /metrics: %w", err)
+	}
+	server, err := metricsserver.NewServer(options, own, client)
+	if err != nil {
+		return frontend.FrontEnd{}, fmt.Errorf("making the server of /metrics: %w", err)
+	}
+	serve := func(ctx context.Context) error {
+		go follow(ctx)
+		return server.Start(ctx)
+	}
+	return frontend.FrontEnd{Name: "metrics", Serve: serve, StopTimeout: metricsStop}, nil
 }
 
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// certificate returns the certificate for /metrics: that of the files as they
-// are at each handshake, or one that is made now.
-func (c MetricsConfig) certificate() (getCertificate, error) {
+// certificate returns the certificate for /metrics, and what follows its files
+// until ctx ends. Without files it is made now, encrypts and proves nothing, as
+// that of Kubernetes' components.
+func (c MetricsConfig) certificate() (getCertificate, func(context.Context), error) {
 	if c.CertFile == "" {
 		made, err := selfSigned()
-		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return made, nil }, err
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return made, nil }, func(context.Context) {}, err
 	}
-	read := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificate for /metrics: %w", err)
+	watcher, err := certwatcher.New(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the certificate for /metrics: %w", err)
+	}
+	return watcher.GetCertificate, func(ctx context.Context) {
+		if err := watcher.Start(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot follow the certificate for /metrics", "file", c.CertFile)
 		}
-		return &pair, nil
-	}
-	_, err := read()
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return read() }, err
+	}, nil
 }
 
-// selfSigned makes a certificate that encrypts but proves nothing, as
-// Kubernetes' components do.
 func selfSigned() (*tls.Certificate, error) {
-	caKey, err := pki.GenerateKey(pki.ECDSAP256)
+	cert, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{Host: "localhost", MaxAge: selfSignedLifetime})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making the certificate for /metrics: %w", err)
 	}
-	ca, err := pki.NewRoot("certplane-controllers-metrics", caKey, selfSignedLifetime, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		return nil, err
-	}
-	chain, err := ca.Issue(pki.Subject{CommonName: "certplane-controllers", DNSNames: []string{"localhost"}}, key.Public(), pki.ServerUsages(), selfSignedLifetime, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	made := &tls.Certificate{PrivateKey: key}
-	for _, cert := range chain {
-		made.Certificate = append(made.Certificate, cert.Raw)
-	}
-	return made, nil
+	made, err := tls.X509KeyPair(cert, key)
+	return &made, err
 }

@@ -8,13 +8,11 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/controller/inject"
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/webhook"
@@ -119,60 +117,42 @@ func (c Config) WebhookObjects() inject.Objects {
 	}
 }
 
-// addWebhook adds the webhook to mgr: a server in each process, and what keeps
-// its certificate.
-func addWebhook(mgr ctrl.Manager, cfg Config, as func(string) (*rest.Config, error)) error {
-	own, err := as(rights.WebhookAccount)
+// newWebhook returns the front end that is the webhook, and adds what keeps its
+// certificate to the process.
+func newWebhook(cfg Config, process controllers.Process) (frontend.FrontEnd, error) {
+	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {
-		return err
+		return frontend.FrontEnd{}, err
 	}
-	reviews, err := kubernetes.NewForConfig(own)
+	reviews, err := kubernetes.NewForConfig(actor.API)
 	if err != nil {
-		return fmt.Errorf("making the client of the webhook: %w", err)
+		return frontend.FrontEnd{}, fmt.Errorf("making the client of the webhook: %w", err)
 	}
-	signers, err := dynamic.NewForConfig(own)
+	signers, err := dynamic.NewForConfig(actor.API)
 	if err != nil {
-		return fmt.Errorf("making the client of the webhook: %w", err)
+		return frontend.FrontEnd{}, fmt.Errorf("making the client of the webhook: %w", err)
 	}
-	metrics, err := webhook.NewMetrics(registry())
+	metrics, err := webhook.NewMetrics(process.Metrics)
 	if err != nil {
-		return fmt.Errorf("registering the metrics of the webhook: %w", err)
+		return frontend.FrontEnd{}, fmt.Errorf("registering the metrics of the webhook: %w", err)
 	}
 	clients, err := cfg.Webhook.clients()
 	if err != nil {
-		return err
+		return frontend.FrontEnd{}, err
 	}
 	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics, Clients: clients}
-	if err := mgr.Add(server); err != nil {
-		return fmt.Errorf("adding the webhook: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("webhook", server.Ready); err != nil {
-		return fmt.Errorf("adding the webhook's probe: %w", err)
-	}
-	return keepCertificate(mgr, cfg.WebhookObjects(), own, server)
+	return frontend.FrontEnd{Name: "webhook", Serve: server.Start, Ready: server.Ready}, keepCertificate(actor, cfg.WebhookObjects(), server)
 }
 
-func keepCertificate(mgr ctrl.Manager, objects inject.Objects, own *rest.Config, server *webhook.Server) error {
+func keepCertificate(actor controllers.Actor, objects inject.Objects, server *webhook.Server) error {
 	watched := objects.Watched()
-	watched.Scheme, watched.Mapper = mgr.GetScheme(), mgr.GetRESTMapper()
-	changes, err := cache.New(own, watched)
+	watched.Scheme, watched.Mapper = actor.Manager.GetScheme(), actor.Manager.GetRESTMapper()
+	changes, err := cache.New(actor.API, watched)
 	if err != nil {
 		return fmt.Errorf("making the cache of the webhook's objects: %w", err)
 	}
-	if err := mgr.Add(everywhere{changes}); err != nil {
+	if err := actor.Manager.Add(everywhere{changes}); err != nil {
 		return fmt.Errorf("adding the cache of the webhook's objects: %w", err)
 	}
-	writer, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("making the client of the webhook: %w", err)
-	}
-	return inject.Add(mgr, inject.Config{Client: writer, Changes: changes, Objects: objects, Use: server.Use})
+	return inject.Add(actor.Manager, inject.Config{Client: actor.Client, Changes: changes, Objects: objects, Use: server.Use})
 }
-
-// everywhere runs with and without the lease.
-type everywhere struct{ manager.Runnable }
-
-var _ manager.LeaderElectionRunnable = everywhere{}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }

@@ -1,21 +1,27 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // LeaseName is the name of the lease of the controllers.
 const LeaseName = "certplane-controllers"
 
-// lostLease is how controller-runtime says that somebody else may lead.
+// lostLease is how controller-runtime says that another process may lead.
 const lostLease = "leader election lost"
 
-// LeaseTimes are the times of a leader election. Whoever waits looks at the
+// LeaseTimes are the times of a leader election. A process that waits looks at the
 // lease every retryPeriod to 2.2 times that: after a leader that ended without
 // a word, the next one works after leaseDuration and at most 4.4 times
 // retryPeriod.
@@ -49,18 +55,65 @@ func (t LeaseTimes) Validate() error {
 	return nil
 }
 
-// Elect has a manager with these options work under a lease. Which one, and who
-// asks for it, is the caller's to say.
-func (t LeaseTimes) Elect(options *ctrl.Options) {
-	options.LeaderElection = true
-	// Whoever waits for the lease is up to date when it gets it.
-	options.Controller.EnableWarmup = ptr.To(true)
-	options.LeaderElectionReleaseOnCancel = true
-	options.LeaseDuration = &t.LeaseDuration.Duration
-	options.RenewDeadline = &t.RenewDeadline.Duration
-	options.RetryPeriod = &t.RetryPeriod.Duration
+// Lease is what a process must hold for its controllers to work.
+type Lease struct {
+	Namespace, Name string
+	Times           LeaseTimes
+	// API is how the lease is reached.
+	API *rest.Config
+	// Identity is the holder's. Empty is for another one at each start, whose
+	// election is told by Events.
+	Identity string
 }
 
-// IsLostLease reports whether a manager has ended because somebody else may
-// lead.
+// String returns the lease's namespace and name; none has none.
+func (l *Lease) String() string {
+	if l == nil {
+		return ""
+	}
+	return l.Namespace + "/" + l.Name
+}
+
+// apply has a manager with these options work while it holds the lease.
+func (l *Lease) apply(options *ctrl.Options) error {
+	if l == nil {
+		return nil
+	}
+	options.LeaderElection = true
+	// A process that waits for the lease is up to date when it gets it.
+	options.Controller.EnableWarmup = ptr.To(true)
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &l.Times.LeaseDuration.Duration, &l.Times.RenewDeadline.Duration, &l.Times.RetryPeriod.Duration
+	if l.Identity == "" {
+		options.LeaderElectionConfig, options.LeaderElectionNamespace, options.LeaderElectionID = l.API, l.Namespace, l.Name
+		return nil
+	}
+	api := rest.CopyConfig(l.API)
+	// One request that hangs must not cost the lease.
+	api.Timeout = l.Times.RenewDeadline.Duration / 2
+	client, err := coordinationv1.NewForConfig(api)
+	if err != nil {
+		return fmt.Errorf("making the client of the leader election: %w", err)
+	}
+	options.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
+		Client:     client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity},
+	}
+	return nil
+}
+
+// announce has the log say this when the manager gets the lease.
+func (l *Lease) announce(mgr ctrl.Manager, text string) error {
+	if l == nil {
+		return nil
+	}
+	return mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		klog.InfoS(text, "lease", l.String(), "holder", l.Identity)
+		return nil
+	}))
+}
+
+// IsLostLease reports whether a manager has ended because another
+// process may lead.
 func IsLostLease(err error) bool { return err != nil && err.Error() == lostLease }

@@ -32,13 +32,13 @@ type Process struct {
 	Metrics prometheus.Registerer
 }
 
-// UseLogger gives controller-runtime, which keeps one logger for the process,
+// useLogger gives controller-runtime, which keeps one logger for the process,
 // that of everything else.
-var UseLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
+var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 
-// NewScheme returns the kinds that controllers work with. A manager writes to
+// newScheme returns the kinds that controllers work with. A manager writes to
 // its scheme: it must have one that nobody else reads.
-func NewScheme() (*runtime.Scheme, error) {
+func newScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,10 +12,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	accountkeys "github.com/certplane/certplane/internal/authn/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/aggregate"
@@ -42,45 +39,23 @@ type clientCAs struct {
 }
 
 // newControllers builds all controllers; the returned manager runs them, while
-// it holds the lease if there is an election.
-func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, election *election) (ctrl.Manager, error) {
-	controllers.UseLogger()
-	reader, err := ids.asAccount(rights.CacheAccount)
+// it holds the lease if there is one.
+func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, lease *controllers.Lease) (ctrl.Manager, error) {
+	process, err := controllers.NewProcess(controllers.Options{
+		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
+		Lease: lease, Announcement: "The controllers work on this server from now on",
+	})
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := controllers.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	options := ctrl.Options{
-		Scheme:                 kinds,
-		MapperProvider:         newMapper,
-		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // who wrote what is nothing to controllers
-		Logger:                 klog.Background(),
-		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: "0",
-	}
-	if err := election.apply(&options); err != nil {
-		return nil, err
-	}
-	manager, err := ctrl.NewManager(reader, options)
-	if err != nil {
-		return nil, fmt.Errorf("making the controller manager: %w", err)
-	}
-	process := controllers.Process{Manager: manager, Reader: reader, Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer()}
 	ca, err := openGenerated(process, credentials.clientCA.issuing)
 	if err != nil {
 		return nil, err
 	}
-	config := controllers.Config{
+	return process.Manager, controllers.Add(process, controllers.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
 		Honoured: clients.honoured, Honour: clients.honour, Keepers: keepers(credentials.serviceAccountKey),
-	}
-	if err := controllers.Add(process, config); err != nil {
-		return nil, err
-	}
-	return manager, election.announce(manager)
+	})
 }
 
 // openGenerated opens the CA of the signers for which none is configured.

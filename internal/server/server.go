@@ -19,7 +19,9 @@ import (
 
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -102,12 +104,12 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 
-	election, err := newElection(cfg, lock)
+	lease, err := newLease(cfg, lock)
 	if err != nil {
 		return err
 	}
 	serving := newServingCert(credentials.serving)
-	parts, err := assemble(cfg, listener, serving, credentials, store, election)
+	parts, err := assemble(cfg, listener, serving, credentials, store, lease)
 	if err != nil {
 		return err
 	}
@@ -138,14 +140,16 @@ type parts struct {
 	controllers ctrl.Manager
 	// newControllers makes others, for when these have lost their lease.
 	newControllers func() (ctrl.Manager, error)
+	lease          *controllers.Lease
 	renewal        *renewal
 	advertise      advertise.Keeper
+	frontEnds      []frontend.FrontEnd
 	// installing is how the definitions of our own kinds come into the API.
 	installing *rest.Config
 }
 
 // assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, election *election) (*parts, error) {
+func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllers.Lease) (*parts, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
@@ -166,7 +170,9 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		WarningHandlerWithContext: rest.NoWarnings{},
 	}, rights.Accounts())
 	asServer := ids.asServer()
-	api, err := apiserver.New(apiserver.Config{
+	var api *apiserver.Server
+	all := frontEnds(func(ctx context.Context) error { return api.Run(ctx) })
+	api, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		ServingCert:       serving,
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
@@ -184,12 +190,13 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Authorization:     cfg.Authorization,
 		DelegatedSigners:  cfg.Signing.Delegated(),
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
+		FrontEnds:         all,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if election != nil {
-		election.api = asServer
+	if lease != nil { // as the server itself, so that no authorizer can keep the controllers from working
+		lease.API = asServer
 	}
 	advertiser, err := newAdvertiser(advertised(cfg.Serving, listener), asServer, store)
 	if err != nil {
@@ -197,7 +204,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(api.ClientCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, election)
+		return newControllers(ids, credentials, cfg.Settings, clients, lease)
 	}
 	manager, err := newManager()
 	if err != nil {
@@ -208,8 +215,8 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	return &parts{
-		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager,
-		advertise: advertiser, installing: installing,
+		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager, lease: lease,
+		advertise: advertiser, frontEnds: all, installing: installing,
 	}, nil
 }
 
@@ -217,14 +224,25 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 func (p *parts) run(ctx context.Context, announce func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	ended := make(chan error, 1)
+	// The controllers end before the API: they have last things to write.
+	go func() {
+		ended <- frontend.Run(ctx, p.frontEnds, func(ctx context.Context) error { return p.runBehind(ctx, announce) })
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-p.store.failed():
+		// No request can be finished without the store: don't wait for any.
+		return storeError(err)
+	}
+}
+
+// runBehind runs what needs the API.
+func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	// The controllers end first: they have last things to write.
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
-	group.Go(func() error { return p.api.Run(serving) })
 	group.Go(func() error { return p.renewal.run(ctx) })
 	group.Go(func() error {
-		defer stopServing()
 		if err := waitReady(ctx, p.asServer, accountInfo(rights.CacheAccount), p.api.Decide); err != nil {
 			return err
 		}
@@ -241,13 +259,5 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 		}
 		return announce()
 	})
-	ended := make(chan error, 1)
-	go func() { ended <- group.Wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case err := <-p.store.failed():
-		// No request can be finished without the store: don't wait for any.
-		return storeError(err)
-	}
+	return group.Wait()
 }

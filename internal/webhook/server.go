@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/connections"
 )
@@ -29,7 +28,7 @@ const (
 )
 
 // Server serves a handler by HTTPS, with the certificate that it was given
-// last. It runs with or without the lease, until it is told to stop.
+// last.
 type Server struct {
 	// Address is where to listen, HOST:PORT.
 	Address string
@@ -42,11 +41,6 @@ type Server struct {
 
 	certificate atomic.Pointer[tls.Certificate]
 }
-
-var (
-	_ manager.Runnable               = &Server{}
-	_ manager.LeaderElectionRunnable = &Server{}
-)
 
 // Use serves this certificate from the next connection on.
 func (s *Server) Use(certificate *tls.Certificate) {
@@ -64,10 +58,7 @@ func (s *Server) Ready(*http.Request) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Server) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
+// Start serves until ctx ends, and then lets those finish who are being answered.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/frontend"
+)
+
+// frontEnds are what the process serves by HTTP besides its probes, each on a
+// listener of its own, with the lease or without it.
+func frontEnds(cfg Config, own *rest.Config, process controllers.Process) ([]frontend.FrontEnd, error) {
+	var all []frontend.FrontEnd
+	if cfg.Metrics.BindAddress != off {
+		metrics, err := newMetrics(cfg.Metrics, own)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, metrics)
+	}
+	if cfg.ServesWebhook() {
+		webhook, err := newWebhook(cfg, process)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, webhook)
+	}
+	return all, addProbes(process.Manager, all)
+}
+
+// addProbes makes /healthz say whether the process answers and /readyz whether
+// it could work now, with the lease or waiting for it, and whether its front ends
+// are ready. The API's health is no part of either: no restart of this process
+// helps there.
+func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
+	var started atomic.Bool
+	synced := func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !started.Load() || !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+	errs := []error{
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", synced),
+		mgr.Add(everywhere{manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
+	}
+	for _, f := range frontEnds {
+		if f.Ready != nil {
+			errs = append(errs, mgr.AddReadyzCheck(f.Name, f.Ready))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// everywhere runs with and without the lease.
+type everywhere struct{ manager.Runnable }
+
+var _ manager.LeaderElectionRunnable = everywhere{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
