@@ -194,7 +194,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
 			module + "internal/explain", module + "api/certplane", module + "internal/api", module + "internal/duration",
-			module + "internal/pki", module + "internal/policy", module + "internal/signer",
+			module + "internal/pki", module + "internal/policy", module + "internal/rights", module + "internal/signer",
 		},
 		reason: "a command line, a server and a console explain the same",
 	},

@@ -4,43 +4,41 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/rights"
 )
 
-// signerAccounts are the service accounts that sign: those of certplane's
-// server, those of its controllers in a cluster, and that of
-// kube-controller-manager.
-var signerAccounts = []string{
-	"kube-system/csr-signer", "kube-system/csr-webhook-signer",
-	"certplane-system/csr-signer", "certplane-system/csr-webhook-signer",
-	"kube-system/certificate-controller",
-}
+// certManagerAccount is that of cert-manager.
+const certManagerAccount = "cert-manager/cert-manager"
 
-// declaredAccounts sign for declared signers.
-var declaredAccounts = []string{"kube-system/declared-signer", "certplane-system/declared-signer"}
+// The service accounts that may answer requests, as NAMESPACE/NAME.
+var (
+	// signerAccounts sign: those of certplane and that of kube-controller-manager.
+	signerAccounts = append(ours(rights.Sign, rights.SignByWebhook), rights.ServeNamespace+"/"+rights.KubeCertificates.Account)
+	// declaredAccounts sign for declared signers.
+	declaredAccounts = ours(rights.SignDeclared)
+	// issuerAccounts answer requests that name issuers.
+	issuerAccounts = append(ours(rights.AnswerCSRs), certManagerAccount)
+	// approverAccounts approve every request that they may approve.
+	approverAccounts = append(ours(rights.ApproveRequests), certManagerAccount)
+)
 
-// issuerAccounts answer requests that name issuers: those of certplane's server
-// and of its controllers in a cluster, and that of cert-manager.
-var issuerAccounts = []string{
-	"kube-system/cert-manager-certificatesigningrequests",
-	"certplane-system/cert-manager-certificatesigningrequests",
-	"cert-manager/cert-manager",
-}
-
-// approverAccounts approve every request that they may approve: those of
-// certplane's server and of its controllers in a cluster, and that of
-// cert-manager.
-var approverAccounts = []string{
-	"kube-system/cert-manager-certificaterequests-approver",
-	"certplane-system/cert-manager-certificaterequests-approver",
-	"cert-manager/cert-manager",
+// ours returns the accounts of these controllers in certplane's server, then
+// those in a cluster.
+func ours(controllers ...rights.Controller) []string {
+	var accounts []string
+	for _, namespace := range []string{rights.ServeNamespace, rights.ClusterNamespace} {
+		for _, c := range controllers {
+			accounts = append(accounts, namespace+"/"+c.Account)
+		}
+	}
+	return accounts
 }
 
 // asAccount is about a service account.
 func asAccount(account string, access authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
 	namespace, name, _ := strings.Cut(account, "/")
-	return authorizationv1.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + namespace + ":" + name,
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-		ResourceAttributes: &access,
-	}
+	who := profile.ServiceAccount(namespace, name)
+	return authorizationv1.SubjectAccessReviewSpec{User: who.Username, Groups: who.Groups, ResourceAttributes: &access}
 }

@@ -30,12 +30,9 @@ func FactsOf(req *certificatesv1beta1.PodCertificateRequest) (Facts, error) {
 	f := Facts{
 		Kind: v1alpha1.PodCertificateRequests, Name: req.Name, Namespace: req.Namespace, UID: string(req.UID),
 		Annotations: req.Spec.UnverifiedUserAnnotations,
-		Requester: Requester{
-			Username: "system:serviceaccount:" + req.Namespace + ":" + req.Spec.ServiceAccountName,
-			UID:      string(req.Spec.ServiceAccountUID),
-			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + req.Namespace, "system:authenticated"},
-		},
+		Requester:   ServiceAccount(req.Namespace, req.Spec.ServiceAccountName),
 	}
+	f.Requester.UID = string(req.Spec.ServiceAccountUID)
 	if seconds := req.Spec.MaxExpirationSeconds; seconds != nil {
 		duration := time.Duration(*seconds) * time.Second
 		f.Duration = &duration

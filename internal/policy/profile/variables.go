@@ -64,14 +64,19 @@ func (f Facts) request() map[string]any {
 	return request
 }
 
+// ServiceAccount is what requests say of a service account, but for its UID.
+func ServiceAccount(namespace, name string) Requester {
+	return Requester{
+		Username: serviceaccount.MakeUsername(namespace, name),
+		Groups:   append(serviceaccount.MakeGroupNames(namespace), "system:authenticated"),
+	}
+}
+
 func (f Facts) requester() map[string]any {
 	who := f.Requester
 	if f.Kind == v1alpha1.PodCertificateRequests && who.Username == "" && f.ServiceAccount != nil {
-		who = Requester{
-			Username: serviceaccount.MakeUsername(f.Namespace, f.ServiceAccount.Name),
-			UID:      string(f.ServiceAccount.UID),
-			Groups:   append(serviceaccount.MakeGroupNames(f.Namespace), "system:authenticated"),
-		}
+		who = ServiceAccount(f.Namespace, f.ServiceAccount.Name)
+		who.UID = string(f.ServiceAccount.UID)
 	}
 	extra := make(map[string][]string, len(who.Extra))
 	for key, values := range who.Extra {
