@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/agent/credential"
-	"github.com/certplane/certplane/internal/agent/served"
+	"github.com/certplane/certplane/internal/agent/objects"
 )
 
 var (
@@ -24,7 +24,7 @@ func explain(err error) (text string, waiting bool) {
 	if away := (*url.Error)(nil); errors.As(err, &away) {
 		err = errAway
 	}
-	return err.Error(), errors.Is(err, errAway) || errors.Is(err, errUnregistered) || errors.Is(err, served.ErrUnknown)
+	return err.Error(), errors.Is(err, errAway) || errors.Is(err, errUnregistered) || errors.Is(err, objects.ErrUnknown)
 }
 
 // signerPatience is how long signers that work take at most.

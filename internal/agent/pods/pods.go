@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/agent/manifests"
-	"github.com/certplane/certplane/internal/agent/served"
+	"github.com/certplane/certplane/internal/agent/objects"
 )
 
 // ManifestAnnotation marks the Pods of an agent. Its value is the hash of the
@@ -29,13 +29,13 @@ const ManifestAnnotation = "certplane.dev/manifest-hash"
 type Registry struct {
 	client kubernetes.Interface
 	node   string
-	bound  *served.Follower[corev1.Pod]
+	bound  *objects.Follower[corev1.Pod]
 }
 
 // New returns a registry that calls changed with each Pod of the node that
 // changes, and ends with ctx.
 func New(ctx context.Context, node string, client kubernetes.Interface, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Registry {
-	return &Registry{client: client, node: node, bound: served.New(ctx, served.Kind[corev1.Pod]{
+	return &Registry{client: client, node: node, bound: objects.New(ctx, objects.Kind[corev1.Pod]{
 		Resource: "pods", Versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
 		FieldSelector: "spec.nodeName=" + node,
 		Changed:       func(p *corev1.Pod) { changed(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}) },

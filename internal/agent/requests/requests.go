@@ -16,18 +16,18 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/certplane/certplane/internal/agent/credential"
-	"github.com/certplane/certplane/internal/agent/served"
+	"github.com/certplane/certplane/internal/agent/objects"
 )
 
 // Client is for the requests of one node.
 type Client struct {
-	requests *served.Follower[certificatesv1.PodCertificateRequest]
+	requests *objects.Follower[certificatesv1.PodCertificateRequest]
 }
 
 // New returns a client that calls changed with the pod of each request that
 // changes, and ends with ctx.
 func New(ctx context.Context, node string, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Client {
-	return &Client{requests: served.New(ctx, served.Kind[certificatesv1.PodCertificateRequest]{
+	return &Client{requests: objects.New(ctx, objects.Kind[certificatesv1.PodCertificateRequest]{
 		Resource:      "podcertificaterequests",
 		Versions:      []schema.GroupVersion{certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion},
 		FieldSelector: "spec.nodeName=" + node,

@@ -10,18 +10,18 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/certplane/certplane/internal/agent/served"
+	"github.com/certplane/certplane/internal/agent/objects"
 )
 
 // Reader reads anchors from an API.
 type Reader struct {
-	bundles *served.Follower[certificatesv1.ClusterTrustBundle]
+	bundles *objects.Follower[certificatesv1.ClusterTrustBundle]
 }
 
 // NewReader returns a reader that calls changed after each change of a bundle,
 // and ends with ctx.
 func NewReader(ctx context.Context, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func()) *Reader {
-	return &Reader{bundles: served.New(ctx, served.Kind[certificatesv1.ClusterTrustBundle]{
+	return &Reader{bundles: objects.New(ctx, objects.Kind[certificatesv1.ClusterTrustBundle]{
 		Resource: "clustertrustbundles",
 		Versions: []schema.GroupVersion{certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion},
 		Changed:  func(*certificatesv1.ClusterTrustBundle) { changed() },

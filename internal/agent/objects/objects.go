@@ -1,6 +1,6 @@
-// Package served follows the objects of a kind in the newest version that an
+// Package objects follows the objects of a kind in the newest version that an
 // API serves.
-package served
+package objects
 
 import (
 	"context"
