@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // kind is a kind of issuers, as the API has it.
@@ -124,7 +124,7 @@ var (
 )
 
 // resolve asks the API what the kinds are called there.
-func (ks kinds) resolve(ctx context.Context, lookup served.Lookup) error {
+func (ks kinds) resolve(ctx context.Context, lookup worker.Lookup) error {
 	for _, k := range ks {
 		list, err := lookup(ctx, k.GroupVersion().String())
 		if apierrors.IsNotFound(err) {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -72,12 +71,12 @@ type requests struct {
 
 // Start answers requests while the API has them.
 func (r requests) Start(ctx context.Context) error {
-	resource := served.Resource{Group: r.api.Group, Versions: []string{r.api.Version}, Name: r.api.plural, Lookup: r.lookup}
-	resource.Follow(ctx, "Answering "+r.api.Kind+"s", func(ctx context.Context, _ string) error { return r.work(ctx) })
+	resource := worker.Resource{Group: r.api.Group, Versions: []string{r.api.Version}, Name: r.api.plural, Lookup: r.lookup}
+	resource.Follow(ctx, "Answering "+r.api.Kind+"s", r.work)
 	return nil
 }
 
-func (r requests) work(ctx context.Context) error {
+func (r requests) work(ctx context.Context, _ string) error {
 	signing, err := worker.New(ctx, r.api.plural+"-"+r.Name, r, worker.Options{
 		Concurrency: r.Concurrency, FirstPause: firstPause, LastPause: lastPause,
 	})

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -116,7 +115,7 @@ type controller struct {
 	kinds  kinds
 	cache  cache.Cache
 	client client.Client // past the cache
-	lookup served.Lookup
+	lookup worker.Lookup
 	events events.EventRecorder
 	// faults are those of issuers, by what Sign says of them.
 	faults *faults

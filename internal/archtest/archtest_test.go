@@ -173,7 +173,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
 		unless: []string{
 			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/backoff", module + "internal/note", module + "internal/pki",
-			module + "internal/served", module + "internal/signer", module + "internal/worker",
+			module + "internal/signer", module + "internal/worker",
 		},
 		reason: "what others build into their programs brings no server, and no cloud, along",
 	},

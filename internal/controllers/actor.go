@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Actor is what one controller works with: its process, and the API as its
@@ -26,7 +26,7 @@ type Actor struct {
 	Client client.Client
 	// Versions tells which resources a version of the API has. Every account may
 	// know.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Secrets tells of changes of Secrets, if the account may watch them.
 	Secrets *secretwatch.Watcher
 	// Recorder opens a recorder of Events in the name of a component, and Events

@@ -1,5 +1,6 @@
 // Package worker makes the controllers that run beside a manager's own: those
-// that come and go with what an API serves.
+// that come and go with the resources that an API has, in the version in which it
+// has them.
 package worker
 
 import (

@@ -14,11 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -30,7 +28,7 @@ type PodConfig struct {
 	// Client deletes with the same identity.
 	Client client.Client
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Settings are the user's.
 	Settings Settings
 	// Clock tells the time; nil is the real one.
@@ -68,12 +66,10 @@ type podCleaner struct {
 
 // Start implements manager.Runnable.
 func (p *podCleaner) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("podcertificaterequestcleaner"))
-	requests := served.Resource{
+	requests := worker.Resource{
 		Group: certificatesv1.GroupName, Versions: []string{"v1", "v1beta1"}, Name: "podcertificaterequests", Lookup: p.Versions,
 	}
-	requests.Follow(ctx, "Cleaning PodCertificateRequests", p.clean)
-	return nil
+	return requests.While(ctx, "podcertificaterequestcleaner", "Cleaning PodCertificateRequests", p.clean)
 }
 
 // clean works with the requests of one version until ctx ends.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // quiet leaves the requests of pods to the test.
@@ -33,7 +33,7 @@ func quiet(c *server.Config) {
 
 // cleanPodsAt runs the cleaner of PodCertificateRequests, as its account, with
 // a clock that stands still. It returns what stops it.
-func (w world) cleanPodsAt(t *testing.T, now time.Time, versions served.Lookup, edit func(*clean.Settings)) (stop func()) {
+func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, edit func(*clean.Settings)) (stop func()) {
 	t.Helper()
 	account := w.account(t, "podcertificaterequestcleaner")
 	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -63,7 +63,7 @@ func (w world) cleanPodsAt(t *testing.T, now time.Time, versions served.Lookup, 
 	}
 }
 
-func (w world) versions(t *testing.T) served.Lookup {
+func (w world) versions(t *testing.T) worker.Lookup {
 	t.Helper()
 	kinds, err := discovery.NewDiscoveryClientForConfig(w.Admin(t))
 	if err != nil {

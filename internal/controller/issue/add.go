@@ -16,12 +16,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Config is what the controller needs to run.
@@ -39,7 +37,7 @@ type Config struct {
 	Secrets *secretwatch.Watcher
 	Client  client.Client
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Settings are the user's.
 	Settings CertificateSettings
 	// Clock tells the time; nil is the real one.
@@ -70,10 +68,5 @@ type controller struct {
 
 // Start implements manager.Runnable.
 func (c *controller) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("certificates"))
-	resource := served.Resource{
-		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificates", Lookup: c.Versions,
-	}
-	resource.Follow(ctx, "Issuing Certificates", func(ctx context.Context, _ string) error { return c.work(ctx) })
-	return nil
+	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificates", c.Versions).While(ctx, "certificates", "Issuing Certificates", c.work)
 }

@@ -43,7 +43,7 @@ const (
 type queue = worker.Queue
 
 // work issues Certificates until ctx ends.
-func (c *controller) work(ctx context.Context) error {
+func (c *controller) work(ctx context.Context, _ string) error {
 	r := &reconciler{controller: c}
 	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
 		return err

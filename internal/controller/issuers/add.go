@@ -22,7 +22,6 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -36,7 +35,7 @@ type Config struct {
 	// Secrets tells of changes.
 	Secrets *secretwatch.Watcher
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Clock tells the time; nil is the real one.
@@ -87,15 +86,10 @@ type queue = worker.Queue
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(r.name()))
-	resource := served.Resource{
-		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: r.name(), Lookup: r.Versions,
-	}
-	resource.Follow(ctx, "Looking after "+r.name(), func(ctx context.Context, _ string) error { return r.work(ctx) })
-	return nil
+	return worker.OneVersion(cmv1.SchemeGroupVersion, r.name(), r.Versions).While(ctx, r.name(), "Looking after "+r.name(), r.work)
 }
 
-func (r *reconciler) work(ctx context.Context) error {
+func (r *reconciler) work(ctx context.Context, _ string) error {
 	looking, err := worker.New(ctx, r.name(), r.Metrics.Count(r.name(), r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: 2 * time.Minute,
 	})

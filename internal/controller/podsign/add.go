@@ -15,11 +15,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer/declared"
 	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Config is what the controller needs to run.
@@ -33,7 +32,7 @@ type Config struct {
 	// subjectaccessreviews. It must read past caches.
 	Client client.Client
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Signers are those that are declared.
 	Signers *declared.Set
 	// Settings are the user's.
@@ -84,8 +83,6 @@ type controller struct {
 
 // Start implements manager.Runnable.
 func (c *controller) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("podsign"))
-	requests := served.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: "podcertificaterequests", Lookup: c.Versions}
-	requests.Follow(ctx, "Signing pods' certificates", c.work)
-	return nil
+	requests := worker.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: "podcertificaterequests", Lookup: c.Versions}
+	return requests.While(ctx, "podsign", "Signing pods' certificates", c.work)
 }

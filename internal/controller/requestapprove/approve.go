@@ -27,7 +27,6 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -54,7 +53,7 @@ type Config struct {
 	// certificaterequests/status, and approve on the signers of cert-manager.io.
 	Client client.Client
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// ReviewCAs leaves requests for CA certificates to somebody else.
 	ReviewCAs bool
 	// Clock tells the time; nil is the real one.
@@ -84,12 +83,7 @@ type reconciler struct {
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
-	resource := served.Resource{
-		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
-	}
-	resource.Follow(ctx, "Approving CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
-	return nil
+	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions).While(ctx, Name, "Approving CertificateRequests", r.work)
 }
 
 // How long a request that could not be approved waits for the next attempt: the
@@ -101,7 +95,7 @@ const (
 
 const concurrency = 5
 
-func (r *reconciler) work(ctx context.Context) error {
+func (r *reconciler) work(ctx context.Context, _ string) error {
 	approving, err := worker.New(ctx, Name, r.Metrics.Count(Name, r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})

@@ -27,7 +27,6 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer/issuer"
 	"github.com/certplane/certplane/internal/signer/metrics"
 	"github.com/certplane/certplane/internal/turns"
@@ -59,7 +58,7 @@ type Config struct {
 	// Secrets tells of changes.
 	Secrets *secretwatch.Watcher
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules hold for all CA issuers.
@@ -106,12 +105,7 @@ type reconciler struct {
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(Name))
-	resource := served.Resource{
-		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "certificaterequests", Lookup: r.Versions,
-	}
-	resource.Follow(ctx, "Answering CertificateRequests", func(ctx context.Context, _ string) error { return r.work(ctx) })
-	return nil
+	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions).While(ctx, Name, "Answering CertificateRequests", r.work)
 }
 
 // How long a request that could not be answered waits for the next attempt, if
@@ -126,7 +120,7 @@ const concurrency = 5
 
 type queue = worker.Queue
 
-func (r *reconciler) work(ctx context.Context) error {
+func (r *reconciler) work(ctx context.Context, _ string) error {
 	signing, err := worker.New(ctx, Name, r.Syncs.Count(Name, r), worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute,
 	})

@@ -18,9 +18,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // CSRName is, on the command line, what answers CertificateSigningRequests.
@@ -45,7 +45,7 @@ type CSRConfig struct {
 	// Secrets tells of changes.
 	Secrets *secretwatch.Watcher
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules hold for all CA issuers.

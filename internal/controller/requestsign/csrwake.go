@@ -12,7 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/served"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -33,9 +33,7 @@ func (c *CSRs) Start(ctx context.Context) error {
 		},
 		Missed: func() { c.changes.Tell(func(*csr) bool { return true }) },
 	})
-	resource := served.Resource{
-		Group: certmanager.Group, Versions: []string{cmv1.SchemeGroupVersion.Version}, Name: "clusterissuers", Lookup: c.Versions,
-	}
+	resource := worker.OneVersion(cmv1.SchemeGroupVersion, "clusterissuers", c.Versions)
 	go resource.Follow(ctx, "Following ClusterIssuers", func(ctx context.Context, _ string) error {
 		return c.followIssuers(ctx, &cmv1.ClusterIssuer{})
 	})

@@ -12,13 +12,12 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // CA is where a CA comes from that is nobody's alone.
@@ -40,7 +39,7 @@ type Config struct {
 	// Namespace is where the Secrets of CAs are.
 	Namespace string
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Signers gets the signers.
 	Signers *declared.Set
 	// BuiltIn is the CA of the built-in signers; nil: there is none.
@@ -85,10 +84,5 @@ type controller struct {
 
 // Start implements manager.Runnable.
 func (c *controller) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("signers"))
-	resource := served.Resource{
-		Group: v1alpha1.GroupVersion.Group, Versions: []string{v1alpha1.GroupVersion.Version}, Name: "signers", Lookup: c.Versions,
-	}
-	resource.Follow(ctx, "Following declared signers", func(ctx context.Context, _ string) error { return c.work(ctx) })
-	return nil
+	return worker.OneVersion(v1alpha1.GroupVersion, "signers", c.Versions).While(ctx, "signers", "Following declared signers", c.work)
 }

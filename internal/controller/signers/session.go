@@ -36,7 +36,7 @@ const (
 type queue = worker.Queue
 
 // work follows Signers until ctx ends.
-func (c *controller) work(ctx context.Context) error {
+func (c *controller) work(ctx context.Context, _ string) error {
 	objects, err := cache.New(c.Cache, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	})

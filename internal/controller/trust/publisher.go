@@ -14,12 +14,11 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/served"
 	"github.com/certplane/certplane/internal/syncs"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -47,7 +46,7 @@ type Config struct {
 	// Client writes with the same identity.
 	Client client.Client
 	// Versions tells which resources a version of the API has.
-	Versions served.Lookup
+	Versions worker.Lookup
 	// Signers are those whose roots are published.
 	Signers []Signer
 	// More, if there is one, returns further signers as they come and go. It
@@ -90,8 +89,6 @@ type publisher struct {
 
 // Start implements manager.Runnable.
 func (p *publisher) Start(ctx context.Context) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("trust"))
-	bundles := served.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: resourceName, Lookup: p.Versions}
-	bundles.Follow(ctx, "Publishing trust bundles", p.publish)
-	return nil
+	bundles := worker.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: resourceName, Lookup: p.Versions}
+	return bundles.While(ctx, "trust", "Publishing trust bundles", p.publish)
 }

@@ -1,5 +1,4 @@
-// Package served follows whether an API has a resource, and in which version.
-package served
+package worker
 
 import (
 	"cmp"
@@ -34,6 +33,11 @@ type Resource struct {
 	Lookup Lookup
 
 	first, every time.Duration // instead of firstLook and lookEvery
+}
+
+// OneVersion is a resource of which we can work with one version.
+func OneVersion(version schema.GroupVersion, name string, lookup Lookup) Resource {
+	return Resource{Group: version.Group, Versions: []string{version.Version}, Name: name, Lookup: lookup}
 }
 
 // Lookup tells which resources a version of an API has. It is the method
@@ -91,6 +95,13 @@ func (r Resource) Follow(ctx context.Context, what string, work func(ctx context
 		}
 		wait(ctx, pause)
 	}
+}
+
+// While is Follow for a runnable of a manager: it logs under a name, and its end is no
+// failure.
+func (r Resource) While(ctx context.Context, name, what string, work func(ctx context.Context, version string) error) error {
+	r.Follow(log.IntoContext(ctx, log.FromContext(ctx).WithName(name)), what, work)
+	return nil
 }
 
 func (r Resource) describe(what, version string, err error) string {
