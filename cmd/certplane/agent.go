@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/duration"
 )
 
@@ -136,7 +136,7 @@ or expired, an error, a server that does not answer, an agent that does not run
   certplane agent status --data-dir ./agent -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(format); err != nil {
+			if err := print.CheckFormat(format); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			cfg, err := onTop(configFile, agent.LoadConfig, addAgentDataDir, cmd.Flags(), flags)
@@ -163,7 +163,7 @@ func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config, format st
 	}
 	now := time.Now()
 	report := status.NewReport(host, running, now)
-	if err := output.Write(streams.Out, format, report, func() string { return report.Text(now) }); err != nil {
+	if err := print.Found(streams.Out, format, report, func() string { return report.Text(now) }); err != nil {
 		return err
 	}
 	if len(report.Problems) > 0 {

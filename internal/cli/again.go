@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 // againCommand returns the command line that takes up a request: the flags
@@ -23,10 +23,10 @@ func againCommand(cmd *cobra.Command, name, keyFile string) string {
 			return // this time it is for the certificate
 		}
 		for _, value := range flagValues(f) {
-			words = append(words, "--"+f.Name, shell.Quote(value))
+			words = append(words, "--"+f.Name, print.Quote(value))
 		}
 	})
-	return strings.Join(append(words, "--name", shell.Quote(name), "--key", shell.Quote(keyFile)), " ")
+	return strings.Join(append(words, "--name", print.Quote(name), "--key", print.Quote(keyFile)), " ")
 }
 
 func flagValues(f *pflag.Flag) []string {

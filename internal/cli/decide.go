@@ -14,7 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/decide"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 const decideLong = `%s CertificateRequests of cert-manager.io. A decision cannot be changed.
@@ -69,7 +69,7 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 			if errors.Is(err, decide.ErrNotFound) {
 				see := append([]string{"certplane", "kubectl"}, connection.given()...)
 				err = exit.WithNext(err, connection.sameNamed(cmd.Context(), names, verb)...)
-				err = exit.WithNext(err, "To see which there are:", "  "+shell.Line(append(see, "get", "certificaterequests", "-A")...))
+				err = exit.WithNext(err, "To see which there are:", "  "+print.CommandLine(append(see, "get", "certificaterequests", "-A")...))
 			}
 			return err
 		},
@@ -94,7 +94,7 @@ func (c *connection) sameNamed(ctx context.Context, names []string, verb string)
 	for _, name := range names {
 		if _, err := requests.Get(ctx, name, metav1.GetOptions{}); err == nil {
 			words := append([]string{"certplane", "kubectl"}, c.given()...)
-			lines = append(lines, "There is a CertificateSigningRequest of that name. To decide about it:", "  "+shell.Line(append(words, "certificate", verb, name)...))
+			lines = append(lines, "There is a CertificateSigningRequest of that name. To decide about it:", "  "+print.CommandLine(append(words, "certificate", verb, name)...))
 		}
 	}
 	return lines

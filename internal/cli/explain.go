@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/explain"
-	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 const explainCSRLong = `Tells what becomes of a certificate signing request and why: what it asks for,
@@ -167,10 +167,10 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	return &cmd
 }
 
-// addOutput adds the flag that output.Check is for.
+// addOutput adds the flag that print.CheckFormat is for.
 func addOutput(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "", "One of "+strings.Join(output.Formats, ", ")+". Text for people if not given.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().StringVarP(format, "output", "o", "", "One of "+strings.Join(print.Formats, ", ")+". Text for people if not given.")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(print.Formats, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // checkOne reports what is wrong with how a verb about one object was typed.
@@ -178,5 +178,5 @@ func checkOne(kind string, args []string, format string) error {
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("name one %s", kind)
 	}
-	return output.Check(format)
+	return print.CheckFormat(format)
 }

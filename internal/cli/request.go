@@ -8,8 +8,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/request"
-	"github.com/certplane/certplane/internal/cli/shell"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -63,7 +63,7 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 			cfg.Connect = func() (request.Requests, error) { return f.connection.requests(streams.ErrOut) }
 			cfg.Again = func(name, keyFile string) string { return againCommand(cmd, name, keyFile) }
 			cfg.Explain = func(name string) string {
-				return shell.Line(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
+				return print.CommandLine(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
 			}
 			cfg.Now = time.Now
 			cfg.Stdout, cfg.Stderr = streams.Out, streams.ErrOut

@@ -11,12 +11,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/inspect"
-	"github.com/certplane/certplane/internal/cli/output"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/status"
 )
 
@@ -75,10 +73,10 @@ func inspectSecret(ctx context.Context, cfg verb.Config) error {
 	err = api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
 	if apierrors.IsNotFound(err) {
 		return exit.WithNext(fmt.Errorf("there is no Secret %q in namespace %q", cfg.Name, cfg.Namespace), "To see which there are:",
-			"  "+shell.Line(cfg.Query().Certplane("kubectl", "get", "secrets", "-n", cfg.Namespace)...))
+			"  "+print.CommandLine(cfg.Query().Certplane("kubectl", "get", "secrets", "-n", cfg.Namespace)...))
 	}
 	if err != nil {
-		return advice.On("reading the Secret", err)
+		return exit.Advise("reading the Secret", err)
 	}
 	system, err := x509.SystemCertPool()
 	if err != nil {
@@ -89,5 +87,5 @@ func inspectSecret(ctx context.Context, cfg verb.Config) error {
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", cfg.Namespace, cfg.Name, err)
 	}
-	return output.Write(cfg.Stdout, cfg.Output, contents.Report(cfg.Namespace, cfg.Name), func() string { return contents.Text(now) })
+	return print.Found(cfg.Stdout, cfg.Output, contents.Report(cfg.Namespace, cfg.Name), func() string { return contents.Text(now) })
 }

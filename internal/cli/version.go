@@ -8,7 +8,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 // NewVersion returns the version verb.
@@ -20,11 +20,11 @@ func NewVersion(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(format); err != nil {
+			if err := print.CheckFormat(format); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			info := buildinfo.Read()
-			return output.Write(streams.Out, format, info, func() string { return versionText(info) })
+			return print.Found(streams.Out, format, info, func() string { return versionText(info) })
 		},
 	}
 	addOutput(cmd, &format)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	apievents "github.com/certplane/certplane/internal/api/events"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/signer"
@@ -250,7 +250,7 @@ func typed(steps []Step) string {
 	for _, s := range steps {
 		lines = append(lines, s.Text)
 		for _, command := range s.Commands {
-			lines = append(lines, "  "+shell.Line(command...))
+			lines = append(lines, "  "+print.CommandLine(command...))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
@@ -101,6 +100,6 @@ func refused(key client.ObjectKey, d Decision, err error) error {
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), fmt.Sprintf("To see what it takes: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
 	default:
-		return advice.On(doing, err)
+		return exit.Advise(doing, err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package exit says how a command line ends: its exit code and last words.
+// Package exit says how a command line ends: its exit code and last words, with what
+// to do about errors of servers and about their absence.
 package exit
 
 import (

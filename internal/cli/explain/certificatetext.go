@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
 
 // certificateText is the explanation for people: the verdict first.
 func certificateText(e explain.CertificateExplanation, now time.Time) string {
-	p := &page.Page{}
+	p := &print.Page{}
 	p.Line(e.Verdict)
-	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", page.Ago(now, e.Created)}}
+	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", print.Ago(now, e.Created)}}
 	if e.Revision > 0 {
 		rows = append(rows, []string{"issued", fmt.Sprintf("%d times", e.Revision)})
 	}

@@ -8,10 +8,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/output"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
 
@@ -72,7 +70,7 @@ func write[E any](
 	if err != nil {
 		return Advise(err)
 	}
-	return output.Write(cfg.Stdout, cfg.Output, found, func() string { return text(found, q.Now) })
+	return print.Found(cfg.Stdout, cfg.Output, found, func() string { return text(found, q.Now) })
 }
 
 // Query is what to ask for, now.
@@ -90,12 +88,12 @@ func Advise(err error) error {
 		for _, step := range absent.Next {
 			next = append(next, step.Text)
 			for _, command := range step.Commands {
-				next = append(next, "  "+shell.Line(command...))
+				next = append(next, "  "+print.CommandLine(command...))
 			}
 		}
 		return exit.WithNext(err, next...)
 	case errors.As(err, &unread):
-		return advice.On(unread.Doing, unread.Err)
+		return exit.Advise(unread.Doing, unread.Err)
 	}
 	return err
 }

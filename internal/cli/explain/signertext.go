@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
 
 // signerText is the explanation for people: the verdict first.
 func signerText(e *explain.SignerExplanation, now time.Time) string {
-	p := &page.Page{}
+	p := &print.Page{}
 	p.Line(e.Verdict)
 	p.Section("Statements (KEP-1513)", rowsOf(e.Statements, func(s explain.Statement) []string { return []string{s.Name, s.Text} }))
 	if e.CA != nil {
@@ -23,7 +23,7 @@ func signerText(e *explain.SignerExplanation, now time.Time) string {
 	}
 	p.Section("Requests", countRows(e))
 	p.Section("Waiting", rowsOf(e.Waiting, func(w explain.Waiting) []string {
-		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), page.Ago(now, w.Created)}
+		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), print.Ago(now, w.Created)}
 	}))
 	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
 	writeSteps(p, e.Next)
@@ -45,7 +45,7 @@ func countRows(e *explain.SignerExplanation) [][]string {
 
 func rowsOfCA(ca v1alpha1.CAStatus) [][]string {
 	rows := [][]string{
-		{"subject", page.OrNone(ca.Subject)},
+		{"subject", print.OrNone(ca.Subject)},
 		{"SHA-256", ca.Fingerprint},
 		{"valid", ca.NotBefore.UTC().Format(time.RFC3339) + " to " + ca.NotAfter.UTC().Format(time.RFC3339)},
 	}

@@ -8,8 +8,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/page"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
 
@@ -17,7 +16,7 @@ import (
 // are what it asks for.
 func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) func(explain.Explained[R], time.Time) string {
 	return func(e explain.Explained[R], now time.Time) string {
-		p := &page.Page{}
+		p := &print.Page{}
 		p.Line(e.Verdict)
 		p.Section("Request", rows(e, now))
 		p.Section("Checks", checkRows(e.Checks))
@@ -40,7 +39,7 @@ func checkRows(checks []explain.Check) [][]string {
 
 func eventRows(events []explain.Event, now time.Time) [][]string {
 	return rowsOf(events, func(ev explain.Event) []string {
-		return []string{page.Ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
+		return []string{print.Ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
 	})
 }
 
@@ -62,12 +61,12 @@ func signingRequestRows(e explain.Explanation, now time.Time) [][]string {
 		{"signer", r.SignerName},
 		{"requester", r.Username},
 		{"groups", list(r.Groups)},
-		{"subject", page.OrNone(r.Subject)},
+		{"subject", print.OrNone(r.Subject)},
 		{"names", list(r.Names)},
 		{"usages", list(r.Usages)},
-		{"key", page.OrNone(r.Key)},
+		{"key", print.OrNone(r.Key)},
 		{"lifetime", lifetime},
-		{"created", page.Ago(now, r.Created)},
+		{"created", print.Ago(now, r.Created)},
 	}
 }
 
@@ -87,27 +86,27 @@ func issuerRequestRows(e explain.RequestExplanation, now time.Time) [][]string {
 		{"issuer", r.Issuer},
 		{"requester", r.Username},
 		{"groups", list(r.Groups)},
-		{"for", page.OrNone(r.Owner)},
-		{"subject", page.OrNone(r.Subject)},
+		{"for", print.OrNone(r.Owner)},
+		{"subject", print.OrNone(r.Subject)},
 		{"names", list(r.Names)},
 		{"usages", usages},
-		{"key", page.OrNone(r.Key)},
+		{"key", print.OrNone(r.Key)},
 		{"lifetime", fmt.Sprint(duration)},
-		{"created", page.Ago(now, r.Created)},
+		{"created", print.Ago(now, r.Created)},
 	}
 }
 
 func podRequestRows(e explain.PodExplanation, now time.Time) [][]string {
 	return [][]string{
 		{"signer", e.Request.SignerName}, {"pod", e.Namespace + "/" + e.Request.Pod}, {"service account", e.Request.ServiceAccount},
-		{"node", e.Request.Node}, {"key", page.OrNone(e.Request.Key)}, {"created", page.Ago(now, e.Request.Created)},
+		{"node", e.Request.Node}, {"key", print.OrNone(e.Request.Key)}, {"created", print.Ago(now, e.Request.Created)},
 	}
 }
 
 func certificateRows(c explain.Certificate) [][]string {
 	return [][]string{
-		{"subject", page.OrNone(c.Subject)},
-		{"issuer", page.OrNone(c.Issuer)},
+		{"subject", print.OrNone(c.Subject)},
+		{"issuer", print.OrNone(c.Issuer)},
 		{"serial", c.SerialNumber},
 		{"SHA-256", c.SHA256},
 		{"valid", c.NotBefore.Format(time.RFC3339) + " to " + c.NotAfter.Format(time.RFC3339)},
@@ -119,11 +118,11 @@ func list[S ~string](items []S) string {
 	for _, item := range items {
 		names = append(names, string(item))
 	}
-	return page.OrNone(strings.Join(names, ", "))
+	return print.OrNone(strings.Join(names, ", "))
 }
 
 // writeSteps tells what to do next.
-func writeSteps(p *page.Page, steps []explain.Step) {
+func writeSteps(p *print.Page, steps []explain.Step) {
 	if len(steps) == 0 {
 		return
 	}
@@ -131,7 +130,7 @@ func writeSteps(p *page.Page, steps []explain.Step) {
 	for _, step := range steps {
 		p.Line("  " + step.Text)
 		for i, command := range step.Commands {
-			line := shell.Line(command...)
+			line := print.CommandLine(command...)
 			if step.Input != "" && i == len(step.Commands)-1 {
 				line += " <<'" + inputEnd + "'"
 			}
@@ -143,7 +142,7 @@ func writeSteps(p *page.Page, steps []explain.Step) {
 
 // writeInput is for the command before it. It is not moved to the right: it is
 // to be copied as it is.
-func writeInput(p *page.Page, text string) {
+func writeInput(p *print.Page, text string) {
 	if text == "" {
 		return
 	}

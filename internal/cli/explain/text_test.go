@@ -16,7 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	verb "github.com/certplane/certplane/internal/cli/explain"
-	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -106,7 +106,7 @@ Next
 // The server's clock can be ahead of ours.
 func TestAgo(t *testing.T) {
 	for then, want := range map[time.Time]string{now.Add(-time.Minute): "60s ago", now.Add(time.Minute): "0s ago"} {
-		if got := page.Ago(now, then); got != want {
+		if got := print.Ago(now, then); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -58,10 +58,10 @@ func describeAll(certs []*x509.Certificate) []Certificate {
 // Rows are the facts for people, each with its name.
 func (c Certificate) Rows(now time.Time) [][]string {
 	rows := [][]string{
-		{"subject", page.OrNone(c.Subject)},
-		{"issuer", page.OrNone(c.Issuer)},
-		{"names", page.OrNone(strings.Join(c.Names, ", "))},
-		{"usages", page.OrNone(strings.Join(c.Usages, ", "))},
+		{"subject", print.OrNone(c.Subject)},
+		{"issuer", print.OrNone(c.Issuer)},
+		{"names", print.OrNone(strings.Join(c.Names, ", "))},
+		{"usages", print.OrNone(strings.Join(c.Usages, ", "))},
 		{"CA", yesNo(c.IsCA)},
 		{"not before", When(c.NotBefore, now)},
 		{"not after", When(c.NotAfter, now)},

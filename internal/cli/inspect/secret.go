@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/certplane/certplane/internal/cli/page"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -158,7 +158,7 @@ func (c *Contents) verify(trusted *x509.CertPool, now time.Time) error {
 
 // Text is what there is to know of the Secret, for people.
 func (c *Contents) Text(now time.Time) string {
-	p := &page.Page{}
+	p := &print.Page{}
 	p.Line(c.verdict())
 	p.Section("Certificate", Describe(c.leaf()).Rows(now))
 	p.Section("Checks", c.checkRows())
@@ -195,16 +195,16 @@ func (c *Contents) checkRows() [][]string {
 func chainRows(certs []*x509.Certificate, now time.Time) [][]string {
 	var rows [][]string
 	for _, cert := range certs {
-		rows = append(rows, []string{page.OrNone(cert.Subject.String()), "issued by " + page.OrNone(cert.Issuer.String()), "until " + When(cert.NotAfter, now)})
+		rows = append(rows, []string{print.OrNone(cert.Subject.String()), "issued by " + print.OrNone(cert.Issuer.String()), "until " + When(cert.NotAfter, now)})
 	}
 	return rows
 }
 
 // When shows a time, and how far from now it is.
 func When(t, now time.Time) string {
-	distance := page.Ago(now, t)
+	distance := print.Ago(now, t)
 	if t.After(now) {
-		distance = "in " + page.Span(t.Sub(now))
+		distance = "in " + print.Span(t.Sub(now))
 	}
 	return fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), distance)
 }

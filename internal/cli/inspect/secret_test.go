@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/cli/inspect"
-	"github.com/certplane/certplane/internal/cli/output"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -183,7 +183,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if err := output.Write(&out, "json", contents.Report("shop", "web-tls"), nil); err != nil {
+		if err := print.Found(&out, "json", contents.Report("shop", "web-tls"), nil); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "PRIVATE") {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
@@ -72,7 +71,7 @@ func (r renewer) selected(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return exit.WithNext(errors.New("the server has no Certificates"), "Install the kinds of cert-manager.io there.")
 	case err != nil:
-		return advice.On("listing Certificates", err)
+		return exit.Advise("listing Certificates", err)
 	case len(list.Items) == 0:
 		return r.noneError()
 	}
@@ -106,7 +105,7 @@ func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	case apierrors.IsNotFound(err):
 		return exit.WithNext(fmt.Errorf("there is no Certificate %s/%s", namespace, name), r.seeAll())
 	case err != nil:
-		return advice.On(fmt.Sprintf("renewing Certificate %s/%s", namespace, name), err)
+		return exit.Advise(fmt.Sprintf("renewing Certificate %s/%s", namespace, name), err)
 	}
 	_, err = fmt.Fprintf(r.Stdout, "Certificate %s/%s is being renewed\n", namespace, name)
 	return err

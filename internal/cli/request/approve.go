@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -37,7 +36,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 		return err
 	})
 	if err != nil {
-		return nil, exit.WithNext(advice.On("approving "+name, err),
+		return nil, exit.WithNext(exit.Advise("approving "+name, err),
 			"The request is stored. Somebody who may approve it types:", "  certplane kubectl certificate approve "+name,
 			"To fetch the certificate then, without --approve:", "  "+r.again(name))
 	}

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -32,9 +31,9 @@ func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigning
 	case apierrors.IsAlreadyExists(err) && r.Name != "":
 		return r.resume(ctx, csr)
 	case mayBeStored(err) && r.DryRun == DryRunNone:
-		return nil, exit.WithNext(advice.On("submitting the request", err), r.howToFindOut()...)
+		return nil, exit.WithNext(exit.Advise("submitting the request", err), r.howToFindOut()...)
 	default:
-		return nil, advice.On("submitting the request", err)
+		return nil, exit.Advise("submitting the request", err)
 	}
 }
 
@@ -53,7 +52,7 @@ func (r *run) howToFindOut() []string {
 func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	stored, err := r.server.Get(ctx, csr.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, advice.On("reading the request of that name", err)
+		return nil, exit.Advise("reading the request of that name", err)
 	}
 	if difference := compare(stored, csr); difference != "" {
 		return nil, exit.WithNext(&differentError{name: csr.Name, difference: difference},

@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/cli/advice"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -47,7 +46,7 @@ func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRe
 	case limited.Err() != nil:
 		return nil, r.timeoutError(w)
 	default:
-		return nil, advice.On("waiting for "+csr.Name, err)
+		return nil, exit.Advise("waiting for "+csr.Name, err)
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/exit"
 	verb "github.com/certplane/certplane/internal/cli/explain"
-	"github.com/certplane/certplane/internal/cli/output"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
 
@@ -26,12 +25,12 @@ func Certificate(ctx context.Context, cfg verb.Config) error {
 	switch {
 	case errors.As(err, &absent) && !absent.KindMissing:
 		return exit.WithNext(fmt.Errorf("there is no Certificate %q in namespace %q", cfg.Name, cfg.Namespace),
-			"To see which there are:", "  "+shell.Line(cfg.Query().Certplane("kubectl", "get", "certificates", "-A")...))
+			"To see which there are:", "  "+print.CommandLine(cfg.Query().Certplane("kubectl", "get", "certificates", "-A")...))
 	case err != nil:
 		return verb.Advise(err)
 	}
 	f := facts{found}
-	return output.Write(cfg.Stdout, cfg.Output, f.report(), f.text)
+	return print.Found(cfg.Stdout, cfg.Output, f.report(), f.text)
 }
 
 // facts are what is told of a Certificate.

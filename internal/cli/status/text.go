@@ -16,8 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/inspect"
-	"github.com/certplane/certplane/internal/cli/page"
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -26,7 +25,7 @@ import (
 
 // text is all of it for people: the verdict first.
 func (f facts) text() string {
-	p := &page.Page{}
+	p := &print.Page{}
 	p.Line(f.verdict())
 	p.Section("Certificate", f.certificateRows())
 	p.Section("Conditions", f.conditionRows(f.Conditions()))
@@ -60,8 +59,8 @@ func (f facts) certificateRows() [][]string {
 		{"created", f.ago(f.Certificate.CreationTimestamp.Time)},
 		{"secret", spec.SecretName},
 		{"issuer", issuerName(spec.IssuerRef)},
-		{"common name", page.OrNone(cmp.Or(spec.CommonName, spec.LiteralSubject))},
-		{"names", page.OrNone(strings.Join(names, ", "))},
+		{"common name", print.OrNone(cmp.Or(spec.CommonName, spec.LiteralSubject))},
+		{"names", print.OrNone(strings.Join(names, ", "))},
 		{"revision", revision(status.Revision)},
 		{"not before", f.at(status.NotBefore)},
 		{"not after", f.at(status.NotAfter)},
@@ -88,7 +87,7 @@ func revision(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func (f facts) ago(t time.Time) string { return page.Ago(f.Now, t) }
+func (f facts) ago(t time.Time) string { return print.Ago(f.Now, t) }
 
 // at shows a time that can be in the future.
 func (f facts) at(t *metav1.Time) string {
@@ -111,7 +110,7 @@ func (f facts) conditionRows(conditions []explain.Condition) [][]string {
 	return rows
 }
 
-func (f facts) writeEvents(p *page.Page, title string, events explain.Events) {
+func (f facts) writeEvents(p *print.Page, title string, events explain.Events) {
 	if events.Unknown {
 		p.Section(title, [][]string{{noEvents}})
 		return
@@ -123,7 +122,7 @@ func (f facts) writeEvents(p *page.Page, title string, events explain.Events) {
 	p.Section(title, rows)
 }
 
-func (f facts) writeIssuer(p *page.Page) {
+func (f facts) writeIssuer(p *print.Page) {
 	title := issuerName(f.Certificate.Spec.IssuerRef)
 	if f.Issuer.Object == nil {
 		p.Section(title, [][]string{{f.issuerProblem()}})
@@ -138,7 +137,7 @@ func (f facts) writeIssuer(p *page.Page) {
 }
 
 // writeSecret shows what anybody may know of the Secret: not its key.
-func (f facts) writeSecret(p *page.Page) {
+func (f facts) writeSecret(p *print.Page) {
 	title := "Secret " + f.Certificate.Spec.SecretName
 	if f.Secret == nil {
 		p.Section(title, [][]string{{problemOf(f.SecretExists)}})
@@ -168,10 +167,10 @@ func pairs(all map[string]string) string {
 		}
 	}
 	slices.Sort(list)
-	return page.OrNone(strings.Join(list, ", "))
+	return print.OrNone(strings.Join(list, ", "))
 }
 
-func (f facts) writeRequest(p *page.Page) {
+func (f facts) writeRequest(p *print.Page) {
 	if f.Next == nil {
 		title, why := fmt.Sprintf("CertificateRequest for revision %d", issuance.NextRevision(f.Certificate)), "none: nothing is being issued"
 		switch {
@@ -193,7 +192,7 @@ func (f facts) writeRequest(p *page.Page) {
 }
 
 // writeNext says what the user can do, if anything.
-func (f facts) writeNext(p *page.Page) {
+func (f facts) writeNext(p *print.Page) {
 	if certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady) && !f.IsIssuing() {
 		return
 	}
@@ -201,11 +200,11 @@ func (f facts) writeNext(p *page.Page) {
 	if text, command := f.next(); text != "" {
 		p.Line("  " + text)
 		if len(command) > 0 {
-			p.Line("    " + shell.Line(command...))
+			p.Line("    " + print.CommandLine(command...))
 		}
 	}
 	p.Line("  To see who decides, what is checked and what more can be done:")
-	p.Line("    " + shell.Line(f.Certplane("explain", "certificate", "-n", f.Certificate.Namespace, f.Certificate.Name)...))
+	p.Line("    " + print.CommandLine(f.Certplane("explain", "certificate", "-n", f.Certificate.Namespace, f.Certificate.Name)...))
 }
 
 // next looks for what holds up the next certificate, the first cause first.

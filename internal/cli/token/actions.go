@@ -15,7 +15,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	tokens "k8s.io/cluster-bootstrap/token/util"
 
-	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
 )
 
 // Secrets are those of namespace kube-system.
@@ -28,7 +28,7 @@ func Create(ctx context.Context, secrets Secrets, wish Wish, now time.Time) (str
 		return "", fmt.Errorf("making a bootstrap token: %w", err)
 	}
 	if _, err := secrets.Create(ctx, wish.secret(token, now), metav1.CreateOptions{}); err != nil {
-		return "", advice.On("storing the bootstrap token", err)
+		return "", exit.Advise("storing the bootstrap token", err)
 	}
 	return token, nil
 }
@@ -39,7 +39,7 @@ func List(ctx context.Context, secrets Secrets, out io.Writer, now time.Time) er
 		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
 	})
 	if err != nil {
-		return advice.On("listing bootstrap tokens", err)
+		return exit.Advise("listing bootstrap tokens", err)
 	}
 	table := printers.GetNewTabWriter(out)
 	fmt.Fprintln(table, "ID\tEXPIRES\tGROUPS\tDESCRIPTION")
@@ -63,7 +63,7 @@ func Delete(ctx context.Context, secrets Secrets, out io.Writer, names ...string
 			return fmt.Errorf("there is no bootstrap token %s", id)
 		}
 		if err != nil {
-			return advice.On("deleting bootstrap token "+id, err)
+			return exit.Advise("deleting bootstrap token "+id, err)
 		}
 		fmt.Fprintf(out, "bootstrap token %s deleted\n", id)
 	}

@@ -1,17 +1,17 @@
-package shell_test
+package print_test
 
 import (
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/certplane/certplane/internal/cli/shell"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 // A shell reads back what was meant.
 func TestLine(t *testing.T) {
 	words := []string{"a", "it's", "two words", "$HOME", "`x`", "", "-n", "a\nb", "--as=system:node:n1", "*"}
-	line := shell.Line(append([]string{"printf", `%s|`}, words...)...)
+	line := print.CommandLine(append([]string{"printf", `%s|`}, words...)...)
 	out, err := exec.Command("sh", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -19,7 +19,7 @@ func TestLine(t *testing.T) {
 	if want := strings.Join(words, "|") + "|"; string(out) != want {
 		t.Errorf("%s wrote %q, want %q", line, out, want)
 	}
-	if got := shell.Line("certplane", "--name", "n1"); got != "certplane --name n1" {
+	if got := print.CommandLine("certplane", "--name", "n1"); got != "certplane --name n1" {
 		t.Errorf("words that need no quotes: %s", got)
 	}
 }

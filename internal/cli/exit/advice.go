@@ -1,6 +1,4 @@
-// Package advice says what to do about errors of servers, and about their
-// absence.
-package advice
+package exit
 
 import (
 	"errors"
@@ -10,27 +8,25 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// On turns what a server, or its absence, answered into something a
+// Advise turns what a server, or its absence, answered into something a
 // person can act on. Doing is what was tried.
-func On(doing string, err error) error {
+func Advise(doing string, err error) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
 	var refusal apierrors.APIStatus
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return exit.WithNext(wrapped, "Is the server running? 'certplane serve' starts one.")
+		return WithNext(wrapped, "Is the server running? 'certplane serve' starts one.")
 	case !errors.As(err, &refusal):
 		return wrapped
 	case apierrors.IsInvalid(err):
-		return &exit.Error{Err: &invalidError{doing, refusal.Status(), err}, Code: exit.General}
+		return &Error{Err: &invalidError{doing, refusal.Status(), err}, Code: General}
 	case apierrors.IsUnauthorized(err):
-		return exit.WithNext(wrapped, "The server does not accept the credentials of this kubeconfig.")
+		return WithNext(wrapped, "The server does not accept the credentials of this kubeconfig.")
 	case apierrors.IsForbidden(err):
-		return exit.WithNext(wrapped, "To see who you are to the server: certplane kubectl auth whoami")
+		return WithNext(wrapped, "To see who you are to the server: certplane kubectl auth whoami")
 	}
 	return wrapped
 }

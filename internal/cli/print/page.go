@@ -1,5 +1,6 @@
-// Package page lays out text for people at a terminal.
-package page
+// Package print writes what verbs say: text for people at a terminal, command lines
+// for them to copy, and formats for machines.
+package print
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package advice_test
+package exit_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/cli/advice"
+	"github.com/certplane/certplane/internal/cli/exit"
 )
 
 // What a server refuses is shown with its field, if it has one: what policies
@@ -22,7 +22,7 @@ func TestInvalid(t *testing.T) {
 		refusal := &apierrors.StatusError{ErrStatus: metav1.Status{
 			Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{tc.cause}},
 		}}
-		if got := advice.On("submitting x", refusal).Error(); got != tc.want {
+		if got := exit.Advise("submitting x", refusal).Error(); got != tc.want {
 			t.Errorf("%s: %q, want %q", reason, got, tc.want)
 		}
 	}

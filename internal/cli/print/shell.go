@@ -1,5 +1,4 @@
-// Package shell writes command lines for people to copy.
-package shell
+package print
 
 import (
 	"regexp"
@@ -16,8 +15,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Line writes a command line.
-func Line(words ...string) string {
+// CommandLine writes a command line for people to copy.
+func CommandLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
 		quoted[i] = Quote(word)

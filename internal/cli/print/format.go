@@ -1,5 +1,4 @@
-// Package output writes what a verb has found out in the form that was asked for.
-package output
+package print
 
 import (
 	"encoding/json"
@@ -14,16 +13,16 @@ import (
 // Formats are those for machines.
 var Formats = []string{"json", "yaml"}
 
-// Check reports a format that does not exist. Empty is text for people.
-func Check(format string) error {
+// CheckFormat reports a format that does not exist. Empty is text for people.
+func CheckFormat(format string) error {
 	if format != "" && !slices.Contains(Formats, format) {
 		return fmt.Errorf("--output is %q, want %s", format, strings.Join(Formats, " or "))
 	}
 	return nil
 }
 
-// Write writes found in a format of Formats, and text() in any other.
-func Write(out io.Writer, format string, found any, text func() string) error {
+// Found writes found in a format of Formats, and text() in any other.
+func Found(out io.Writer, format string, found any, text func() string) error {
 	var data []byte
 	var err error
 	switch format {
