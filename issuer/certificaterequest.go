@@ -2,17 +2,15 @@ package issuer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // certificateRequests are those of cert-manager.io.
@@ -80,26 +78,8 @@ func (cr certificateRequest) awaits(w who) (reason, note string) {
 		certmanager.Group, w.kind.domain())
 }
 
-func (cr certificateRequest) read(c *controller) (*Request, *answer.Outcome) {
-	usages, err := certmanager.Usages(cr.Spec.Usages, cr.Spec.IsCA)
-	if err != nil {
-		return refuse(reasonInvalidRequest, "spec.usages: %v", err)
-	}
-	request := &Request{
-		PEM: cr.Spec.Request, IsCA: cr.Spec.IsCA, KeyUsage: usages.Key, ExtKeyUsage: usages.Extended,
-		Requester: authenticationv1.UserInfo{Username: cr.Spec.Username, UID: cr.Spec.UID, Groups: cr.Spec.Groups},
-	}
-	for key, values := range cr.Spec.Extra {
-		request.setExtra(key, values)
-	}
-	var wish *time.Duration
-	if cr.Spec.Duration != nil {
-		wish = &cr.Spec.Duration.Duration
-	}
-	if err := errors.Join(request.setDuration(wish, c.DefaultDuration, c.MaxDuration), request.parse()); err != nil {
-		return refuse(reasonInvalidRequest, "%v", err)
-	}
-	return request, nil
+func (cr certificateRequest) view() request.Request {
+	return request.FromCertificateRequest(cr.CertificateRequest)
 }
 
 func refuse(reason, format string, args ...any) (*Request, *answer.Outcome) {

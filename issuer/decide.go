@@ -35,8 +35,6 @@ const (
 	reasonInvalidRequest  = "InvalidRequest"
 	reasonInvalidAnswer   = "InvalidAnswer"
 	reasonDeniedReference = "DeniedReference"
-	reasonParseDuration   = "ErrorParseDuration"
-	reasonInvalidDuration = "InvalidDuration"
 )
 
 // denied is the outcome of whatever an approver does not want. That there is no

@@ -401,7 +401,7 @@ func csrOf(t *testing.T, name string, key crypto.Signer) *x509.CertificateReques
 	if err != nil {
 		t.Fatal(err)
 	}
-	return csr
+	return csr.CertificateRequest
 }
 
 // request asks a Remote for a certificate; it is not sent yet.

@@ -10,8 +10,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Request is what Sign makes a certificate from. It has been approved, and is
@@ -79,31 +80,37 @@ func (r *Request) accept(bundle []byte) (*pki.Chain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificates: %w", err)
 	}
-	chain, err := pki.BuildChain(certs)
-	if err != nil {
-		return nil, err
-	}
-	leaf := chain.Certificates[0]
+	chain, err := pki.AcceptChain(certs, pki.Wanted{Key: r.CSR.PublicKey, CA: r.IsCA}, time.Time{})
 	switch {
-	case !pki.SameKey(leaf.PublicKey, r.CSR.PublicKey):
+	case errors.Is(err, pki.ErrOtherKey):
 		return nil, errors.New("the certificate is for another key than that of the request")
-	case leaf.IsCA && !r.IsCA:
+	case errors.Is(err, pki.ErrUnwantedCA):
 		return nil, errors.New("the certificate is that of a CA, and none was asked for")
 	}
-	return chain, nil
+	return chain, err
 }
 
-// parse reads the PKCS#10 request and proves that the requester has its key.
-func (r *Request) parse() error {
-	csr, err := certmanager.ParseRequest(r.PEM)
-	if err != nil {
-		return fmt.Errorf("reading the certificate request: %w", err)
+// newRequest returns what is in a request, or the outcome if it asks for what
+// cannot be.
+func newRequest(from request.Request, usual, limit time.Duration) (*Request, *answer.Outcome) {
+	terms, err := from.Terms()
+	var refused *request.TermsError
+	if errors.As(err, &refused) {
+		return refuse(refused.Reason, "%v", err)
 	}
-	if err := pki.VerifyRequest(csr); err != nil {
-		return fmt.Errorf("verifying the certificate request: %w", err)
+	r := &Request{
+		PEM: from.PEM, IsCA: terms.IsCA, KeyUsage: terms.Usages.Key, ExtKeyUsage: terms.Usages.Extended,
+		Requester: authenticationv1.UserInfo{Username: from.Requester.Username, UID: from.Requester.UID, Groups: from.Requester.Groups},
 	}
-	r.CSR = csr
-	return nil
+	for key, values := range from.Requester.Extra {
+		r.setExtra(key, values)
+	}
+	csr, err := from.Proven()
+	if err := errors.Join(r.setDuration(terms.Duration, usual, limit), err); err != nil {
+		return refuse(reasonInvalidRequest, "%v", err)
+	}
+	r.CSR = csr.CertificateRequest
+	return r, nil
 }
 
 // setDuration keeps a wish, which is nil if there is none, to a controller's

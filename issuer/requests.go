@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -36,8 +37,8 @@ type asked interface {
 	step() step
 	// issuer is who was asked; ok is false if that is none of ours.
 	issuer(ks kinds) (issuer who, ok bool)
-	// read returns what is asked for, or why that cannot be had.
-	read(c *controller) (*Request, *answer.Outcome)
+	// view is what is asked for.
+	view() request.Request
 	// mayRefer tells whether its requester may use an issuer.
 	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
 	// put stores an outcome and reports it; it returns when to look again.
@@ -215,7 +216,7 @@ func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, e
 	case !allowed:
 		return notAllowed(w), nil
 	}
-	request, bad := a.read(r.controller)
+	request, bad := newRequest(a.view(), r.DefaultDuration, r.MaxDuration)
 	if bad != nil {
 		return *bad, nil
 	}

@@ -2,11 +2,8 @@ package issuer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // signingRequests are those of certificates.k8s.io.
@@ -28,17 +25,6 @@ var signingRequests = requestAPI{
 		return signingRequest{csr}, ok
 	},
 }
-
-// Annotations of CertificateSigningRequests to issuers.
-const (
-	// annotationDuration is a duration that counts more than expirationSeconds.
-	annotationDuration = "experimental.cert-manager.io/request-duration"
-	// annotationIsCA asks for a CA if it is "true".
-	annotationIsCA = "experimental.cert-manager.io/request-is-ca"
-)
-
-// minDuration is the shortest life that CertificateSigningRequests can ask for.
-const minDuration = 10 * time.Minute
 
 type signingRequest struct {
 	*certificatesv1.CertificateSigningRequest
@@ -86,48 +72,8 @@ func (csr signingRequest) mayRefer(ctx context.Context, c *controller, w who) (b
 	return review.Status.Allowed, nil
 }
 
-func (csr signingRequest) read(c *controller) (*Request, *answer.Outcome) {
-	usages, err := pki.ParseUsages(csr.Spec.Usages)
-	if err != nil {
-		return refuse(reasonInvalidRequest, "spec.usages: %v", err)
-	}
-	request := &Request{
-		PEM: csr.Spec.Request, IsCA: csr.Annotations[annotationIsCA] == "true", KeyUsage: usages.Key, ExtKeyUsage: usages.Extended,
-		Requester: authenticationv1.UserInfo{Username: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups},
-	}
-	for key, values := range csr.Spec.Extra {
-		request.setExtra(key, values)
-	}
-	wish, bad := csr.duration()
-	if bad != nil {
-		return nil, bad
-	}
-	if err := errors.Join(request.setDuration(wish, c.DefaultDuration, c.MaxDuration), request.parse()); err != nil {
-		return refuse(reasonInvalidRequest, "%v", err)
-	}
-	return request, nil
-}
-
-// duration is what is asked for; nil leaves it to the issuer.
-func (csr signingRequest) duration() (*time.Duration, *answer.Outcome) {
-	var wish *time.Duration
-	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {
-		duration := time.Duration(*seconds) * time.Second
-		wish = &duration
-	}
-	if text, ok := csr.Annotations[annotationDuration]; ok {
-		duration, err := time.ParseDuration(text)
-		if err != nil {
-			_, bad := refuse(reasonParseDuration, "annotation %s: %v", annotationDuration, err)
-			return nil, bad
-		}
-		wish = &duration
-	}
-	if wish != nil && *wish < minDuration {
-		_, bad := refuse(reasonInvalidDuration, "the duration %v is shorter than %v", *wish, minDuration)
-		return nil, bad
-	}
-	return wish, nil
+func (csr signingRequest) view() request.Request {
+	return request.FromCSR(csr.CertificateSigningRequest)
 }
 
 func (csr signingRequest) put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error) {

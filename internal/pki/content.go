@@ -69,7 +69,7 @@ func (c Content) extensions() ([]pkix.Extension, error) {
 	}
 	if names != nil {
 		nameless := len(c.RawSubject) == 0 || bytes.Equal(c.RawSubject, emptyName[:])
-		extensions = append(extensions, pkix.Extension{Id: oidSubjectAltName, Critical: nameless, Value: names})
+		extensions = append(extensions, pkix.Extension{Id: OIDSubjectAltName, Critical: nameless, Value: names})
 	}
 	if c.Usages != nil {
 		if extensions, err = appendUsages(extensions, *c.Usages); err != nil {
@@ -96,7 +96,7 @@ func appendUsages(extensions []pkix.Extension, usages Usages) ([]pkix.Extension,
 		if err != nil {
 			return nil, fmt.Errorf("encoding key usage: %w", err)
 		}
-		extensions = append(extensions, pkix.Extension{Id: oidKeyUsage, Critical: true, Value: value})
+		extensions = append(extensions, pkix.Extension{Id: OIDKeyUsage, Critical: true, Value: value})
 	}
 	if len(usages.Extended) == 0 {
 		return extensions, nil
@@ -113,7 +113,7 @@ func appendUsages(extensions []pkix.Extension, usages Usages) ([]pkix.Extension,
 	if err != nil {
 		return nil, fmt.Errorf("encoding extended key usage: %w", err)
 	}
-	return append(extensions, pkix.Extension{Id: oidExtKeyUsage, Value: value}), nil
+	return append(extensions, pkix.Extension{Id: OIDExtKeyUsage, Value: value}), nil
 }
 
 // keyUsageBits has the lowest bit of usage first, and ends with the last bit

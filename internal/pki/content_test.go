@@ -44,10 +44,10 @@ func parseContent(t testing.TB, c pki.Content, key crypto.Signer) *x509.Certific
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pki.VerifyRequest(req); err != nil {
+	if err := pki.VerifyRequest(req.CertificateRequest); err != nil {
 		t.Fatal(err)
 	}
-	return req
+	return req.CertificateRequest
 }
 
 func TestContentNames(t *testing.T) {

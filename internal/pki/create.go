@@ -6,15 +6,12 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"net"
 	"net/url"
 	"time"
 )
-
-var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // Subject is whom a certificate names. Every field is optional.
 type Subject struct {

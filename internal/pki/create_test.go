@@ -30,7 +30,7 @@ func TestNewRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := pki.VerifyRequest(req); err != nil {
+			if err := pki.VerifyRequest(req.CertificateRequest); err != nil {
 				t.Error(err)
 			}
 			got := pki.Subject{

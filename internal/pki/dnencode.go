@@ -7,8 +7,6 @@ import (
 	"slices"
 )
 
-var oidDomainComponent = attributeTypes["DC"]
-
 // EncodeDN returns the DER of a distinguished name. Domain components become
 // IA5 strings (RFC 4519 section 2.4); all else printable strings where that is
 // possible and UTF-8 strings where not (RFC 5280 section 4.1.2.4).

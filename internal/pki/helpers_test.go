@@ -96,7 +96,7 @@ func newRequest(t testing.TB, template *x509.CertificateRequest, key crypto.Sign
 	if err != nil {
 		t.Fatal(err)
 	}
-	return req
+	return req.CertificateRequest
 }
 
 func sign(t testing.TB, ca *pki.Authority, template *x509.Certificate) *x509.Certificate {

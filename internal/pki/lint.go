@@ -300,7 +300,7 @@ func (d draft) saysNothing(extension pkix.Extension) bool {
 	switch extension.Id.String() {
 	case "2.5.29.19": // basic constraints: those of an end entity are an empty sequence
 		return false
-	case oidKeyUsage.String():
+	case OIDKeyUsage.String():
 		return d.leaf.KeyUsage == 0
 	}
 	return bytes.Equal(extension.Value, []byte{0x30, 0x00})

@@ -43,7 +43,7 @@ func (d draft) checkOwnName() error {
 // names, which then have to be critical.
 func (d draft) checkNameless() error {
 	for _, extension := range d.leaf.Extensions {
-		if extension.Id.Equal(oidSubjectAltName) {
+		if extension.Id.Equal(OIDSubjectAltName) {
 			if !extension.Critical {
 				return errors.New("subjectAltName must be critical when the subject is empty (RFC 5280 section 4.2.1.6)")
 			}

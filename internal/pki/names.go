@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -118,42 +119,55 @@ func (o OtherName) encode() (asn1.RawValue, error) {
 }
 
 // OtherNames returns the names of forms outside of X.509 among the extensions of a
-// request or a certificate. Those whose values are no UTF-8 strings have an empty
-// value.
+// request or a certificate. Those whose values are not texts have an empty value.
 func OtherNames(extensions []pkix.Extension) ([]OtherName, error) {
-	extension := findExtension(extensions, oidSubjectAltName)
-	if extension == nil {
-		return nil, nil
+	names := readOtherNames(extensions)
+	if errors.Is(names.Err, errUnreadNames) {
+		return names.Value, nil
 	}
-	var names []asn1.RawValue
-	if rest, err := asn1.Unmarshal(extension.Value, &names); err != nil || len(rest) > 0 {
-		return nil, errors.New("the subjectAltName extension is malformed")
-	}
-	var others []OtherName
-	for _, name := range names {
-		if name.Class != asn1.ClassContextSpecific || name.Tag != tagOtherName {
-			continue
-		}
-		other, err := parseOtherName(name.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		others = append(others, other)
-	}
-	return others, nil
+	return names.Value, names.Err
 }
 
-func parseOtherName(der []byte) (OtherName, error) {
-	var name OtherName
+// errUnreadNames is about names that say something which is not in a Request.
+var errUnreadNames = errors.New("has names of other kinds than DNS, IP, URI, e-mail and other names that are texts")
+
+func readOtherNames(extensions []pkix.Extension) Extension[[]OtherName] {
+	return read(extensions, OIDSubjectAltName, func(value []byte) (others []OtherName, err error) {
+		var names []asn1.RawValue
+		if rest, err := asn1.Unmarshal(value, &names); err != nil || len(rest) > 0 {
+			return nil, errors.New("the subjectAltName extension is malformed")
+		}
+		for _, name := range names {
+			switch {
+			case name.Class != asn1.ClassContextSpecific:
+				err = errUnreadNames
+			case name.Tag == tagOtherName:
+				other, whole, bad := parseOtherName(name.Bytes)
+				if bad != nil {
+					return nil, bad
+				}
+				if others = append(others, other); !whole {
+					err = errUnreadNames
+				}
+			case !slices.Contains([]int{tagEmail, tagDNS, tagURI, tagIP}, name.Tag):
+				err = errUnreadNames
+			}
+		}
+		return others, err
+	})
+}
+
+// parseOtherName reports in whole whether the value is a text.
+func parseOtherName(der []byte) (name OtherName, whole bool, err error) {
 	rest, err := asn1.Unmarshal(der, &name.Type)
 	if err != nil {
-		return OtherName{}, errors.New("the type of an other name is malformed")
+		return OtherName{}, false, errors.New("the type of an other name is malformed")
 	}
 	var value string
 	if rest, err := asn1.UnmarshalWithParams(rest, &value, "utf8,explicit,tag:0"); err == nil && len(rest) == 0 {
-		name.Value = value
+		name.Value, whole = value, true
 	}
-	return name, nil
+	return name, whole, nil
 }
 
 // NameConstraints limit the names for which a CA may issue (RFC 5280 section

@@ -8,9 +8,6 @@ import (
 	"fmt"
 )
 
-// oidPodIdentity is the extension in which KEP-4317 has a pod's identity.
-var oidPodIdentity = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 1}
-
 // PodIdentity is a pod with all that it depends on, in the order and with the
 // tags that KEP-4317 gives them. It tells an API server whose certificate it
 // sees, and what has to exist for it to hold.

@@ -14,7 +14,7 @@ import (
 
 // RequestNames are the subject alternative names of a request, each with its
 // kind in front, so that none can be taken for another kind's; sorted.
-func RequestNames(req *x509.CertificateRequest) []string {
+func RequestNames(req *Request) []string {
 	return names(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses, req.Extensions)
 }
 

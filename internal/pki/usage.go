@@ -105,15 +105,10 @@ type extUsage struct {
 	id    asn1.ObjectIdentifier
 }
 
-// purpose is an identifier below id-kp of RFC 5280 section 4.2.1.12.
-func purpose(arc int) asn1.ObjectIdentifier {
-	return asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, arc}
-}
-
 // extKeyUsages are the purposes of RFC 5280 section 4.2.1.12, plus older ones
 // that the certificates API names.
 var extKeyUsages = []extUsage{
-	{"any", x509.ExtKeyUsageAny, asn1.ObjectIdentifier{2, 5, 29, 37, 0}},
+	{"any", x509.ExtKeyUsageAny, oidAnyPurpose},
 	{"server auth", x509.ExtKeyUsageServerAuth, purpose(1)},
 	{"client auth", x509.ExtKeyUsageClientAuth, purpose(2)},
 	{"code signing", x509.ExtKeyUsageCodeSigning, purpose(3)},
@@ -124,8 +119,8 @@ var extKeyUsages = []extUsage{
 	{"ipsec user", x509.ExtKeyUsageIPSECUser, purpose(7)},
 	{"timestamping", x509.ExtKeyUsageTimeStamping, purpose(8)},
 	{"ocsp signing", x509.ExtKeyUsageOCSPSigning, purpose(9)},
-	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto, asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 10, 3, 3}},
-	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto, asn1.ObjectIdentifier{2, 16, 840, 1, 113730, 4, 1}},
+	{"microsoft sgc", x509.ExtKeyUsageMicrosoftServerGatedCrypto, oidMicrosoftSGC},
+	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto, oidNetscapeSGC},
 }
 
 // ExtKeyUsagesOf returns the purposes with these identifiers, sorted and
@@ -139,4 +134,9 @@ func ExtKeyUsagesOf(ids []asn1.ObjectIdentifier) []x509.ExtKeyUsage {
 	}
 	slices.Sort(usages)
 	return slices.Compact(usages)
+}
+
+// isNamedPurpose reports whether a purpose has a name in the certificates API.
+func isNamedPurpose(id asn1.ObjectIdentifier) bool {
+	return slices.ContainsFunc(extKeyUsages, func(known extUsage) bool { return known.id.Equal(id) })
 }

@@ -11,13 +11,6 @@ import (
 	"slices"
 )
 
-// The extensions of RFC 5280 section 4.2.1 that are handled by their bytes.
-var (
-	oidKeyUsage        = asn1.ObjectIdentifier{2, 5, 29, 15}
-	oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
-	oidExtKeyUsage     = asn1.ObjectIdentifier{2, 5, 29, 37}
-)
-
 // Locations are the URLs where relying parties learn more about a certificate
 // and its issuer (RFC 5280 sections 4.2.1.13 and 4.2.2.1).
 type Locations struct {
@@ -45,14 +38,14 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := unknownExtendedUsages(req)
-	if err != nil {
-		return nil, err
+	purposes := readExtKeyUsage(req.Extensions)
+	if purposes.Err != nil {
+		return nil, errors.New("the request's extended key usage extension is malformed")
 	}
 	template := RequestTemplate(req, t.Usages, t.Validity, t.Serial)
 	template.SignatureAlgorithm = algorithm
 	template.IsCA = t.IsCA
-	template.UnknownExtKeyUsage = unknown
+	template.UnknownExtKeyUsage = slices.DeleteFunc(purposes.Value, isNamedPurpose)
 	template.CRLDistributionPoints = t.Locations.CRLs
 	template.OCSPServer = t.Locations.OCSPServers
 	template.IssuingCertificateURL = t.Locations.IssuerCertificates
@@ -64,9 +57,9 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 // whom the certificate is for (RFC 5280 section 4.2.1.6).
 func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
 	var extensions []pkix.Extension
-	if names := findExtension(req.Extensions, oidSubjectAltName); names != nil {
+	if names := findExtension(req.Extensions, OIDSubjectAltName); names != nil {
 		nameless := bytes.Equal(req.RawSubject, emptyName[:])
-		extensions = append(extensions, pkix.Extension{Id: oidSubjectAltName, Critical: nameless, Value: names.Value})
+		extensions = append(extensions, pkix.Extension{Id: OIDSubjectAltName, Critical: nameless, Value: names.Value})
 	}
 	if constraints := findExtension(req.Extensions, oidNameConstraints); constraints != nil {
 		extensions = append(extensions, *constraints)
@@ -82,26 +75,4 @@ func findExtension(extensions []pkix.Extension, id asn1.ObjectIdentifier) *pkix.
 		return nil
 	}
 	return &extensions[i]
-}
-
-func unknownExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
-	asked, err := requestedExtendedUsages(req)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(asked, func(oid asn1.ObjectIdentifier) bool {
-		return len(ExtKeyUsagesOf([]asn1.ObjectIdentifier{oid})) > 0
-	}), nil
-}
-
-func requestedExtendedUsages(req *x509.CertificateRequest) ([]asn1.ObjectIdentifier, error) {
-	extension := findExtension(req.Extensions, oidExtKeyUsage)
-	if extension == nil {
-		return nil, nil
-	}
-	var usages []asn1.ObjectIdentifier
-	if rest, err := asn1.Unmarshal(extension.Value, &usages); err != nil || len(rest) > 0 {
-		return nil, errors.New("the request's extended key usage extension is malformed")
-	}
-	return usages, nil
 }

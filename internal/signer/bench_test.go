@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // BenchmarkSign is what one certificate costs, linting included.
@@ -19,7 +18,7 @@ func BenchmarkSign(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			sign, req := local(lookup(b, apiServerClient), root), signer.Request{PEM: request(b), Usages: clientUsages}
+			sign, req := local(lookup(b, apiServerClient), root), asking(newRequest(b), clientUsages, nil)
 			for b.Loop() {
 				if _, err := sign(b.Context(), req, now); err != nil {
 					b.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -29,12 +30,12 @@ var (
 	clientUsages = []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"}
 )
 
-func sign(t *testing.T, ca *pki.Authority, req signer.Request) (*signer.Issued, error) {
+func sign(t *testing.T, ca *pki.Authority, req request.Request) (*signer.Issued, error) {
 	t.Helper()
 	return local(lookup(t, apiServerClient), ca)(t.Context(), req, now)
 }
 
-func local(profile signer.Profile, ca *pki.Authority) func(context.Context, signer.Request, time.Time) (*signer.Issued, error) {
+func local(profile signer.Profile, ca *pki.Authority) func(context.Context, request.Request, time.Time) (*signer.Issued, error) {
 	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
 }
 
@@ -70,7 +71,14 @@ func ecKey(t testing.TB) crypto.Signer {
 	return key
 }
 
-func request(t testing.TB) []byte {
+// asking is a request for these usages and this life, which may be nil.
+func asking(pem []byte, usages []certificatesv1.KeyUsage, life *time.Duration) request.Request {
+	req := request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: pem, Usages: usages}})
+	req.Duration = life
+	return req
+}
+
+func newRequest(t testing.TB) []byte {
 	t.Helper()
 	return requestOf(t, ecKey(t), attribute(oidCommonName, "alice"))
 }

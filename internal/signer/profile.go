@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/pki/kubelet"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // LegacyUnknown is the signer of requests from before signers had names. No
@@ -25,7 +26,7 @@ type Profile struct {
 	SignerName string
 	// Check is the signer's own examination of a request and its usages. Its
 	// errors are shown to the requester.
-	Check func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error
+	Check func(req *x509.CertificateRequest, usages []string) error
 	// Policy is what the linter demands beyond RFC 5280.
 	Policy pki.Policy
 	// Lifetime is how long certificates live.
@@ -49,7 +50,7 @@ var profiles = []Profile{
 	},
 	{
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
-		Check:      kubelet.ValidateClient[certificatesv1.KeyUsage],
+		Check:      kubelet.ValidateClient[string],
 		Policy:     policy,
 		Lifetime:   lifetime,
 
@@ -57,7 +58,7 @@ var profiles = []Profile{
 	},
 	{
 		SignerName: certificatesv1.KubeletServingSignerName,
-		Check:      kubelet.ValidateServing[certificatesv1.KeyUsage],
+		Check:      kubelet.ValidateServing[string],
 		Policy:     policy,
 		Lifetime:   lifetime,
 
@@ -123,12 +124,12 @@ func (p Profile) With(limits Limits) Profile {
 
 // examine reaches all verdicts that depend on the request alone, the cheap
 // ones first.
-func (p Profile) examine(req Request) (examined, error) {
-	parsed, err := pki.ParseRequest(req.PEM)
+func (p Profile) examine(req request.Request) (examined, error) {
+	parsed, err := req.Parsed()
 	if err != nil {
-		return examined{}, Permanent(ReasonInvalidRequest, fmt.Errorf("parsing the certificate request: %w", err))
+		return examined{}, Permanent(ReasonInvalidRequest, err)
 	}
-	if err := p.check(parsed, req.Usages); err != nil {
+	if err := p.check(parsed.CertificateRequest, req.Usages); err != nil {
 		return examined{}, Permanent(ReasonValidation, err)
 	}
 	usages, err := pki.ParseUsages(req.Usages)
@@ -138,13 +139,13 @@ func (p Profile) examine(req Request) (examined, error) {
 	if err := pki.CheckPublicKey(parsed.PublicKey, p.Policy.MinRSABits); err != nil {
 		return examined{}, Permanent(ReasonUnsupportedKey, err)
 	}
-	if err := pki.VerifyRequest(parsed); err != nil {
+	if err := pki.VerifyRequest(parsed.CertificateRequest); err != nil {
 		return examined{}, Permanent(ReasonInvalidRequest, fmt.Errorf("verifying the certificate request's signature: %w", err))
 	}
 	return examined{profile: p, request: parsed, usages: usages, duration: req.Duration, why: req.Purpose()}, nil
 }
 
-func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+func (p Profile) check(req *x509.CertificateRequest, usages []string) error {
 	if err := p.Check(req, usages); err != nil {
 		return err
 	}
@@ -161,13 +162,13 @@ func (p Profile) check(req *x509.CertificateRequest, usages []certificatesv1.Key
 
 // checkAPIServerClient lets any subject and any names pass: what they mean to
 // the API server is the approver's business.
-func checkAPIServerClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+func checkAPIServerClient(_ *x509.CertificateRequest, usages []string) error {
 	for _, usage := range usages {
 		if !slices.Contains(apiServerClientUsages, usage) {
 			return fmt.Errorf("invalid usage for client certificate: %s", usage)
 		}
 	}
-	if !slices.Contains(usages, certificatesv1.UsageClientAuth) {
+	if !slices.Contains(usages, string(certificatesv1.UsageClientAuth)) {
 		return errors.New("missing required usage for client certificate: client auth")
 	}
 	return nil
@@ -175,10 +176,8 @@ func checkAPIServerClient(_ *x509.CertificateRequest, usages []certificatesv1.Ke
 
 // checkNothing leaves it all to the linter: relying parties get no promise
 // from such certificates.
-func checkNothing(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil }
+func checkNothing(*x509.CertificateRequest, []string) error { return nil }
 
-var apiServerClientUsages = []certificatesv1.KeyUsage{
-	certificatesv1.UsageDigitalSignature,
-	certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageClientAuth,
+var apiServerClientUsages = []string{
+	string(certificatesv1.UsageDigitalSignature), string(certificatesv1.UsageKeyEncipherment), string(certificatesv1.UsageClientAuth),
 }

@@ -36,7 +36,7 @@ func signBy(t *testing.T, profile signer.Profile, subject pki.Subject, usages []
 	if err != nil {
 		t.Fatal(err)
 	}
-	return local(profile, newRoot(t))(t.Context(), signer.Request{PEM: pem, Usages: usages}, now)
+	return local(profile, newRoot(t))(t.Context(), asking(pem, usages, nil), now)
 }
 
 // TestProfiles: what each signer signs, and which usages come of it.

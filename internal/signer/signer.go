@@ -12,45 +12,9 @@ import (
 	"io"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
-
-// Request is what a certificate is made from. It has been approved: who asks
-// is for signers to know, not to judge.
-type Request struct {
-	// Name and UID are those of the CertificateSigningRequest. The UID is the
-	// same in each attempt to sign it.
-	Name, UID string
-	// SignerName is the signer that was asked.
-	SignerName string
-	// Requester is who asks.
-	Requester Requester
-	// Annotations are those of the CertificateSigningRequest. They can change
-	// after its approval: what they ask for is between requesters and signers.
-	Annotations map[string]string
-	// PEM is the PKCS#10 request.
-	PEM []byte
-	// Usages are the approved usages.
-	Usages []certificatesv1.KeyUsage
-	// Duration is the lifetime that was asked for; nil leaves it to the signer.
-	Duration *time.Duration
-}
-
-// Requester is a user as the API server knows it.
-type Requester struct {
-	Username, UID string
-	Groups        []string
-	Extra         map[string][]string
-}
-
-// Purpose is why a certificate for the request is signed.
-func (r Request) Purpose() pki.Purpose {
-	return pki.Purpose{
-		Signer: r.SignerName, Requester: r.Requester.Username, Kind: "CertificateSigningRequest", Name: r.Name, UID: r.UID,
-	}
-}
 
 // Issued is a certificate with what goes with it.
 type Issued struct {
@@ -74,16 +38,17 @@ type Issued struct {
 // Warning is the reason and the message of an Event.
 type Warning struct{ Reason, Message string }
 
-// Sign is one signer, wherever its key is. It answers at the moment now. Its
+// Sign is one signer, wherever its key is. The request has been approved: who
+// asks is for signers to know, not to judge. It answers at the moment now. Its
 // errors are *PermanentError or *PendingError. Safe for concurrent use.
-type Sign func(ctx context.Context, req Request, now time.Time) (*Issued, error)
+type Sign func(ctx context.Context, req request.Request, now time.Time) (*Issued, error)
 
 // Local returns a signer that follows profile, with a CA of this process. The
 // CA is asked for anew with each request, so it can change. Verdicts on the
 // request come before those on the CA: a bad request is told so even while
 // the CA is down.
 func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) Sign {
-	return func(ctx context.Context, req Request, now time.Time) (*Issued, error) {
+	return func(ctx context.Context, req request.Request, now time.Time) (*Issued, error) {
 		approved, err := profile.examine(req)
 		if err != nil {
 			return nil, err
@@ -99,7 +64,7 @@ func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) S
 // examined is a request to which its profile has no objection.
 type examined struct {
 	profile  Profile
-	request  *x509.CertificateRequest
+	request  *pki.Request
 	usages   pki.Usages
 	duration *time.Duration
 	why      pki.Purpose
@@ -136,7 +101,7 @@ func (e examined) lint(ca *pki.Authority, validity pki.Validity, rand io.Reader)
 	if err != nil {
 		return nil, Unavailable(err)
 	}
-	linted, err := ca.Lint(pki.RequestTemplate(e.request, e.usages, validity, serial), e.profile.Policy)
+	linted, err := ca.Lint(pki.RequestTemplate(e.request.CertificateRequest, e.usages, validity, serial), e.profile.Policy)
 	var refused *pki.RefusedError
 	switch {
 	case errors.As(err, &refused):

@@ -49,7 +49,7 @@ func TestAPIServerClientUsages(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			issued, err := sign(t, newRoot(t), signer.Request{PEM: request(t), Usages: tc.usages})
+			issued, err := sign(t, newRoot(t), asking(newRequest(t), tc.usages, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestDurations(t *testing.T) {
 			if tc.limit != 0 {
 				profile = profile.With(signer.Limits{MaxDuration: tc.limit, MinRSABits: 1024})
 			}
-			issued, err := local(profile, oldRoot(t))(t.Context(), signer.Request{PEM: request(t), Usages: clientUsages, Duration: tc.requested}, now)
+			issued, err := local(profile, oldRoot(t))(t.Context(), asking(newRequest(t), clientUsages, tc.requested), now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,9 +108,7 @@ func TestDurations(t *testing.T) {
 func TestSignsAsKubernetes(t *testing.T) {
 	ca, asked := oldRoot(t), 3*time.Hour
 	profile := lookup(t, signer.LegacyUnknown).With(signer.Limits{MaxDuration: time.Hour, MinRSABits: 1024})
-	issued, err := local(profile, ca)(t.Context(), signer.Request{
-		PEM: request(t), Duration: &asked, Usages: usages("signing", "key encipherment", "server auth", "client auth"),
-	}, now)
+	issued, err := local(profile, ca)(t.Context(), asking(newRequest(t), usages("signing", "key encipherment", "server auth", "client auth"), &asked), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +142,7 @@ func TestCut(t *testing.T) {
 		asked *time.Duration
 		want  time.Duration
 	}{{hours(1), 0}, {hours(2), 0}, {hours(3), time.Hour}, {nil, 8760*time.Hour - 5*time.Minute - 2*time.Hour}} {
-		issued, err := local(lookup(t, apiServerClient), ca)(t.Context(), signer.Request{PEM: request(t), Usages: clientUsages, Duration: tc.asked}, now)
+		issued, err := local(lookup(t, apiServerClient), ca)(t.Context(), asking(newRequest(t), clientUsages, tc.asked), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +154,7 @@ func TestCut(t *testing.T) {
 
 func TestRootIssuesSingleCertificate(t *testing.T) {
 	root := newRoot(t)
-	issued, err := sign(t, root, signer.Request{PEM: request(t), Usages: clientUsages})
+	issued, err := sign(t, root, asking(newRequest(t), clientUsages, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +178,7 @@ func TestIntermediateIssuesChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issued, err := sign(t, ca, signer.Request{PEM: request(t), Usages: clientUsages})
+	issued, err := sign(t, ca, asking(newRequest(t), clientUsages, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,11 @@ package signer
 
 import (
 	"crypto/x509/pkix"
-	"encoding/asn1"
 	"errors"
 
 	apiasn1 "k8s.io/apimachinery/pkg/apis/asn1"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // CheckSubject refuses the subjects that would say more than their approver
@@ -20,7 +21,7 @@ func CheckSubject(subject pkix.Name) error {
 	var commonNames int
 	for _, attribute := range subject.Names {
 		switch {
-		case attribute.Type.Equal(oidCommonName):
+		case attribute.Type.Equal(pki.OIDCommonName):
 			commonNames++
 		case attribute.Type.Equal(apiasn1.X509UID()):
 			return errors.New("subject attribute 1.3.6.1.4.1.57683.2 (Kubernetes user UID) is not allowed")
@@ -31,5 +32,3 @@ func CheckSubject(subject pkix.Name) error {
 	}
 	return nil
 }
-
-var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}

@@ -61,6 +61,8 @@ type PendingError struct {
 	Note string
 	// RetryAfter is when to try again; 0 leaves it to the caller.
 	RetryAfter time.Duration
+	// Watched reports that a watch tells when there is reason to try again.
+	Watched bool
 }
 
 func (e *PendingError) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }

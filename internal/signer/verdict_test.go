@@ -16,7 +16,7 @@ import (
 )
 
 func TestVerdicts(t *testing.T) {
-	good := request(t)
+	good := newRequest(t)
 	tampered, _ := pem.Decode(good)
 	tampered.Bytes[len(tampered.Bytes)-1] ^= 1
 	failing := func() (*pki.Authority, error) { return nil, errors.New("cannot read /etc/ca.key") }
@@ -124,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 			if tc.rand == nil {
 				tc.rand = rand.Reader
 			}
-			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, pki.Issuing{Rand: tc.rand, Record: pki.Unrecorded.Record})(t.Context(), signer.Request{PEM: tc.request, Usages: tc.usages}, tc.now)
+			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, pki.Issuing{Rand: tc.rand, Record: pki.Unrecorded.Record})(t.Context(), asking(tc.request, tc.usages, nil), tc.now)
 			if issued != nil {
 				t.Fatalf("issued %s", issued.Certificate.Subject)
 			}
@@ -160,7 +160,7 @@ func TestUnsupportedKeys(t *testing.T) {
 	}
 	root := newRoot(t)
 	ca := func() (*pki.Authority, error) { return root, nil }
-	req := signer.Request{PEM: requestOf(t, key, attribute(oidCommonName, "alice")), Usages: clientUsages}
+	req := asking(requestOf(t, key, attribute(oidCommonName, "alice")), clientUsages, nil)
 	if _, err := signer.Local(lookup(t, apiServerClient), ca, pki.Unrecorded)(t.Context(), req, now); err != nil {
 		t.Errorf("RSA-2048: %v", err)
 	}

@@ -1,12 +1,10 @@
 package credential
 
 import (
-	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -125,9 +123,8 @@ func (r *Request) owns(leaf *x509.Certificate) error {
 	if err != nil {
 		return fmt.Errorf("reading the request's key: %w", err)
 	}
-	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(leaf.PublicKey) {
-		return errors.New("the certificate is for another key than the request")
+	if !pki.SameKey(key.Public(), leaf.PublicKey) {
+		return fmt.Errorf("the certificate %w", pki.ErrOtherKey)
 	}
 	return nil
 }

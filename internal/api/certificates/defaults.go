@@ -50,9 +50,9 @@ func inferSignerName(request []byte, usages []certificatesv1beta1.KeyUsage) stri
 	switch {
 	case err != nil:
 		return certificatesv1beta1.LegacyUnknownSignerName
-	case kubelet.ValidateClient(req, usages) == nil:
+	case kubelet.ValidateClient(req.CertificateRequest, usages) == nil:
 		return certificatesv1beta1.KubeAPIServerClientKubeletSignerName
-	case kubelet.ValidateServing(req, usages) == nil:
+	case kubelet.ValidateServing(req.CertificateRequest, usages) == nil:
 		return certificatesv1beta1.KubeletServingSignerName
 	default:
 		return certificatesv1beta1.LegacyUnknownSignerName

@@ -54,7 +54,7 @@ func validateRequest(request, proven []byte, fldPath *field.Path) field.ErrorLis
 	}
 	parsed, err := pki.ParseRequest(request)
 	if err == nil && !stored {
-		err = pki.VerifyRequest(parsed)
+		err = pki.VerifyRequest(parsed.CertificateRequest)
 	}
 	if err != nil {
 		return field.ErrorList{field.Invalid(fldPath, request, err.Error())}

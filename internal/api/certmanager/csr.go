@@ -1,8 +1,6 @@
 package certmanager
 
 import (
-	"crypto/x509"
-	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,28 +11,29 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Extensions of RFC 5280 sections 4.2.1.3, 4.2.1.9 and 4.2.1.12.
-var (
-	oidKeyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
-	oidBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
-	oidExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
-)
-
 // ParseRequest reads the certificate request in the first PEM block of data,
 // whatever the block calls itself. What follows it is ignored.
-func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
-	if len(data) > pki.MaxRequestBytes {
-		return nil, fmt.Errorf("is %d bytes long, more than %d", len(data), pki.MaxRequestBytes)
+func ParseRequest(data []byte) (*pki.Request, error) {
+	if err := CheckSize(data); err != nil {
+		return nil, err
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return nil, errors.New("has no PEM block")
 	}
-	req, err := x509.ParseCertificateRequest(block.Bytes)
+	req, err := pki.ParseRequestDER(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("its first PEM block is no PKCS #10 certificate request: %w", err)
 	}
 	return req, nil
+}
+
+// CheckSize reports a certificate request in PEM that is too long to be read.
+func CheckSize(data []byte) error {
+	if len(data) > pki.MaxRequestBytes {
+		return fmt.Errorf("is %d bytes long, more than %d", len(data), pki.MaxRequestBytes)
+	}
+	return nil
 }
 
 // CheckRequest reports why spec.request cannot be signed as the other fields
@@ -49,7 +48,7 @@ func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 	if err != nil {
 		return fmt.Errorf("reading the certificate request: %w", err)
 	}
-	if err := pki.VerifyRequest(req); err != nil {
+	if err := pki.VerifyRequest(req.CertificateRequest); err != nil {
 		return fmt.Errorf("the certificate request is not signed with its own key: %w", err)
 	}
 	return CheckContent(req, usages, spec.IsCA)
@@ -57,89 +56,44 @@ func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 
 // CheckContent reports what a request says of itself that differs from what it
 // was sent with, if it says anything.
-func CheckContent(req *x509.CertificateRequest, usages pki.Usages, isCA bool) error {
+func CheckContent(req *pki.Request, usages pki.Usages, isCA bool) error {
 	if err := checkCA(req, isCA); err != nil {
 		return err
 	}
 	return checkUsages(req, usages)
 }
 
-func extension(req *x509.CertificateRequest, id asn1.ObjectIdentifier) (value []byte, there bool) {
-	for _, e := range req.Extensions {
-		if e.Id.Equal(id) {
-			return e.Value, true
-		}
-	}
-	return nil, false
-}
-
 // checkCA leaves the path length aside: no field says what it is to be.
-func checkCA(req *x509.CertificateRequest, wanted bool) error {
-	value, there := extension(req, oidBasicConstraints)
-	if !there {
+func checkCA(req *pki.Request, wanted bool) error {
+	switch {
+	case !req.CA.Present:
 		return nil
-	}
-	var constraints struct {
-		IsCA    bool `asn1:"optional"`
-		PathLen int  `asn1:"optional,default:-1"`
-	}
-	if rest, err := asn1.Unmarshal(value, &constraints); err != nil || len(rest) > 0 {
+	case req.CA.Err != nil:
 		return errors.New("encoded CSR error: malformed basic constraints")
-	}
-	if constraints.IsCA != wanted {
-		return fmt.Errorf("encoded CSR error: IsCA %t does not match expected value %t", constraints.IsCA, wanted)
+	case req.CA.Value.IsCA != wanted:
+		return fmt.Errorf("encoded CSR error: IsCA %t does not match expected value %t", req.CA.Value.IsCA, wanted)
 	}
 	return nil
 }
 
 // checkUsages takes both extensions together: a request with one of them means
 // the other one to be empty. The order of purposes does not matter, nor do
-// those that have no name in the API.
-func checkUsages(req *x509.CertificateRequest, wanted pki.Usages) error {
-	bits, hasKey := extension(req, oidKeyUsage)
-	purposes, hasExtended := extension(req, oidExtKeyUsage)
-	if !hasKey && !hasExtended {
+// those that have no name in the API, and key usages that do not exist.
+func checkUsages(req *pki.Request, wanted pki.Usages) error {
+	got := pki.Usages{Key: req.KeyUsage.Value, Extended: pki.ExtKeyUsagesOf(req.ExtKeyUsage.Value)}
+	switch err := req.KeyUsage.Err; {
+	case !req.KeyUsage.Present && !req.ExtKeyUsage.Present:
 		return nil
-	}
-	var got pki.Usages
-	var err error
-	if hasKey {
-		if got.Key, err = parseKeyUsage(bits); err != nil {
-			return err
-		}
-	}
-	if hasExtended {
-		if got.Extended, err = parseExtKeyUsage(purposes); err != nil {
-			return err
-		}
-	}
-	if got.Key != wanted.Key {
+	case err != nil && !errors.Is(err, pki.ErrUnknownKeyUsage):
+		return errors.New("encoded CSR error: malformed key usage")
+	case req.ExtKeyUsage.Err != nil:
+		return errors.New("encoded CSR error: malformed extended key usage")
+	case got.Key != wanted.Key:
 		return fmt.Errorf("encoded CSR error: the KeyUsages %s do not match the expected KeyUsages %s",
 			quoted(pki.Usages{Key: got.Key}.Names()), quoted(pki.Usages{Key: wanted.Key}.Names()))
-	}
-	if !slices.Equal(got.Extended, wanted.Extended) {
+	case !slices.Equal(got.Extended, wanted.Extended):
 		return fmt.Errorf("encoded CSR error: the ExtKeyUsages %s do not match the expected ExtKeyUsages %s",
 			quoted(pki.Usages{Extended: got.Extended}.Names()), quoted(pki.Usages{Extended: wanted.Extended}.Names()))
 	}
 	return nil
-}
-
-func parseKeyUsage(value []byte) (x509.KeyUsage, error) {
-	var bits asn1.BitString
-	if rest, err := asn1.Unmarshal(value, &bits); err != nil || len(rest) > 0 {
-		return 0, errors.New("encoded CSR error: malformed key usage")
-	}
-	var usage x509.KeyUsage
-	for i := range 9 { // digitalSignature is bit 0, decipherOnly bit 8
-		usage |= x509.KeyUsage(bits.At(i) << i)
-	}
-	return usage, nil
-}
-
-func parseExtKeyUsage(value []byte) ([]x509.ExtKeyUsage, error) {
-	var ids []asn1.ObjectIdentifier
-	if rest, err := asn1.Unmarshal(value, &ids); err != nil || len(rest) > 0 {
-		return nil, errors.New("encoded CSR error: malformed extended key usage")
-	}
-	return pki.ExtKeyUsagesOf(ids), nil
 }

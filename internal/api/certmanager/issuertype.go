@@ -38,9 +38,6 @@ func TypeOf(spec *cmv1.IssuerSpec) IssuerType {
 	}
 }
 
-// Supported tells whether issuers of this type can sign here.
-func (t IssuerType) Supported() bool { return t == TypeCA || t == TypeSelfSigned }
-
 // SecretNamespace is where the Secrets are that an issuer names: its own
 // namespace, or for a ClusterIssuer the one that is configured.
 func SecretNamespace(issuer cmv1.GenericIssuer, clusterResources string) string {

@@ -51,7 +51,7 @@ func nameOf(cert *x509.Certificate) string {
 // surprises are the ways in which a certificate is not what was asked for. A
 // signer has the right to every one of them, but nobody should learn of it
 // from an outage.
-func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *x509.CertificateRequest, leaf *x509.Certificate, now time.Time) []string {
+func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *pki.Request, leaf *x509.Certificate, now time.Time) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if got, want := leaf.Subject.String(), asked.Subject.String(); got != want {

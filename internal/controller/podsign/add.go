@@ -50,7 +50,7 @@ type Config struct {
 var versions = []string{"v1beta1", "v1"}
 
 // request is a PodCertificateRequest in the version that can hold everything.
-type request = certificatesv1beta1.PodCertificateRequest
+type podRequest = certificatesv1beta1.PodCertificateRequest
 
 // Add adds the controller to mgr. It works while the API has
 // PodCertificateRequests.

@@ -25,7 +25,7 @@ const (
 const reasonIssued = "Issued"
 
 // pending reports whether a request waits for an answer.
-func pending(req *request) bool {
+func pending(req *podRequest) bool {
 	for _, kind := range conditions {
 		if meta.FindStatusCondition(req.Status.Conditions, kind) != nil {
 			return false
@@ -56,7 +56,7 @@ var conditions = map[answer.State]string{
 
 // shows reports whether req shows the outcome already. The API has no place for
 // why a request waits.
-func shows(req *request, o answer.Outcome) bool {
+func shows(req *podRequest, o answer.Outcome) bool {
 	if o.Issued != nil {
 		return req.Status.CertificateChain == string(o.Issued.PEM)
 	}
@@ -65,7 +65,7 @@ func shows(req *request, o answer.Outcome) bool {
 }
 
 // apply returns a copy of req that shows the outcome.
-func apply(req *request, o answer.Outcome, now time.Time) *request {
+func apply(req *podRequest, o answer.Outcome, now time.Time) *podRequest {
 	req = req.DeepCopy()
 	req.Status.Conditions = append(req.Status.Conditions, metav1.Condition{
 		Type: conditions[o.State], Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message, LastTransitionTime: metav1.NewTime(now),

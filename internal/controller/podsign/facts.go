@@ -11,22 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // noFacts are for signers that do not look at any.
-var noFacts profile.Facts
+var noFacts request.Request
 
 // facts are all that a profile may look at. What the request says of its pod
 // is compared with the pod.
-func (r *reconciler) facts(ctx context.Context, req *request, by *declared.Signer) (profile.Facts, error) {
-	facts, err := profile.FactsOf(req)
-	if err != nil {
-		return facts, signer.Permanent(signer.ReasonInvalidRequest, err)
+func (r *reconciler) facts(ctx context.Context, req *podRequest, by *declared.Signer) (request.Request, error) {
+	facts := request.FromPodRequest(req)
+	if facts.Unreadable != nil {
+		return facts, signer.Permanent(signer.ReasonInvalidRequest, facts.Unreadable)
 	}
-	facts.Pod, err = r.pod(ctx, req)
-	if err != nil {
+	var err error
+	if facts.Pod, err = r.pod(ctx, req); err != nil {
 		return facts, err
 	}
 	for _, about := range []struct {
@@ -54,7 +55,7 @@ func (r *reconciler) facts(ctx context.Context, req *request, by *declared.Signe
 }
 
 // pod returns the pod that a request is about.
-func (r *reconciler) pod(ctx context.Context, req *request) (*corev1.Pod, error) {
+func (r *reconciler) pod(ctx context.Context, req *podRequest) (*corev1.Pod, error) {
 	key := client.ObjectKey{Namespace: req.Namespace, Name: req.Spec.PodName}
 	return find(ctx, r, key, func() *corev1.Pod { return &corev1.Pod{} },
 		func(pod *corev1.Pod) *profile.Refusal { return profile.CheckPod(&req.Spec, pod) })

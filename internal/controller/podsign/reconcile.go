@@ -22,7 +22,7 @@ type reconciler struct {
 }
 
 // signerOf returns the signer that a request is for, or nil.
-func (r *reconciler) signerOf(req *request) *declared.Signer {
+func (r *reconciler) signerOf(req *podRequest) *declared.Signer {
 	signer := r.Signers.Find(req.Spec.SignerName)
 	if signer == nil || !signer.Serves(v1alpha1.PodCertificateRequests) {
 		return nil
@@ -58,14 +58,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 }
 
 // requests is how requests are read and answered.
-func (r *reconciler) requests() answer.Kind[*request] {
-	return answer.Kind[*request]{
-		Read: func(ctx context.Context, key client.ObjectKey) (*request, error) {
+func (r *reconciler) requests() answer.Kind[*podRequest] {
+	return answer.Kind[*podRequest]{
+		Read: func(ctx context.Context, key client.ObjectKey) (*podRequest, error) {
 			object := r.version.New()
 			err := r.Client.Get(ctx, key, object)
 			return certificates.PodRequestFrom(object), err
 		},
-		Write: func(ctx context.Context, req *request, o answer.Outcome) error {
+		Write: func(ctx context.Context, req *podRequest, o answer.Outcome) error {
 			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
 		},
 		Shows: shows,
@@ -73,7 +73,7 @@ func (r *reconciler) requests() answer.Kind[*request] {
 	}
 }
 
-func (r *reconciler) sign(ctx context.Context, req *request, by *declared.Signer, now time.Time) (*signer.Issued, error) {
+func (r *reconciler) sign(ctx context.Context, req *podRequest, by *declared.Signer, now time.Time) (*signer.Issued, error) {
 	if by.Unready != nil {
 		return by.Sign(ctx, noFacts, now)
 	}

@@ -14,7 +14,7 @@ const (
 )
 
 // reportOn is what is reported of a request on which work begins at start.
-func (r *reconciler) reportOn(req *request, start time.Time) answer.Report {
+func (r *reconciler) reportOn(req *podRequest, start time.Time) answer.Report {
 	queued := max(0, start.Sub(req.CreationTimestamp.Time))
 	return answer.Report{
 		Object: r.version.From(req), Recorder: r.Events, Signer: req.Spec.SignerName,

@@ -14,16 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // services returns those that select a pod and that its service account may
 // claim, sorted by their names.
-func (r *reconciler) services(ctx context.Context, facts profile.Facts) ([]profile.ServiceName, error) {
+func (r *reconciler) services(ctx context.Context, facts request.Request) ([]request.ServiceName, error) {
 	list := &corev1.ServiceList{}
 	if err := r.objects.List(ctx, list, client.InNamespace(facts.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	var claimed []profile.ServiceName
+	var claimed []request.ServiceName
 	for i := range list.Items {
 		service := &list.Items[i]
 		if !profile.Selects(service, facts.Pod) {
@@ -34,10 +35,10 @@ func (r *reconciler) services(ctx context.Context, facts profile.Facts) ([]profi
 			return nil, err
 		}
 		if allowed {
-			claimed = append(claimed, profile.ServiceName{Name: service.Name, Namespace: service.Namespace})
+			claimed = append(claimed, request.ServiceName{Name: service.Name, Namespace: service.Namespace})
 		}
 	}
-	slices.SortFunc(claimed, func(a, b profile.ServiceName) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(claimed, func(a, b request.ServiceName) int { return cmp.Compare(a.Name, b.Name) })
 	return claimed, nil
 }
 
@@ -63,7 +64,7 @@ func newClaims(c client.Client, now clock.PassiveClock) *claims {
 // claim is a question that has been answered.
 type claim struct{ username, namespace, service string }
 
-func (c *claims) allowed(ctx context.Context, who profile.Requester, service *corev1.Service) (bool, error) {
+func (c *claims) allowed(ctx context.Context, who request.Requester, service *corev1.Service) (bool, error) {
 	question := claim{who.Username, service.Namespace, service.Name}
 	if answer, ok := c.remembered.Get(question); ok {
 		return answer.(bool), nil

@@ -4,13 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 const signerName = certificatesv1.KubeAPIServerClientSignerName
@@ -75,20 +73,5 @@ func assertPredicate(t *testing.T, c *csr, want bool) {
 	}
 	if p.Delete(event.DeleteEvent{Object: c}) {
 		t.Error("delete event passes")
-	}
-}
-
-func TestRequest(t *testing.T) {
-	seconds := int32(600)
-	want := 10 * time.Minute
-	c := &csr{Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: []byte("pem"), Usages: []certificatesv1.KeyUsage{"any"}, ExpirationSeconds: &seconds,
-	}}
-	if diff := cmp.Diff(signer.Request{PEM: []byte("pem"), Usages: []certificatesv1.KeyUsage{"any"}, Duration: &want}, request(c)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	c.Spec.ExpirationSeconds = nil
-	if got := request(c).Duration; got != nil {
-		t.Errorf("duration of a request that asks for none is %v", *got)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -101,7 +102,7 @@ func (f *fixture) reconcile() (reconcile.Result, error) {
 		f.t.Fatal(err)
 	}
 	sign := r.sign
-	r.sign = func(ctx context.Context, req signer.Request, at time.Time) (*signer.Issued, error) {
+	r.sign = func(ctx context.Context, req request.Request, at time.Time) (*signer.Issued, error) {
 		issued, err := sign(ctx, req, at)
 		if issued != nil {
 			f.signatures++

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 )
@@ -34,7 +35,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	start := r.clock.Now()
-	issued, err := r.sign(ctx, request(c), start)
+	issued, err := r.sign(ctx, request.FromCSR(c), start)
 	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
 }
 

@@ -69,9 +69,9 @@ func (p Policy) Recognise(c *csr) ([]Recogniser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing the certificate request: %w", err)
 	}
-	known, err := recognise(c, parsed)
+	known, err := recognise(c, parsed.CertificateRequest)
 	if err == nil && p.Strict {
-		err = kubelet.ValidateNodeName(parsed)
+		err = kubelet.ValidateNodeName(parsed.CertificateRequest)
 	}
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
@@ -88,7 +89,7 @@ func (w *world) newRequest(key crypto.Signer) *cmv1.CertificateRequest {
 // answer has the CA sign a request.
 func (w *world) answer(cr *cmv1.CertificateRequest, at time.Time) {
 	w.t.Helper()
-	req, err := issuer.RequestOf(cr)
+	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func Temporary(cr *cmv1.CertificateRequest, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := pki.VerbatimTemplate(csr, key.Public(), pki.Terms{
+	template, err := pki.VerbatimTemplate(csr.CertificateRequest, key.Public(), pki.Terms{
 		Usages: usages, IsCA: cr.Spec.IsCA, Serial: serial,
 		Validity: pki.Validity{NotBefore: now, NotAfter: ca.Validity().NotAfter},
 	})

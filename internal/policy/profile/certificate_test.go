@@ -19,7 +19,7 @@ import (
 func TestUsages(t *testing.T) {
 	pod := podFacts(t)
 	ofRSA := podFacts(t)
-	ofRSA.Request, ofRSA.Key = nil, mustRSA(t, 3072)
+	ofRSA.PKCS10, ofRSA.Key = nil, mustRSA(t, 3072)
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	tests := []struct {
 		reason string

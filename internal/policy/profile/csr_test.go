@@ -83,7 +83,7 @@ func TestDecideCSRs(t *testing.T) {
 		{reason: "another usage", request: whole, facts: func(f *facts) { f.Usages = append(f.Usages, "code signing") },
 			refused: profile.Refusal{Reason: "UsageNotPermitted", Field: "spec.profile.usages", Message: `does not permit the usage "code signing": it permits digital signature, key encipherment, client auth, server auth`}},
 		{reason: "two names of one usage", request: whole, facts: func(f *facts) { f.Usages = []string{"signing"} }, want: "web.example.com 10.0.0.1 spiffe://example.org/web web@example.com"},
-		{reason: "no PKCS#10", request: whole, facts: func(f *facts) { f.Request = nil }, refused: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "no PKCS#10"}},
+		{reason: "no PKCS#10", request: whole, facts: func(f *facts) { f.PKCS10 = nil }, refused: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "no PKCS#10"}},
 
 		{reason: "a CA", request: isCA, refused: profile.Refusal{Reason: "CertificateAuthorityNotPermitted", Field: "spec.profile.certificateAuthorities", Message: "asks for a CA"}},
 		{reason: "a CA that is to be none", request: isCA, spec: func(s *spec) { s.Profile.CertificateAuthorities = v1alpha1.IgnoreCAs }, want: "web.example.com"},

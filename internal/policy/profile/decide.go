@@ -9,12 +9,13 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Decide returns the certificate for a request, or a *Refusal. What the
 // request asks for and the certificate would not contain is refused, not left
 // out, unless the Signer says so.
-func (p *Profile) Decide(f Facts) (*Certificate, error) {
+func (p *Profile) Decide(f request.Request) (*Certificate, error) {
 	cert, refusal := p.decide(f)
 	if refusal != nil {
 		return nil, refusal
@@ -22,8 +23,8 @@ func (p *Profile) Decide(f Facts) (*Certificate, error) {
 	return cert, nil
 }
 
-func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
-	for _, check := range []func(Facts) *Refusal{
+func (p *Profile) decide(f request.Request) (*Certificate, *Refusal) {
+	for _, check := range []func(request.Request) *Refusal{
 		p.checkKind, p.checkWhole, p.checkKey, p.checkRequest, p.checkAnnotations,
 	} {
 		if refusal := check(f); refusal != nil {
@@ -31,7 +32,7 @@ func (p *Profile) decide(f Facts) (*Certificate, *Refusal) {
 		}
 	}
 	cert := &Certificate{Key: f.Key, refresh: p.refresh}
-	for _, decide := range []func(*Certificate, Facts) *Refusal{
+	for _, decide := range []func(*Certificate, request.Request) *Refusal{
 		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes, p.checkNamed,
 	} {
 		if refusal := decide(cert, f); refusal != nil {
@@ -46,7 +47,7 @@ func (p *Profile) at(field string, more ...string) string {
 	return p.path.Child(field, more...).String()
 }
 
-func (p *Profile) checkKind(f Facts) *Refusal {
+func (p *Profile) checkKind(f request.Request) *Refusal {
 	if slices.Contains(p.requests, f.Kind) {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (p *Profile) checkKind(f Facts) *Refusal {
 
 // checkWhole: an expression must not take what nobody has looked up for what
 // is not there.
-func (p *Profile) checkWhole(f Facts) *Refusal {
+func (p *Profile) checkWhole(f request.Request) *Refusal {
 	known := f.Pod != nil && f.ServiceAccount != nil && f.Node != nil && f.NamespaceObject != nil
 	if f.Kind == v1alpha1.PodCertificateRequests && !known {
 		return refuse(ReasonInvalidRequest, p.path.String(), "the pod, its service account, node and namespace are not all known")
@@ -63,7 +64,7 @@ func (p *Profile) checkWhole(f Facts) *Refusal {
 	return nil
 }
 
-func (p *Profile) checkKey(f Facts) *Refusal {
+func (p *Profile) checkKey(f request.Request) *Refusal {
 	kind := KeyType(f.Key)
 	if !slices.Contains(p.keyTypes, v1alpha1.KeyType(kind)) {
 		return refuse(ReasonUnsupportedKeyType, p.at("keyTypes"), "the signer does not support keys of the type %s: use one of %s", kind, join(p.keyTypes))
@@ -75,22 +76,22 @@ func (p *Profile) checkKey(f Facts) *Refusal {
 }
 
 // checkRequest wants proof that the requester has the key.
-func (p *Profile) checkRequest(f Facts) *Refusal {
+func (p *Profile) checkRequest(f request.Request) *Refusal {
 	switch {
-	case f.Request == nil && f.Kind == v1alpha1.PodCertificateRequests:
+	case f.PKCS10 == nil && f.Kind == v1alpha1.PodCertificateRequests:
 		return nil // the API server has seen the proof
-	case f.Request == nil:
+	case f.PKCS10 == nil:
 		return refuse(ReasonInvalidRequest, p.path.String(), "there is no PKCS#10 request")
-	case !pki.SameKey(f.Request.PublicKey, f.Key):
+	case !pki.SameKey(f.PKCS10.PublicKey, f.Key):
 		return refuse(ReasonInvalidRequest, p.path.String(), "the PKCS#10 request is about another key")
 	}
-	if err := pki.VerifyRequest(f.Request); err != nil {
+	if err := pki.VerifyRequest(f.PKCS10.CertificateRequest); err != nil {
 		return refuse(ReasonInvalidRequest, p.path.String(), "verifying the PKCS#10 request's signature: %v", err)
 	}
 	return nil
 }
 
-func (p *Profile) checkAnnotations(f Facts) *Refusal {
+func (p *Profile) checkAnnotations(f request.Request) *Refusal {
 	for _, key := range slices.Sorted(maps.Keys(f.Annotations)) {
 		switch {
 		case slices.Contains(p.annotations, key):
@@ -106,7 +107,7 @@ func (p *Profile) checkAnnotations(f Facts) *Refusal {
 // decideUsages gives a CertificateSigningRequest what it asks for, and a pod
 // all that its key is good for: with other keys than RSA nothing can be
 // enciphered (RFC 8813 section 3, RFC 9295 section 3).
-func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
+func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 	if f.Kind == v1alpha1.PodCertificateRequests {
 		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
 		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
@@ -135,7 +136,7 @@ func (p *Profile) decideUsages(cert *Certificate, f Facts) *Refusal {
 }
 
 // decideLifetime cuts long wishes to what is permitted, as the API announces.
-func (p *Profile) decideLifetime(cert *Certificate, f Facts) *Refusal {
+func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal {
 	duration := p.lifetime.normal
 	if f.Duration != nil {
 		duration = min(*f.Duration, p.lifetime.maximum)
@@ -155,8 +156,8 @@ func (p *Profile) decideLifetime(cert *Certificate, f Facts) *Refusal {
 
 // decideIdentity asks the expressions: first whether there is to be a
 // certificate, then whose.
-func (p *Profile) decideIdentity(cert *Certificate, f Facts) *Refusal {
-	variables, err := f.variables(p.podSpec)
+func (p *Profile) decideIdentity(cert *Certificate, f request.Request) *Refusal {
+	variables, err := variables(f, p.podSpec)
 	if err != nil {
 		return refuse(ReasonInvalidRequest, p.path.String(), "%v", err)
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 type (
 	spec  = v1alpha1.SignerSpec
-	facts = profile.Facts
+	facts = request.Request
 )
 
 // outcome is what of a certificate is told in one line.
@@ -49,7 +50,7 @@ func TestDecidePods(t *testing.T) {
 		want   string
 	}{
 		{reason: "a plain pod", want: spiffe},
-		{reason: "the form of Kubernetes 1.35", facts: func(f *facts) { f.Request = nil }, want: spiffe},
+		{reason: "the form of Kubernetes 1.35", facts: func(f *facts) { f.PKCS10 = nil }, want: spiffe},
 		{reason: "services", spec: func(s *spec) {
 			s.Profile.Names = v1alpha1.NamesProfile{DNSNames: `services.map(s, s.name + "." + s.namespace + ".svc")`}
 		}, want: "web.shop.svc api.shop.svc"},
@@ -91,7 +92,7 @@ func TestDecidePods(t *testing.T) {
 		}, want: "10.0.0.1"},
 		{reason: "a wish that is granted", facts: func(f *facts) {
 			uri, _ := url.Parse(spiffe)
-			f.Request = request(t, x509.CertificateRequest{URIs: []*url.URL{uri}}, ecdsaKey())
+			f.PKCS10 = pkcs10(t, x509.CertificateRequest{URIs: []*url.URL{uri}}, ecdsaKey())
 		}, want: spiffe},
 	}
 	for _, tc := range tests {
@@ -150,11 +151,11 @@ func TestDecidePodsRefuses(t *testing.T) {
 		{reason: "an even modulus", facts: func(f *facts) {
 			key := mustRSA(t, 3072)
 			key.N.SetBit(key.N, 0, 0)
-			f.Request, f.Key = nil, key
+			f.PKCS10, f.Key = nil, key
 		}, want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "even modulus"}},
 		{reason: "the stub is about another key", facts: func(f *facts) { f.Key = mustKey(pki.ECDSAP256).Public() },
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "another key"}},
-		{reason: "the stub is not signed", facts: func(f *facts) { f.Request.Signature[9] ^= 1 },
+		{reason: "the stub is not signed", facts: func(f *facts) { f.PKCS10.Signature[9] ^= 1 },
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "signature"}},
 		{reason: "an annotation, and none is known", facts: func(f *facts) { f.Annotations = map[string]string{"example.com/role": "db"} },
 			want: profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `knows no annotations, and the request has "example.com/role"`}},
@@ -224,7 +225,7 @@ func TestDecidePodsRefuses(t *testing.T) {
 		}, want: profile.Refusal{Reason: "SubjectNotPermitted", Field: "spec.profile.subject", Message: "system:masters"}},
 
 		{reason: "a wish for another name", facts: func(f *facts) {
-			f.Request = request(t, x509.CertificateRequest{DNSNames: []string{"admin.example.com"}}, ecdsaKey())
+			f.PKCS10 = pkcs10(t, x509.CertificateRequest{DNSNames: []string{"admin.example.com"}}, ecdsaKey())
 		}, want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `does not give the DNS name "admin.example.com"`}},
 	}
 	for _, tc := range tests {
@@ -260,7 +261,7 @@ func assertRefusal(t *testing.T, err error, want profile.Refusal) {
 
 func withKey(t *testing.T, f *facts, key crypto.Signer) {
 	t.Helper()
-	f.Request, f.Key = request(t, x509.CertificateRequest{}, key), key.Public()
+	f.PKCS10, f.Key = pkcs10(t, x509.CertificateRequest{}, key), key.Public()
 }
 
 func ptr[T any](v T) *T { return &v }

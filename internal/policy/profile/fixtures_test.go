@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // podSpec is a Signer for pods that has all it needs.
@@ -60,14 +61,14 @@ func mustKey(kind pki.KeyType) crypto.Signer {
 	return key
 }
 
-// request makes a PKCS#10 request.
-func request(t testing.TB, template x509.CertificateRequest, key crypto.Signer) *x509.CertificateRequest {
+// pkcs10 makes a PKCS#10 request.
+func pkcs10(t testing.TB, template x509.CertificateRequest, key crypto.Signer) *pki.Request {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &template, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := x509.ParseCertificateRequest(der)
+	parsed, err := pki.ParseRequestDER(der)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +76,12 @@ func request(t testing.TB, template x509.CertificateRequest, key crypto.Signer) 
 }
 
 // podFacts are those of a kubelet's request for the pod web of shop.
-func podFacts(t testing.TB) profile.Facts {
+func podFacts(t testing.TB) request.Request {
 	day := 24 * time.Hour
-	return profile.Facts{
+	return request.Request{
 		Kind: v1alpha1.PodCertificateRequests,
 		Name: "req-1", Namespace: "shop", UID: "5c0d",
-		Request:  request(t, x509.CertificateRequest{}, ecdsaKey()),
+		PKCS10:   pkcs10(t, x509.CertificateRequest{}, ecdsaKey()),
 		Key:      ecdsaKey().Public(),
 		Duration: &day,
 		Pod: &corev1.Pod{
@@ -90,19 +91,19 @@ func podFacts(t testing.TB) profile.Facts {
 		ServiceAccount:  &metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "s1"},
 		Node:            &metav1.ObjectMeta{Name: "n1", UID: "n1", Labels: map[string]string{"zone": "a"}},
 		NamespaceObject: &metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"env": "prod"}},
-		Services:        []profile.ServiceName{{Name: "web", Namespace: "shop"}, {Name: "api", Namespace: "shop"}},
+		Services:        []request.ServiceName{{Name: "web", Namespace: "shop"}, {Name: "api", Namespace: "shop"}},
 	}
 }
 
 // csrFacts are those of a host's request.
-func csrFacts(t testing.TB, template x509.CertificateRequest) profile.Facts {
-	return profile.Facts{
+func csrFacts(t testing.TB, template x509.CertificateRequest) request.Request {
+	return request.Request{
 		Kind: v1alpha1.CertificateSigningRequests,
 		Name: "host-1", UID: "c1",
-		Request:   request(t, template, ecdsaKey()),
+		PKCS10:    pkcs10(t, template, ecdsaKey()),
 		Key:       ecdsaKey().Public(),
 		Usages:    []string{"digital signature", "server auth"},
-		Requester: profile.Requester{Username: "host:web1.example.com", Groups: []string{"hosts"}},
+		Requester: request.Requester{Username: "host:web1.example.com", Groups: []string{"hosts"}},
 	}
 }
 

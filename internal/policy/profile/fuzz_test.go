@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // FuzzCompile: whatever compiles decides, and neither panics nor takes long.
@@ -40,27 +42,27 @@ func FuzzCompile(f *testing.F) {
 // certificate with all that was asked for, and it is the same each time.
 func FuzzDecide(f *testing.F) {
 	for _, template := range []x509.CertificateRequest{{}, {DNSNames: []string{"a.example"}, EmailAddresses: []string{"a@b"}}} {
-		f.Add(request(f, template, ecdsaKey()).Raw, "client auth", "example.com/a", int64(3600))
+		f.Add(pkcs10(f, template, ecdsaKey()).Raw, "client auth", "example.com/a", int64(3600))
 	}
 	csrs := csrSpec()
 	csrs.Profile.Subject.FromRequest = true
 	profiles := []*profile.Profile{compile(f, csrs), compile(f, podSpec())}
 	f.Fuzz(func(t *testing.T, der []byte, usage, annotation string, seconds int64) {
-		asked, err := x509.ParseCertificateRequest(der)
+		asked, err := pki.ParseRequestDER(der)
 		if err != nil {
 			return
 		}
 		csr, pod := csrFacts(t, x509.CertificateRequest{}), podFacts(t)
 		csr.Usages = []string{usage}
 		pod.Annotations = map[string]string{annotation: ""}
-		for i, facts := range []profile.Facts{csr, pod} {
-			facts.Request, facts.Key, facts.Duration = asked, asked.PublicKey, ptr(time.Duration(seconds))
+		for i, facts := range []request.Request{csr, pod} {
+			facts.PKCS10, facts.Key, facts.Duration = asked, asked.PublicKey, ptr(time.Duration(seconds))
 			checkDecision(t, profiles[i], facts)
 		}
 	})
 }
 
-func checkDecision(t *testing.T, p *profile.Profile, f profile.Facts) {
+func checkDecision(t *testing.T, p *profile.Profile, f request.Request) {
 	cert, err := p.Decide(f)
 	if r := refusal(t, err); err != nil && (r.Reason == "" || r.Field == "" || r.Message == "" || cert != nil) {
 		t.Fatalf("refusal %+v", r)
@@ -78,7 +80,7 @@ func checkDecision(t *testing.T, p *profile.Profile, f profile.Facts) {
 	if cert.Duration < 10*time.Minute || cert.Backdate > cert.Duration/2 {
 		t.Fatalf("life %v, of which %v are past", cert.Duration, cert.Backdate)
 	}
-	for _, name := range f.Request.DNSNames {
+	for _, name := range f.PKCS10.DNSNames {
 		if !containsText(cert.DNSNames, name) {
 			t.Fatalf("%q is lost", name)
 		}

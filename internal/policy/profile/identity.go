@@ -14,11 +14,12 @@ import (
 	apiasn1 "k8s.io/apimachinery/pkg/apis/asn1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
-func (p *Profile) decideSubject(cert *Certificate, ev *evaluation, f Facts) *Refusal {
+func (p *Profile) decideSubject(cert *Certificate, ev *evaluation, f request.Request) *Refusal {
 	if p.subject.fromRequest {
-		cert.Subject, cert.RawSubject = f.Request.Subject, f.Request.RawSubject
+		cert.Subject, cert.RawSubject = f.PKCS10.Subject, f.PKCS10.RawSubject
 	} else if refusal := p.makeSubject(cert, ev); refusal != nil {
 		return refusal
 	}
@@ -67,7 +68,7 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 	commonNames := 0
 	for _, attribute := range subject.Names {
 		value, isText := attribute.Value.(string)
-		if attribute.Type.Equal(oidCommonName) {
+		if attribute.Type.Equal(pki.OIDCommonName) {
 			commonNames++
 		}
 		switch {
@@ -89,8 +90,6 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 	return nil
 }
 
-var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
-
 func (p *Profile) decideNames(cert *Certificate, ev *evaluation) *Refusal {
 	var refusal *Refusal
 	if cert.DNSNames, refusal = each(ev, p.names.dns, parseDNSName); refusal != nil {
@@ -109,7 +108,7 @@ func (p *Profile) decideNames(cert *Certificate, ev *evaluation) *Refusal {
 }
 
 // checkNamed comes last: what was asked for in vain says more.
-func (p *Profile) checkNamed(cert *Certificate, _ Facts) *Refusal {
+func (p *Profile) checkNamed(cert *Certificate, _ request.Request) *Refusal {
 	if len(cert.Subject.Names) == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.URIs)+len(cert.EmailAddresses) == 0 {
 		return refuse(ReasonNameless, p.at("names"), "the signer has neither a subject nor a name for this request")
 	}

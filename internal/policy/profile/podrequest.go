@@ -1,10 +1,7 @@
 package profile
 
 import (
-	"crypto"
-	"crypto/x509"
 	"fmt"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -13,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // The reasons of pods' requests that are refused before any profile sees them.
@@ -24,41 +21,6 @@ const (
 	// ReasonEnded: nobody can use the certificate any more.
 	ReasonEnded = "PodEnded"
 )
-
-// FactsOf returns the facts that are in a pod's request itself.
-func FactsOf(req *certificatesv1beta1.PodCertificateRequest) (Facts, error) {
-	f := Facts{
-		Kind: v1alpha1.PodCertificateRequests, Name: req.Name, Namespace: req.Namespace, UID: string(req.UID),
-		Annotations: req.Spec.UnverifiedUserAnnotations,
-		Requester:   ServiceAccount(req.Namespace, req.Spec.ServiceAccountName),
-	}
-	f.Requester.UID = string(req.Spec.ServiceAccountUID)
-	if seconds := req.Spec.MaxExpirationSeconds; seconds != nil {
-		duration := time.Duration(*seconds) * time.Second
-		f.Duration = &duration
-	}
-	var err error
-	f.Request, f.Key, err = keyOf(&req.Spec)
-	return f, err
-}
-
-// keyOf returns the key of a request and what proves its possession. Of the
-// form that has the bare key the API server has seen the proof.
-func keyOf(spec *certificatesv1beta1.PodCertificateRequestSpec) (*x509.CertificateRequest, crypto.PublicKey, error) {
-	if len(spec.StubPKCS10Request) == 0 {
-		//lint:ignore SA1019 kubelets of Kubernetes 1.35 have no other form
-		key, err := x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
-		if err != nil {
-			return nil, nil, fmt.Errorf("parsing spec.pkixPublicKey: %w", err)
-		}
-		return nil, key, nil
-	}
-	stub, err := x509.ParseCertificateRequest(spec.StubPKCS10Request)
-	if err != nil {
-		return nil, nil, fmt.Errorf("parsing spec.stubPKCS10Request: %w", err)
-	}
-	return stub, stub.PublicKey, nil
-}
 
 // CheckPod compares what a request says with its pod. It returns nil if all is
 // so.
@@ -101,7 +63,7 @@ func Selects(service *corev1.Service, pod *corev1.Pod) bool {
 
 // Claim asks whether a service account may have certificates with the names
 // of a service.
-func Claim(who Requester, service *corev1.Service) authorizationv1.SubjectAccessReviewSpec {
+func Claim(who request.Requester, service *corev1.Service) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{
 		User: who.Username, UID: who.UID, Groups: who.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{

@@ -20,35 +20,9 @@ func contains(permitted, asked pki.Usages) bool {
 	return asked.Key&^permitted.Key == 0
 }
 
-// readKeyUsage reads the bits of RFC 5280 section 4.2.1.3.
-func readKeyUsage(value []byte) (x509.KeyUsage, bool) {
-	var bits asn1.BitString
-	if rest, err := asn1.Unmarshal(value, &bits); err != nil || len(rest) > 0 {
-		return 0, false
-	}
-	var usage x509.KeyUsage
-	for i := range bits.BitLength {
-		if bits.At(i) == 0 {
-			continue
-		}
-		if i > 8 { // there are no such bits
-			return 0, false
-		}
-		usage |= 1 << i
-	}
-	return usage, true
-}
-
-// hasExtUsages tells whether all that a request asks for in value is in has.
-func hasExtUsages(has []x509.ExtKeyUsage, value []byte) bool {
-	var asked []asn1.ObjectIdentifier
-	if rest, err := asn1.Unmarshal(value, &asked); err != nil || len(rest) > 0 {
-		return false
-	}
-	for _, id := range asked {
-		if !slices.ContainsFunc(has, func(usage x509.ExtKeyUsage) bool { return usage.OID().EqualASN1OID(id) }) {
-			return false
-		}
-	}
-	return true
+// hasPurposes reports whether all that a request asks for is in has.
+func hasPurposes(has []x509.ExtKeyUsage, asked []asn1.ObjectIdentifier) bool {
+	return !slices.ContainsFunc(asked, func(id asn1.ObjectIdentifier) bool {
+		return !slices.ContainsFunc(has, func(usage x509.ExtKeyUsage) bool { return usage.OID().EqualASN1OID(id) })
+	})
 }

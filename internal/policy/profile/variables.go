@@ -8,15 +8,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // variables are what expressions see of f. A pod's spec is among them if
 // podSpec says so: to turn it into what they can read takes time.
-func (f Facts) variables(podSpec bool) (map[string]any, error) {
-	all := map[string]any{"request": f.request(), "requester": f.requester()}
+func variables(f request.Request, podSpec bool) (map[string]any, error) {
+	all := map[string]any{"request": requestVariable(f), "requester": requesterVariable(f)}
 	if f.Kind != v1alpha1.PodCertificateRequests {
 		return all, nil
 	}
@@ -32,17 +32,17 @@ func (f Facts) variables(podSpec bool) (map[string]any, error) {
 	all["serviceAccount"] = map[string]any{"metadata": metadata(f.ServiceAccount)}
 	all["node"] = map[string]any{"metadata": metadata(f.Node)}
 	all["namespaceObject"] = map[string]any{"metadata": metadata(f.NamespaceObject)}
-	all["services"] = f.services()
+	all["services"] = servicesVariable(f)
 	return all, nil
 }
 
 // request leaves expirationSeconds out if none are asked for.
-func (f Facts) request() map[string]any {
-	asked := f.Request
-	if asked == nil {
-		asked = &x509.CertificateRequest{}
+func requestVariable(f request.Request) map[string]any {
+	asked := &x509.CertificateRequest{}
+	if f.PKCS10 != nil {
+		asked = f.PKCS10.CertificateRequest
 	}
-	request := map[string]any{
+	all := map[string]any{
 		"kind": string(f.Kind), "name": f.Name, "namespace": f.Namespace, "uid": f.UID,
 		"subject": map[string]any{
 			"commonName":          asked.Subject.CommonName,
@@ -59,23 +59,15 @@ func (f Facts) request() map[string]any {
 		"annotations":    mapOf(f.Annotations),
 	}
 	if f.Duration != nil {
-		request["expirationSeconds"] = int64(f.Duration.Seconds())
+		all["expirationSeconds"] = int64(f.Duration.Seconds())
 	}
-	return request
+	return all
 }
 
-// ServiceAccount is what requests say of a service account, but for its UID.
-func ServiceAccount(namespace, name string) Requester {
-	return Requester{
-		Username: serviceaccount.MakeUsername(namespace, name),
-		Groups:   append(serviceaccount.MakeGroupNames(namespace), "system:authenticated"),
-	}
-}
-
-func (f Facts) requester() map[string]any {
+func requesterVariable(f request.Request) map[string]any {
 	who := f.Requester
 	if f.Kind == v1alpha1.PodCertificateRequests && who.Username == "" && f.ServiceAccount != nil {
-		who = ServiceAccount(f.Namespace, f.ServiceAccount.Name)
+		who = request.ServiceAccount(f.Namespace, f.ServiceAccount.Name)
 		who.UID = string(f.ServiceAccount.UID)
 	}
 	extra := make(map[string][]string, len(who.Extra))
@@ -85,7 +77,7 @@ func (f Facts) requester() map[string]any {
 	return map[string]any{"username": who.Username, "uid": who.UID, "groups": list(who.Groups), "extra": extra}
 }
 
-func (f Facts) services() []map[string]string {
+func servicesVariable(f request.Request) []map[string]string {
 	services := make([]map[string]string, len(f.Services))
 	for i, s := range f.Services {
 		services[i] = map[string]string{"name": s.Name, "namespace": s.Namespace}

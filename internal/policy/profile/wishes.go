@@ -8,21 +8,25 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // checkWishes refuses requests for more than cert contains.
-func (p *Profile) checkWishes(cert *Certificate, f Facts) *Refusal {
-	if f.Request == nil {
+func (p *Profile) checkWishes(cert *Certificate, f request.Request) *Refusal {
+	asked := f.PKCS10
+	if asked == nil {
 		return nil
 	}
-	if refusal := p.checkSubjectWish(cert, f.Request); refusal != nil {
+	if refusal := p.checkSubjectWish(cert, asked.CertificateRequest); refusal != nil {
 		return refusal
 	}
-	if refusal := p.checkNameWishes(cert, f.Request); refusal != nil {
+	if refusal := p.checkNameWishes(cert, asked.CertificateRequest); refusal != nil {
 		return refusal
 	}
-	for _, extension := range f.Request.Extensions {
-		if refusal := p.checkExtensionWish(cert, extension); refusal != nil {
+	for _, extension := range asked.Extensions {
+		if refusal := p.checkExtensionWish(cert, asked, extension.Id); refusal != nil {
 			return refusal
 		}
 	}
@@ -81,67 +85,38 @@ func sameText(a, b any) bool {
 
 func sameURI(a, b *url.URL) bool { return a.String() == b.String() }
 
-// The extensions of RFC 5280 section 4.2.1 for which a Signer has fields.
-var (
-	oidSubjectAltName   = asn1.ObjectIdentifier{2, 5, 29, 17}
-	oidBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
-	oidKeyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
-	oidExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
-)
-
-func (p *Profile) checkExtensionWish(cert *Certificate, wish pkix.Extension) *Refusal {
+func (p *Profile) checkExtensionWish(cert *Certificate, asked *pki.Request, wish asn1.ObjectIdentifier) *Refusal {
 	granted := false
 	switch {
-	case wish.Id.Equal(oidSubjectAltName):
-		granted = onlyKnownNames(wish.Value)
-	case wish.Id.Equal(oidBasicConstraints):
-		return p.checkCAWish(wish.Value)
-	case wish.Id.Equal(oidKeyUsage):
-		bits, ok := readKeyUsage(wish.Value)
-		granted = ok && bits&^cert.Usages.Key == 0
-	case wish.Id.Equal(oidExtKeyUsage):
-		granted = hasExtUsages(cert.Usages.Extended, wish.Value)
+	case wish.Equal(pki.OIDSubjectAltName):
+		granted = asked.OtherNames.Err == nil && len(asked.OtherNames.Value) == 0
+	case wish.Equal(pki.OIDBasicConstraints):
+		return p.checkCAWish(asked)
+	case wish.Equal(pki.OIDKeyUsage):
+		granted = asked.KeyUsage.Err == nil && asked.KeyUsage.Value&^cert.Usages.Key == 0
+	case wish.Equal(pki.OIDExtKeyUsage):
+		granted = asked.ExtKeyUsage.Err == nil && hasPurposes(cert.Usages.Extended, asked.ExtKeyUsage.Value)
 	}
 	if granted || p.ignoreOther {
 		return nil
 	}
-	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not: leave it out", describe(wish.Id))
+	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not: leave it out", describe(wish))
 }
 
 func describe(id asn1.ObjectIdentifier) string {
 	switch {
-	case id.Equal(oidSubjectAltName):
+	case id.Equal(pki.OIDSubjectAltName):
 		return "alternative names of other kinds than DNS, IP, URI and e-mail"
-	case id.Equal(oidKeyUsage):
+	case id.Equal(pki.OIDKeyUsage):
 		return "key usages"
-	case id.Equal(oidExtKeyUsage):
+	case id.Equal(pki.OIDExtKeyUsage):
 		return "extended key usages"
 	}
 	return "the extension " + id.String()
 }
 
-// onlyKnownNames tells whether a request for alternative names has none of the
-// kinds that are not read: otherName, x400Address, directoryName, ediPartyName
-// and registeredID of RFC 5280 section 4.2.1.6.
-func onlyKnownNames(value []byte) bool {
-	var names []asn1.RawValue
-	if rest, err := asn1.Unmarshal(value, &names); err != nil || len(rest) > 0 {
-		return false
-	}
-	known := []int{1, 2, 6, 7} // rfc822Name, dNSName, uniformResourceIdentifier, iPAddress
-	return !slices.ContainsFunc(names, func(name asn1.RawValue) bool {
-		return name.Class != asn1.ClassContextSpecific || !slices.Contains(known, name.Tag)
-	})
-}
-
-func (p *Profile) checkCAWish(value []byte) *Refusal {
-	var constraints struct {
-		IsCA    bool `asn1:"optional"`
-		PathLen int  `asn1:"optional,default:-1"`
-	}
-	rest, err := asn1.Unmarshal(value, &constraints)
-	unreadable := err != nil || len(rest) > 0
-	if !unreadable && !constraints.IsCA || p.ignoreCAs {
+func (p *Profile) checkCAWish(asked *pki.Request) *Refusal {
+	if asked.CA.Err == nil && !asked.CA.Value.IsCA || p.ignoreCAs {
 		return nil
 	}
 	return refuse(ReasonCA, p.at("certificateAuthorities"), "the request asks for a CA certificate, and the signer issues none")

@@ -27,8 +27,8 @@ const (
 )
 
 // ObstacleOf tells what there is to wait for before an issuer can sign. found is
-// who, or nil if there is none.
-func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer) Obstacle {
+// who, or nil if there is none; signs reports whether issuers of a type sign here.
+func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(certmanager.IssuerType) bool) Obstacle {
 	if found == nil {
 		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, in(who.Namespace))
 	}
@@ -36,11 +36,11 @@ func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer) Obstacle {
 	if t == certmanager.NoType {
 		return obstacle(ReasonTypeMissing, "Missing issuer type: the %s %s has none", who.Kind, who.Name)
 	}
-	if t.Supported() && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
+	if signs(t) && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
 		return Obstacle{}
 	}
 	why := "nobody has looked at it yet"
-	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !t.Supported() {
+	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !signs(t) {
 		why = fmt.Sprintf("issuers of type %s are not supported yet", t)
 	} else if ready != nil {
 		why = ready.Reason + ": " + ready.Message

@@ -130,7 +130,9 @@ func TestObstacleOf(t *testing.T) {
 		{"of a type that nobody works for", issuer(acme, "True"), ReasonNotReady, "type vault are not supported yet"},
 		{"ready", issuer(ca, "True"), "", ""},
 	} {
-		got := ObstacleOf(tc.issuer, certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: "shop", Name: "ca"})
+		got := ObstacleOf(tc.issuer, certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: "shop", Name: "ca"}, func(t certmanager.IssuerType) bool {
+			return t == certmanager.TypeCA || t == certmanager.TypeSelfSigned
+		})
 		if got.Reason != tc.want || !strings.Contains(got.Message, tc.says) || got.None() != (tc.want == "") {
 			t.Errorf("%s: %+v", tc.reason, got)
 		}

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	signing "github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
@@ -23,20 +22,14 @@ const maxPodSkew = 5 * time.Minute
 
 // ask has the endpoint sign. Chain says nothing to it: it answers with what its
 // certificates need.
-func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
-	if facts.Request == nil {
+func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
+	if facts.PKCS10 == nil {
 		return nil, signer.Permanent(signer.ReasonInvalidRequest,
 			errors.New("the signer is an endpoint that needs a PKCS#10 request: make the request with stubPKCS10Request"))
 	}
-	order := webhook.Order{
-		Request: signer.Request{
-			Name: facts.Name, UID: facts.UID, SignerName: s.Name, PEM: pki.EncodeRequest(facts.Request),
-			Requester: signer.Requester(facts.Requester), Usages: usagesOf(cert.Usages), Duration: facts.Duration,
-		},
-		Template: cert.Template(pki.Validity{}, nil),
-		Duration: cert.Duration,
-		Pod:      podOf(facts),
-	}
+	asked := facts
+	asked.PEM, asked.Usages = pki.EncodeRequest(facts.PKCS10.CertificateRequest), cert.Usages.Names()
+	order := webhook.Order{Request: asked, Template: cert.Template(pki.Validity{}, nil), Duration: cert.Duration, Pod: podOf(facts)}
 	issued, err := s.Endpoint.Issue(ctx, order, now)
 	if err != nil || facts.Kind != v1alpha1.PodCertificateRequests {
 		return issued, err
@@ -62,7 +55,7 @@ func checkForPod(leaf *x509.Certificate, cert *profile.Certificate, now time.Tim
 	return nil
 }
 
-func podOf(facts profile.Facts) *signing.Pod {
+func podOf(facts request.Request) *signing.Pod {
 	if facts.Pod == nil {
 		return nil
 	}
@@ -71,12 +64,4 @@ func podOf(facts profile.Facts) *signing.Pod {
 		ServiceAccountName: facts.ServiceAccount.Name, ServiceAccountUID: string(facts.ServiceAccount.UID),
 		NodeName: facts.Node.Name, NodeUID: string(facts.Node.UID),
 	}
-}
-
-func usagesOf(usages pki.Usages) []certificatesv1.KeyUsage {
-	var names []certificatesv1.KeyUsage
-	for _, name := range usages.Names() {
-		names = append(names, certificatesv1.KeyUsage(name))
-	}
-	return names
 }

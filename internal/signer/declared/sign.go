@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -24,7 +25,7 @@ const minPodLifetime = time.Hour
 // *signer.PermanentError and *signer.PendingError. Refusals come before all
 // that is about the CA: a bad request is told so even while the CA of an open
 // signer cannot be used.
-func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (*signer.Issued, error) {
+func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time) (*signer.Issued, error) {
 	if s.Unready != nil {
 		return nil, signer.Unavailable(s.Unready)
 	}
@@ -49,7 +50,7 @@ func (s *Signer) Sign(ctx context.Context, facts profile.Facts, now time.Time) (
 	return issued, nil
 }
 
-func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, facts profile.Facts, now time.Time) (*signer.Issued, error) {
+func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
 	ca, err := s.CA()
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -75,7 +76,7 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 
 // checkPodLifetime: the API takes no certificate of a pod that lives shorter,
 // which one does that has to end with its CA.
-func checkPodLifetime(facts profile.Facts, validity pki.Validity) error {
+func checkPodLifetime(facts request.Request, validity pki.Validity) error {
 	if facts.Kind == v1alpha1.PodCertificateRequests && validity.NotAfter.Sub(validity.NotBefore) < minPodLifetime {
 		return fmt.Errorf("the signer ends in less than %v: NotAfter=%v", minPodLifetime, validity.NotAfter)
 	}
@@ -83,7 +84,7 @@ func checkPodLifetime(facts profile.Facts, validity pki.Validity) error {
 }
 
 func (s *Signer) sign(
-	ctx context.Context, ca *pki.Authority, cert *profile.Certificate, facts profile.Facts, validity pki.Validity,
+	ctx context.Context, ca *pki.Authority, cert *profile.Certificate, facts request.Request, validity pki.Validity,
 ) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(s.Issuing.Rand)
 	if err != nil {
@@ -101,23 +102,14 @@ func (s *Signer) sign(
 	if err != nil {
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}
-	leaf, err := linted.Sign(ctx, s.Issuing, s.why(facts))
+	leaf, err := linted.Sign(ctx, s.Issuing, facts.Purpose())
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
 	return leaf, nil
 }
 
-// why is why a certificate is signed. Pods' certificates are asked for by their
-// service account.
-func (s *Signer) why(facts profile.Facts) pki.Purpose {
-	return pki.Purpose{
-		Signer: s.Name, Requester: facts.Requester.Username,
-		Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID,
-	}
-}
-
-func podIdentity(facts profile.Facts) pki.PodIdentity {
+func podIdentity(facts request.Request) pki.PodIdentity {
 	return pki.PodIdentity{
 		Namespace: facts.Namespace, NamespaceUID: string(facts.NamespaceObject.UID),
 		ServiceAccountName: facts.ServiceAccount.Name, ServiceAccountUID: string(facts.ServiceAccount.UID),

@@ -112,7 +112,7 @@ func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, c
 		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
 	}
 	lint := ca.Lint
-	if req.IsCA {
+	if req.Terms.IsCA {
 		lint = ca.LintCA
 	}
 	linted, err := lint(template, pki.Policy{MinRSABits: minRSABits, OutlivesCA: r.OutliveCA, Rule: r.Honoured.Rule(ca)})
@@ -120,7 +120,7 @@ func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, c
 		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
 	}
 	cut := wish.NotAfter.Sub(validity.NotAfter)
-	cert, err := linted.Sign(ctx, by, req.Why)
+	cert, err := linted.Sign(ctx, by, req.Purpose())
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}

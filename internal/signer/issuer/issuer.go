@@ -14,10 +14,9 @@ import (
 	"io"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -28,32 +27,22 @@ const minRSABits = 1024
 // Request is what a certificate is made from, of whichever kind of object. It
 // has been approved.
 type Request struct {
-	// PEM is the PKCS#10 request.
-	PEM []byte
-	// Usages are those of the certificate. A CA's need to have cert sign.
-	Usages pki.Usages
-	IsCA   bool
-	// Duration is how long the certificate is to live; nil: 90 days.
-	Duration *time.Duration
-	// Why is for the record of certificates.
-	Why pki.Purpose
+	request.Request
+	// Terms are what is asked for beside the PKCS#10 request.
+	Terms request.Terms
 }
 
-// RequestOf returns what a CertificateRequest asks for. It fails if that has
-// usages which do not exist.
-func RequestOf(cr *cmv1.CertificateRequest) (Request, error) {
-	usages, err := certmanager.Usages(cr.Spec.Usages, cr.Spec.IsCA)
-	if err != nil {
-		return Request{}, fmt.Errorf("spec.usages: %w", err)
+// RequestOf returns what an issuer is asked for. Its errors are verdicts.
+func RequestOf(req request.Request) (Request, error) {
+	terms, err := req.Terms()
+	var refused *request.TermsError
+	switch {
+	case errors.As(err, &refused) && refused.Reason == request.ReasonErrorParseDuration:
+		return Request{}, signer.Permanent(refused.Reason, fmt.Errorf("%w; %s", err, certmanager.DurationHint))
+	case errors.As(err, &refused):
+		return Request{}, signer.Permanent(refused.Reason, err)
 	}
-	req := Request{PEM: cr.Spec.Request, Usages: usages, IsCA: cr.Spec.IsCA, Why: pki.Purpose{
-		Signer: certmanager.ReferredSigner(cr).String(), Requester: cr.Spec.Username,
-		Kind: cmv1.CertificateRequestKind, Namespace: cr.Namespace, Name: cr.Name, UID: string(cr.UID),
-	}}
-	if cr.Spec.Duration != nil {
-		req.Duration = &cr.Spec.Duration.Duration
-	}
-	return req, nil
+	return Request{Request: req, Terms: terms.ForCA()}, nil // as cert-manager, whether or not the usage is among those of a CSR
 }
 
 // The reasons of warnings.
@@ -67,21 +56,24 @@ const (
 // parse reads the request, and proves that the requester has its key and that
 // nothing else is asked for in it than beside it.
 func (r Request) parse() (*x509.CertificateRequest, error) {
-	csr, err := certmanager.ParseRequest(r.PEM)
+	csr, err := r.Proven()
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate request: %w", err)
+		return nil, err
 	}
-	if err := pki.VerifyRequest(csr); err != nil {
-		return nil, fmt.Errorf("verifying the certificate request: %w", err)
-	}
-	return csr, certmanager.CheckContent(csr, r.Usages, r.IsCA)
+	return csr.CertificateRequest, certmanager.CheckContent(csr, r.Terms.Usages, r.Terms.IsCA)
+}
+
+// Check reports what an issuer has against a request, whatever signs for it.
+func (r Request) Check() error {
+	_, err := r.parse()
+	return err
 }
 
 // checkDuration refuses what leaves no time between the beginning of a
 // certificate and its end, which have no fractions of a second.
 func (r Request) checkDuration() error {
-	if r.Duration != nil && *r.Duration < time.Second {
-		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Duration)
+	if r.Terms.Duration != nil && *r.Terms.Duration < time.Second {
+		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Terms.Duration)
 	}
 	return nil
 }
@@ -89,8 +81,8 @@ func (r Request) checkDuration() error {
 // lifetime starts now: other than the signers of Kubernetes, Issuers do not
 // backdate.
 func (r Request) lifetime() pki.Lifetime {
-	if r.Duration != nil {
-		return pki.Lifetime{Max: *r.Duration}
+	if r.Terms.Duration != nil {
+		return pki.Lifetime{Max: *r.Terms.Duration}
 	}
 	return pki.Lifetime{Max: certmanager.DefaultDuration}
 }
@@ -103,7 +95,7 @@ func (r Request) template(csr *x509.CertificateRequest, by crypto.PublicKey, val
 		return nil, signer.Unavailable(err)
 	}
 	return pki.VerbatimTemplate(csr, by, pki.Terms{
-		Usages: r.Usages, IsCA: r.IsCA, Validity: validity, Serial: serial, Locations: where,
+		Usages: r.Terms.Usages, IsCA: r.Terms.IsCA, Validity: validity, Serial: serial, Locations: where,
 	})
 }
 
@@ -115,12 +107,12 @@ func permanent(reason, text string, err error) error {
 	return signer.Permanent(reason, fmt.Errorf("%s: %w", text, err))
 }
 
-// pending makes a verdict about what a request waits for. err may be nil.
+// pending makes a verdict about a Secret that a request waits for. err may be nil.
 func pending(reason, text string, err error) error {
 	if err == nil {
 		err = errors.New(text)
 	} else {
 		err = fmt.Errorf("%s: %w", text, err)
 	}
-	return &signer.PendingError{Reason: reason, Message: err.Error(), Err: err}
+	return &signer.PendingError{Reason: reason, Message: err.Error(), Err: err, Watched: true}
 }

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -79,7 +80,7 @@ func tlsSecretWith(t testing.TB, key crypto.Signer, bundle []*x509.Certificate, 
 	return s
 }
 
-func request(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRequest)) issuer.Request {
+func newRequest(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRequest)) issuer.Request {
 	t.Helper()
 	data, err := pki.NewRequest(pki.Subject{CommonName: "web", DNSNames: []string{"example.com"}}, key)
 	if err != nil {
@@ -89,7 +90,7 @@ func request(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateReque
 	if change != nil {
 		change(cr)
 	}
-	req, err := issuer.RequestOf(cr)
+	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestSignCAChain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			issued, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
+			issued, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +260,7 @@ func TestSignCA(t *testing.T) {
 				tc.ca = c.root
 			}
 			config := &cmv1.CAIssuer{CRLDistributionPoints: []string{"http://crl"}, OCSPServers: []string{"http://ocsp"}, IssuingCertificateURLs: []string{"http://ca"}}
-			issued, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, pki.Unrecorded)
+			issued, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, pki.Unrecorded)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -326,7 +327,7 @@ func TestSignSelf(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			tc.from.Annotation = "where"
 			config := &cmv1.SelfSignedIssuer{CRLDistributionPoints: []string{"http://crl"}}
-			issued, err := issuer.SignSelf(t.Context(), request(t, key, tc.change), config, tc.from, now, pki.Unrecorded)
+			issued, err := issuer.SignSelf(t.Context(), newRequest(t, key, tc.change), config, tc.from, now, pki.Unrecorded)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -374,7 +375,7 @@ func TestNoKeysInTexts(t *testing.T) {
 	block, _ := pem.Decode(s.Data[corev1.TLSPrivateKeyKey])
 	broken := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes[:40]})
 	s.Data[corev1.TLSPrivateKeyKey] = broken
-	_, err := issuer.SignSelf(t.Context(), request(t, key, nil), &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: s}, now, pki.Unrecorded)
+	_, err := issuer.SignSelf(t.Context(), newRequest(t, key, nil), &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: s}, now, pki.Unrecorded)
 	if got := verdict(err); !strings.HasPrefix(got, "Pending ErrorParsingKey") || strings.Contains(got, strings.Split(string(broken), "\n")[1][:16]) {
 		t.Errorf("verdict %q", got)
 	}

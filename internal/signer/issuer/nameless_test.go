@@ -7,9 +7,10 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
@@ -18,11 +19,14 @@ import (
 func TestNamelessCA(t *testing.T) {
 	c := newChain(t)
 	key := newKey(t, pki.ECDSAP256)
-	var err error
-	nameless := request(t, key, asCA)
-	if nameless.PEM, err = pki.NewRequest(pki.Subject{DNSNames: []string{"ca.example.com"}}, key); err != nil {
+	data, err := pki.NewRequest(pki.Subject{DNSNames: []string{"ca.example.com"}}, key)
+	if err != nil {
 		t.Fatal(err)
 	}
+	nameless := newRequest(t, key, func(cr *cmv1.CertificateRequest) {
+		asCA(cr)
+		cr.Spec.Request = data
+	})
 	below, err := issuer.Rules{}.SignCA(t.Context(), nameless, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
 	if err != nil || len(below.Warnings) > 0 {
 		t.Fatalf("below a root: %v, %+v", err, below)
@@ -39,7 +43,7 @@ func TestNamelessCA(t *testing.T) {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		leaf, err := issuer.Rules{}.SignCA(t.Context(), request(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
+		leaf, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
 		if err != nil || len(leaf.Warnings) != 1 || leaf.Warnings[0].Reason != issuer.WarningBadConfig {
 			t.Errorf("%s signs: %v, %+v", reason, err, leaf)
 			continue
@@ -58,7 +62,7 @@ func TestNamelessCA(t *testing.T) {
 func TestOutliveCA(t *testing.T) {
 	c := newChain(t)
 	rules := issuer.Rules{OutliveCA: true}
-	req := request(t, newKey(t, pki.ECDSAP256), lasting(500*day))
+	req := newRequest(t, newKey(t, pki.ECDSAP256), lasting(500*day))
 	issued, err := rules.SignCA(t.Context(), req, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
 	if err != nil || issued.ShortenedBy != 0 || len(issued.Warnings) != 0 || issued.Certificate.NotAfter.Sub(issued.Certificate.NotBefore) != 500*day {
 		t.Errorf("%+v, %v", issued, err)
@@ -70,20 +74,24 @@ func TestOutliveCA(t *testing.T) {
 
 // The annotation alone asks for a CA, with or without the usage.
 func TestCSRForCA(t *testing.T) {
-	for reason, req := range map[string]signer.Request{
-		"without the usage": {Usages: usages("digital signature")},
-		"with the usage":    {Usages: usages("cert sign")},
+	csr := func(annotations map[string]string, usage certificatesv1.KeyUsage) request.Request {
+		return request.FromCSR(&certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+			Spec:       certificatesv1.CertificateSigningRequestSpec{Usages: []certificatesv1.KeyUsage{usage}},
+		})
+	}
+	isCA := map[string]string{request.AnnotationIsCA: "true"}
+	for reason, req := range map[string]request.Request{
+		"without the usage": csr(isCA, "digital signature"),
+		"with the usage":    csr(isCA, "cert sign"),
 	} {
-		req.Annotations = map[string]string{issuer.AnnotationIsCA: "true"}
-		asked, err := issuer.RequestOfCSR(req)
-		if err != nil || !asked.IsCA || asked.Usages.Key&x509.KeyUsageCertSign == 0 {
+		asked, err := issuer.RequestOf(req)
+		if err != nil || !asked.Terms.IsCA || asked.Terms.Usages.Key&x509.KeyUsageCertSign == 0 {
 			t.Errorf("%s: %+v, %v", reason, asked, err)
 		}
 	}
-	asked, err := issuer.RequestOfCSR(signer.Request{Usages: usages("digital signature")})
-	if err != nil || asked.IsCA || asked.Usages.Key&x509.KeyUsageCertSign != 0 {
+	asked, err := issuer.RequestOf(csr(nil, "digital signature"))
+	if err != nil || asked.Terms.IsCA || asked.Terms.Usages.Key&x509.KeyUsageCertSign != 0 {
 		t.Errorf("without the annotation: %+v, %v", asked, err)
 	}
 }
-
-func usages(names ...certificatesv1.KeyUsage) []certificatesv1.KeyUsage { return names }

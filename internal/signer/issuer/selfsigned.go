@@ -77,7 +77,7 @@ func SignSelf(ctx context.Context, req Request, config *cmv1.SelfSignedIssuer, f
 	if err != nil {
 		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}
-	cert, err := linted.Sign(ctx, by, req.Why)
+	cert, err := linted.Sign(ctx, by, req.Purpose())
 	if err != nil {
 		return nil, permanent(ReasonErrorSigning, "Error signing certificate", err)
 	}

@@ -2,15 +2,9 @@ package webhook
 
 import (
 	"cmp"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -28,11 +22,6 @@ const (
 	maxAnswer = 256 << 10
 	// maxChain bounds how many certificates come with one.
 	maxChain = 10
-	// skew is how far the endpoint's clock may be from ours.
-	skew = 5 * time.Minute
-	// maxBackdate is how long before now a certificate may begin, on top of
-	// its lifetime: authorities do that for verifiers whose clocks are behind.
-	maxBackdate = time.Hour
 	// defaultRetryAfter is when to ask again if the endpoint does not say.
 	defaultRetryAfter = 10 * time.Second
 	// maxRetryAfter bounds for how long an endpoint can put us off.
@@ -46,13 +35,8 @@ var reasons = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
 
 // wanted is what an answer is held to.
 type wanted struct {
-	uid     string
-	request *x509.CertificateRequest
-	usages  pki.Usages
-	// limit is how long the certificate may be valid from now.
-	limit time.Duration
-	// sameNames: the subject and the names must be those of the request.
-	sameNames bool
+	uid string
+	pki.Wanted
 	// honoured are the CAs of the API's own clients.
 	honoured signer.Honoured
 }
@@ -142,103 +126,13 @@ func (w wanted) issued(chain []byte, now time.Time) (*signer.Issued, error) {
 		return nil, fmt.Errorf("reading certificate: %w", err)
 	case len(certs) > maxChain:
 		return nil, fmt.Errorf("certificate has %d certificates, more than %d", len(certs), maxChain)
-	case !pki.SameKey(certs[0].PublicKey, w.request.PublicKey):
-		return nil, errors.New("certificate is for another key than the request")
 	}
-	path, err := pki.Path(certs)
+	path, err := pki.AcceptPath(certs, w.Wanted, now)
 	if err != nil {
-		return nil, fmt.Errorf("checking the chain: %w", err)
-	}
-	for _, rule := range rules {
-		if err := rule(w, path, now); err != nil {
-			return nil, fmt.Errorf("checking the certificate: %w", err)
-		}
+		return nil, err
 	}
 	if err := w.honoured.Check(path); err != nil { // another answer would be no better
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}
 	return &signer.Issued{Certificate: path[0], PEM: pki.EncodeCertificates(path...)}, nil
-}
-
-// rules are what a certificate from elsewhere has to meet.
-var rules = []func(wanted, []*x509.Certificate, time.Time) error{
-	wanted.checkCA,
-	wanted.checkValidity,
-	wanted.checkUsages,
-	wanted.checkIssuers,
-	wanted.checkNames,
-}
-
-// checkCA: whoever was not approved to sign certificates must not become able
-// to.
-func (w wanted) checkCA(path []*x509.Certificate, _ time.Time) error {
-	if path[0].IsCA && w.usages.Key&x509.KeyUsageCertSign == 0 {
-		return errors.New("it is that of a CA, which was not asked for")
-	}
-	return nil
-}
-
-func (w wanted) checkValidity(path []*x509.Certificate, now time.Time) error {
-	cert := path[0]
-	switch ahead, whole := cert.NotAfter.Sub(now), cert.NotAfter.Sub(cert.NotBefore); {
-	case ahead <= 0:
-		return errors.New("it has expired")
-	case cert.NotBefore.After(now.Add(skew)):
-		return errors.New("it is not valid yet")
-	case ahead > w.limit+skew || whole > w.limit+maxBackdate:
-		return fmt.Errorf("it is valid for %v, longer than %v", whole, w.limit)
-	}
-	return nil
-}
-
-func (w wanted) checkUsages(path []*x509.Certificate, _ time.Time) error {
-	return pki.WithinUsages(path[0], w.usages)
-}
-
-func (w wanted) checkIssuers(path []*x509.Certificate, now time.Time) error {
-	for _, issuer := range path[1:] {
-		if now.After(issuer.NotAfter) || now.Before(issuer.NotBefore.Add(-skew)) {
-			return fmt.Errorf("the CA %q that comes with it is not valid now", issuer.Subject)
-		}
-	}
-	return nil
-}
-
-func (w wanted) checkNames(path []*x509.Certificate, _ time.Time) error {
-	cert, req := path[0], w.request
-	switch {
-	case !w.sameNames:
-		return nil
-	case !slices.EqualFunc(cert.Subject.Names, req.Subject.Names, sameAttribute):
-		return errors.New("its subject is not that of the request")
-	case !slices.Equal(
-		altNames(cert.DNSNames, cert.EmailAddresses, cert.IPAddresses, cert.URIs),
-		altNames(req.DNSNames, req.EmailAddresses, req.IPAddresses, req.URIs)):
-		return errors.New("its alternative names are not those of the request")
-	}
-	return nil
-}
-
-// sameAttribute does not mind in which of ASN.1's strings a value is encoded.
-func sameAttribute(a, b pkix.AttributeTypeAndValue) bool {
-	return a.Type.Equal(b.Type) && reflect.DeepEqual(a.Value, b.Value)
-}
-
-// altNames returns subject alternative names in an order of their own.
-func altNames(dns, emails []string, ips []net.IP, uris []*url.URL) []string {
-	var all []string
-	for _, name := range dns {
-		all = append(all, "DNS:"+name)
-	}
-	for _, email := range emails {
-		all = append(all, "email:"+email)
-	}
-	for _, ip := range ips {
-		all = append(all, "IP:"+ip.String())
-	}
-	for _, uri := range uris {
-		all = append(all, "URI:"+uri.String())
-	}
-	slices.Sort(all)
-	return all
 }

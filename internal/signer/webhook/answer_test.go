@@ -65,19 +65,24 @@ func newTestKey(t testing.TB) crypto.Signer {
 // newWanted is a request for an hour of client and server authentication.
 func newWanted(t *testing.T) wanted {
 	t.Helper()
-	data, err := pki.NewRequest(pki.Subject{CommonName: "alice", Organizations: []string{"zoo"}, DNSNames: []string{"alice.example.com"}}, newTestKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := pki.ParseRequest(data)
-	if err != nil {
-		t.Fatal(err)
-	}
 	usages, err := pki.ParseUsages([]string{"digital signature", "client auth", "server auth"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wanted{uid: testUID, request: request, usages: usages, limit: time.Hour}
+	return wanted{uid: testUID, Wanted: pki.Wanted{Key: aliceRequest(t).PublicKey, Usages: &usages, Life: new(time.Hour)}}
+}
+
+func aliceRequest(t *testing.T) *pki.Request {
+	t.Helper()
+	data, err := pki.NewRequest(pki.Subject{CommonName: "alice", Organizations: []string{"zoo"}, DNSNames: []string{"alice.example.com"}}, newTestKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := pki.ParseRequest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
 }
 
 // goodTemplate is what answers newWanted at the moment now.
@@ -110,6 +115,7 @@ func answerWith(certs ...*x509.Certificate) v1alpha1.SigningResponse {
 // TestCertificates: what an endpoint may sign, and what it may not.
 func TestCertificates(t *testing.T) {
 	now := time.Now()
+	sameNames := func(w *wanted) { w.Names = aliceRequest(t).CertificateRequest }
 	tests := []struct {
 		reason string
 		change func(*x509.Certificate)
@@ -141,7 +147,7 @@ func TestCertificates(t *testing.T) {
 		},
 		{
 			reason: "a CA that was asked for", change: func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, c.KeyUsage|x509.KeyUsageCertSign },
-			want: func(w *wanted) { w.usages.Key |= x509.KeyUsageCertSign },
+			want: func(w *wanted) { w.CA, w.Usages.Key = true, w.Usages.Key|x509.KeyUsageCertSign },
 		},
 		{
 			reason: "signs certificates without being a CA", change: func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCertSign },
@@ -156,16 +162,16 @@ func TestCertificates(t *testing.T) {
 			err: "it has no key usage, which allows more than was asked for",
 		},
 		{
-			reason: "a key usage where none was asked for is less", want: func(w *wanted) { w.usages.Key = 0 },
+			reason: "a key usage where none was asked for is less", want: func(w *wanted) { w.Usages.Key = 0 },
 		},
 		{
 			reason: "but not that of a CA", change: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign },
-			want: func(w *wanted) { w.usages.Key = 0 },
+			want: func(w *wanted) { w.Usages.Key = 0 },
 			err:  "its key usage has more than was asked for",
 		},
 		{
 			reason: "no key usage where none was asked for", change: func(c *x509.Certificate) { c.KeyUsage = 0 },
-			want: func(w *wanted) { w.usages.Key = 0 },
+			want: func(w *wanted) { w.Usages.Key = 0 },
 		},
 		{
 			reason: "another extended key usage", change: func(c *x509.Certificate) { c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageCodeSigning) },
@@ -185,29 +191,29 @@ func TestCertificates(t *testing.T) {
 		},
 		{
 			reason: "any extended key usage where any was asked for", change: func(c *x509.Certificate) { c.ExtKeyUsage = nil },
-			want: func(w *wanted) { w.usages.Extended = append(w.usages.Extended, x509.ExtKeyUsageAny) },
+			want: func(w *wanted) { w.Usages.Extended = append(w.Usages.Extended, x509.ExtKeyUsageAny) },
 		},
 		{
 			reason: "names of the signer's choice", change: func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{}, []string{"other.example.com"} },
 		},
 		{
-			reason: "a signer of Kubernetes: the same names", want: func(w *wanted) { w.sameNames = true },
+			reason: "a signer of Kubernetes: the same names", want: sameNames,
 		},
 		{
 			reason: "a signer of Kubernetes: another subject", change: func(c *x509.Certificate) { c.Subject.Organization = []string{"system:masters"} },
-			want: func(w *wanted) { w.sameNames = true },
+			want: sameNames,
 			err:  "its subject is not that of the request",
 		},
 		{
 			reason: "a signer of Kubernetes: one name more", change: func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "other.example.com") },
-			want: func(w *wanted) { w.sameNames = true },
+			want: sameNames,
 			err:  "its alternative names are not those of the request",
 		},
 		{
 			reason: "a signer of Kubernetes: the name as another kind", change: func(c *x509.Certificate) {
 				c.DNSNames, c.URIs = nil, []*url.URL{{Scheme: "DNS", Opaque: "alice.example.com"}}
 			},
-			want: func(w *wanted) { w.sameNames = true },
+			want: sameNames,
 			err:  "its alternative names are not those of the request",
 		},
 	}
@@ -221,7 +227,7 @@ func TestCertificates(t *testing.T) {
 			if tc.want != nil {
 				tc.want(&w)
 			}
-			leaf := ca.sign(t, template, w.request.PublicKey)
+			leaf := ca.sign(t, template, w.Key)
 			issued, err := w.verdict(encode(t, answerWith(leaf, ca.intermediate, ca.root)), now)
 			if tc.err != "" {
 				assertWrong(t, issued, err, "checking the certificate: "+tc.err)
@@ -256,18 +262,18 @@ func assertWrong(t *testing.T, issued *signer.Issued, err error, want string) {
 func TestChains(t *testing.T) {
 	now := time.Now()
 	w, ca, other := newWanted(t), newIssuer(t), newIssuer(t)
-	leaf := ca.sign(t, goodTemplate(now), w.request.PublicKey)
+	leaf := ca.sign(t, goodTemplate(now), w.Key)
 	pemOf := func(certs ...*x509.Certificate) string { return string(pki.EncodeCertificates(certs...)) }
 	selfSigned := func() *x509.Certificate {
 		key := newTestKey(t)
-		w.request.PublicKey = key.Public()
+		w.Key = key.Public()
 		self := issuer{intermediate: goodTemplate(now), key: key}
 		return self.sign(t, goodTemplate(now), key.Public())
 	}
 	stale, staleKey := webhooktest.NewCertificate(t, ca.root, ca.rootKey, "stale", func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
-	ofStale := issuer{intermediate: stale, key: staleKey}.sign(t, goodTemplate(now), w.request.PublicKey)
+	ofStale := issuer{intermediate: stale, key: staleKey}.sign(t, goodTemplate(now), w.Key)
 	noCA, noCAKey := webhooktest.NewCertificate(t, ca.root, ca.rootKey, "no CA", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature })
-	ofNoCA := issuer{intermediate: noCA, key: noCAKey}.sign(t, goodTemplate(now), w.request.PublicKey)
+	ofNoCA := issuer{intermediate: noCA, key: noCAKey}.sign(t, goodTemplate(now), w.Key)
 	modulus := new(big.Int).SetBit(big.NewInt(1), 20000, 1)
 	outsized := issuer{intermediate: ca.root, key: ca.rootKey}.sign(t, goodTemplate(now), &rsa.PublicKey{N: modulus, E: 65537})
 	tests := []struct {
@@ -296,9 +302,7 @@ func TestChains(t *testing.T) {
 	for _, tc := range tests {
 		own := w
 		if tc.reason != "self-signed" {
-			request := *w.request
-			request.PublicKey = leaf.PublicKey
-			own.request = &request
+			own.Key = leaf.PublicKey
 		}
 		t.Run(tc.reason, func(t *testing.T) {
 			issued, err := own.verdict(encode(t, v1alpha1.SigningResponse{
@@ -408,7 +412,7 @@ func FuzzVerdict(f *testing.F) {
 		}
 		f.Add(body)
 	}
-	w := wanted{uid: testUID, request: &x509.CertificateRequest{PublicKey: key.Public()}, limit: time.Hour}
+	w := wanted{uid: testUID, Wanted: pki.Wanted{Key: key.Public(), Life: new(time.Hour)}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		issued, err := w.verdict(body, time.Now())
 		if (issued == nil) == (err == nil) {

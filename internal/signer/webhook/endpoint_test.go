@@ -14,10 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
@@ -71,16 +73,18 @@ func newFixture(t *testing.T, options ...func(*Settings)) *fixture {
 	return f
 }
 
-func newSignerRequest(t *testing.T, uid string) signer.Request {
+func newSignerRequest(t *testing.T, uid string) request.Request {
 	t.Helper()
 	data, err := pki.NewRequest(pki.Subject{CommonName: "alice"}, newTestKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signer.Request{
-		Name: "alice", UID: uid, SignerName: "example.com/signer", PEM: data,
-		Usages: []certificatesv1.KeyUsage{"client auth", "digital signature"},
-	}
+	return request.FromCSR(&certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "alice", UID: types.UID(uid)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: "example.com/signer", Request: data, Usages: []certificatesv1.KeyUsage{"client auth", "digital signature"},
+		},
+	})
 }
 
 func (f *fixture) sign(t *testing.T, uid string) (*signer.Issued, error) {
@@ -440,21 +444,21 @@ func TestBadRequests(t *testing.T) {
 	f.Down()
 	tests := []struct {
 		reason string
-		change func(*signer.Request)
+		change func(*request.Request)
 		want   string
 	}{
-		{"no request", func(r *signer.Request) { r.PEM = nil }, signer.ReasonInvalidRequest},
-		{"unknown usages", func(r *signer.Request) { r.Usages = []certificatesv1.KeyUsage{"nonsense"} }, signer.ReasonValidation},
-		{"what a signer of Kubernetes refuses", func(r *signer.Request) {
+		{"no request", func(r *request.Request) { r.Unreadable = pki.ErrRequestBlockType }, signer.ReasonInvalidRequest},
+		{"unknown usages", func(r *request.Request) { r.Usages = []string{"nonsense"} }, signer.ReasonValidation},
+		{"what a signer of Kubernetes refuses", func(r *request.Request) {
 			r.SignerName = certificatesv1.KubeletServingSignerName
 		}, signer.ReasonValidation},
-		{"a small key", func(r *signer.Request) { r.PEM = smallRSA(t) }, signer.ReasonUnsupportedKey},
+		{"a small key", func(r *request.Request) { r.PKCS10 = smallRSA(t) }, signer.ReasonUnsupportedKey},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			request := newSignerRequest(t, "1")
-			tc.change(&request)
-			_, err := f.caller.sign(t.Context(), request, time.Now())
+			req := newSignerRequest(t, "1")
+			tc.change(&req)
+			_, err := f.caller.sign(t.Context(), req, time.Now())
 			var permanent *signer.PermanentError
 			if !errors.As(err, &permanent) || permanent.Reason != tc.want {
 				t.Errorf("error is %T %v, want %s", err, err, tc.want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -14,7 +15,7 @@ import (
 // signers, for which the profile in their Signer object decides.
 type Order struct {
 	// Request is what the endpoint gets besides.
-	Request signer.Request
+	Request request.Request
 	// Template has the key, the subject, the names and the usages.
 	Template *x509.Certificate
 	// Duration is how long the certificate may be valid.
@@ -40,9 +41,9 @@ func NewEndpoint(cfg Config) (*Endpoint, error) {
 // Issue has the endpoint carry out an order. Its errors are those of
 // signer.Sign.
 func (e *Endpoint) Issue(ctx context.Context, order Order, now time.Time) (*signer.Issued, error) {
-	request := newRequest(order.Request, order.Duration)
-	request.Certificate, request.Pod = order.content(), order.Pod
-	return e.endpoint.converse(ctx, request, order.wanted(), now)
+	asked := newRequest(order.Request, order.Duration)
+	asked.Certificate, asked.Pod = order.content(), order.Pod
+	return e.endpoint.converse(ctx, asked, order.wanted(), now)
 }
 
 func (o Order) content() *v1alpha1.Certificate {
@@ -60,12 +61,11 @@ func (o Order) content() *v1alpha1.Certificate {
 // this.
 func (o Order) wanted() wanted {
 	t := o.Template
-	return wanted{
-		uid: o.Request.UID, limit: o.Duration, sameNames: true,
-		usages: pki.Usages{Key: t.KeyUsage, Extended: t.ExtKeyUsage},
-		request: &x509.CertificateRequest{
-			PublicKey: t.PublicKey, Subject: t.Subject, DNSNames: t.DNSNames,
-			IPAddresses: t.IPAddresses, URIs: t.URIs, EmailAddresses: t.EmailAddresses,
+	return wanted{uid: o.Request.UID, Wanted: pki.Wanted{
+		Key: t.PublicKey, CA: t.KeyUsage&x509.KeyUsageCertSign != 0, Life: &o.Duration,
+		Usages: &pki.Usages{Key: t.KeyUsage, Extended: t.ExtKeyUsage},
+		Names: &x509.CertificateRequest{
+			Subject: t.Subject, DNSNames: t.DNSNames, IPAddresses: t.IPAddresses, URIs: t.URIs, EmailAddresses: t.EmailAddresses,
 		},
-	}
+	}}
 }

@@ -72,7 +72,7 @@ func TestChoose(t *testing.T) {
 }
 
 // smallRSA is a request with a key that is smaller than is allowed.
-func smallRSA(t *testing.T) []byte {
+func smallRSA(t *testing.T) *pki.Request {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
@@ -82,5 +82,9 @@ func smallRSA(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	req, err := pki.ParseRequest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
 }

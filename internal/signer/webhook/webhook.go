@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -96,12 +96,12 @@ type endpoint struct {
 
 // sign implements signer.Sign. A bad request is told so even while the
 // endpoint is down.
-func (e *endpoint) sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
+func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
 	want, err := e.examine(req)
 	if err != nil {
 		return nil, err
 	}
-	return e.converse(ctx, newRequest(req, want.limit), want, now)
+	return e.converse(ctx, newRequest(req, *want.Life), want, now)
 }
 
 // converse calls the endpoint until there is a verdict or no use in trying on.
@@ -119,7 +119,7 @@ func (e *endpoint) converse(ctx context.Context, request v1alpha1.SigningRequest
 }
 
 // examine reaches the verdicts that depend on the request alone.
-func (e *endpoint) examine(req signer.Request) (wanted, error) {
+func (e *endpoint) examine(req request.Request) (wanted, error) {
 	profile, err := signer.Lookup(req.SignerName)
 	ours := err == nil
 	if !ours {
@@ -132,34 +132,35 @@ func (e *endpoint) examine(req signer.Request) (wanted, error) {
 	if err != nil {
 		return wanted{}, err
 	}
-	return wanted{
-		uid: req.UID, request: parsed, usages: usages,
-		limit: profile.Lifetime.Duration(req.Duration), sameNames: ours, honoured: e.honoured,
-	}, nil
+	want := wanted{uid: req.UID, honoured: e.honoured, Wanted: pki.Wanted{
+		Key: parsed.PublicKey, CA: usages.Key&x509.KeyUsageCertSign != 0, Usages: &usages, Life: new(profile.Lifetime.Duration(req.Duration)),
+	}}
+	if ours {
+		want.Names = parsed.CertificateRequest
+	}
+	return want, nil
 }
 
 // foreign is the profile of signers of which nothing is known here: what they
 // demand is the endpoint's business.
 var foreign = signer.Profile{
-	Check:    func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
+	Check:    func(*x509.CertificateRequest, []string) error { return nil },
 	Lifetime: pki.Lifetime{Min: 10 * time.Minute},
 }
 
-func newRequest(req signer.Request, limit time.Duration) v1alpha1.SigningRequest {
-	request := v1alpha1.SigningRequest{
+func newRequest(req request.Request, limit time.Duration) v1alpha1.SigningRequest {
+	asked := v1alpha1.SigningRequest{
 		APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.RequestKind,
 		UID: req.UID, Name: req.Name, SignerName: req.SignerName,
 		Request:              string(req.PEM),
 		MaxExpirationSeconds: int64(limit / time.Second),
 		Requester:            v1alpha1.Requester(req.Requester),
-	}
-	for _, usage := range req.Usages {
-		request.Usages = append(request.Usages, string(usage))
+		Usages:               req.Usages,
 	}
 	if req.Duration != nil {
-		request.ExpirationSeconds = new(int64(*req.Duration / time.Second))
+		asked.ExpirationSeconds = new(int64(*req.Duration / time.Second))
 	}
-	return request
+	return asked
 }
 
 // attempt makes one call, if the circuit breaker lets it, and judges the

@@ -23,7 +23,7 @@ func RequestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.request: %w", err)
 	}
-	return requestDifferences(spec, request, csr)
+	return requestDifferences(spec, request, csr.CertificateRequest)
 }
 
 func requestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec, csr *x509.CertificateRequest) ([]string, error) {
@@ -49,7 +49,7 @@ func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec
 	if err != nil {
 		return false, fmt.Errorf("reading spec.request: %w", err)
 	}
-	differences, err := requestDifferences(spec, request, csr)
+	differences, err := requestDifferences(spec, request, csr.CertificateRequest)
 	if err != nil || len(differences) > 0 {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec
 	if err != nil {
 		return false, err
 	}
-	said, err := content.IsSaidBy(csr)
+	said, err := content.IsSaidBy(csr.CertificateRequest)
 	return said && len(KeyDifferences(spec, csr.PublicKey)) == 0 && ptr.Equal(spec.Duration, request.Duration), err
 }
 

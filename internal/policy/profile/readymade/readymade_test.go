@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 var parameters = readymade.Parameters{TrustDomain: "example.org", ClusterDomain: "cluster.local"}
@@ -42,20 +43,20 @@ func compile(t *testing.T, name string) *profile.Profile {
 	return p
 }
 
-func facts(t *testing.T) profile.Facts {
+func facts(t *testing.T) request.Request {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
 	day := 24 * time.Hour
-	return profile.Facts{
+	return request.Request{
 		Kind: v1alpha1.PodCertificateRequests, Name: "req", Namespace: "shop", UID: "u", Key: key.Public(), Duration: &day,
 		Pod:             &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop"}},
 		ServiceAccount:  &metav1.ObjectMeta{Name: "web", Namespace: "shop"},
 		Node:            &metav1.ObjectMeta{Name: "n1"},
 		NamespaceObject: &metav1.ObjectMeta{Name: "shop"},
-		Services:        []profile.ServiceName{{Name: "web", Namespace: "shop"}, {Name: "api", Namespace: "shop"}},
+		Services:        []request.ServiceName{{Name: "web", Namespace: "shop"}, {Name: "api", Namespace: "shop"}},
 	}
 }
 

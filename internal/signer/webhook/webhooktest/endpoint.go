@@ -138,7 +138,7 @@ func (e *Endpoint) Issue(t testing.TB, request v1alpha1.SigningRequest) []byte {
 		return nil
 	}
 	if request.Certificate != nil {
-		order(t, parsed, request.Certificate)
+		order(t, parsed.CertificateRequest, request.Certificate)
 	}
 	now := time.Now()
 	validity := pki.Validity{NotBefore: now, NotAfter: now.Add(time.Duration(request.MaxExpirationSeconds) * time.Second)}
@@ -147,7 +147,7 @@ func (e *Endpoint) Issue(t testing.TB, request v1alpha1.SigningRequest) []byte {
 		t.Error(err)
 		return nil
 	}
-	linted, err := e.CA.Lint(pki.RequestTemplate(parsed, usages, validity, serial), pki.Policy{})
+	linted, err := e.CA.Lint(pki.RequestTemplate(parsed.CertificateRequest, usages, validity, serial), pki.Policy{})
 	if err != nil {
 		t.Error(err)
 		return nil

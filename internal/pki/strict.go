@@ -1,0 +1,65 @@
+package pki
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What a request may have at most that somebody has to judge.
+const (
+	maxRequestNames      = 1000
+	maxRequestAttributes = 256
+)
+
+// Strict reports why what the request shows is not all that it says, or not
+// what its readers will take it for. A signer may be more generous with what it
+// leaves out anyway; a judge of requests that others sign must not be.
+func (r *Request) Strict() error {
+	switch names := len(r.DNSNames) + len(r.EmailAddresses) + len(r.IPAddresses) + len(r.URIs) + len(r.OtherNames.Value); {
+	case r.another:
+		return errors.New("a second PEM block follows the certificate request")
+	case names > maxRequestNames:
+		return fmt.Errorf("the request has %d alternative names, more than %d", names, maxRequestNames)
+	case len(r.Subject.Names) > maxRequestAttributes:
+		return fmt.Errorf("the request's subject has %d attributes, more than %d", len(r.Subject.Names), maxRequestAttributes)
+	}
+	for _, extension := range []struct {
+		name string
+		err  error
+	}{
+		{"subject alternative name", r.OtherNames.Err}, {"basic constraints", r.CA.Err},
+		{"key usage", r.KeyUsage.Err}, {"extended key usage", r.ExtKeyUsage.Err},
+	} {
+		if extension.err != nil {
+			return fmt.Errorf("the request's extension %s: %w", extension.name, extension.err)
+		}
+	}
+	return r.strictTexts()
+}
+
+// strictTexts: programs disagree about where a text with NUL ends.
+func (r *Request) strictTexts() error {
+	for _, attribute := range r.Subject.Names {
+		text, isText := attribute.Value.(string)
+		switch {
+		case !isText:
+			return fmt.Errorf("the request's subject has an attribute %v that is not a text", attribute.Type)
+		case strings.Contains(text, "\x00"):
+			return fmt.Errorf("the request's subject has an attribute %v with NUL", attribute.Type)
+		}
+	}
+	texts := append(append([]string{}, r.DNSNames...), r.EmailAddresses...)
+	for _, uri := range r.URIs {
+		texts = append(texts, uri.String())
+	}
+	for _, other := range r.OtherNames.Value {
+		texts = append(texts, other.Value)
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "\x00") {
+			return fmt.Errorf("the request's alternative name %q has NUL", text)
+		}
+	}
+	return nil
+}

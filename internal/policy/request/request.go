@@ -1,0 +1,162 @@
+// Package request has the one view of what a request for a certificate asks for,
+// whatever its kind. All that decide about requests (approvers, signers, issuers,
+// and the clients that explain them) read it, and it is made from the object alone.
+package request
+
+import (
+	"crypto"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// CertificateRequests is the kind of requests that no Signer serves, and issuers do.
+const CertificateRequests v1alpha1.RequestKind = "CertificateRequest"
+
+// Request is all that is known of a request. What it says of pods, nodes and
+// service accounts has to come from these objects themselves, found by the UIDs
+// in the request. What it refers to is not to be modified.
+type Request struct {
+	// Kind is the kind of the request.
+	Kind v1alpha1.RequestKind
+	// Name, Namespace and UID are those of the request. A
+	// CertificateSigningRequest has no namespace. The UID is the same in each
+	// attempt to sign it.
+	Name, Namespace, UID string
+	// Created is when the API server has stored it.
+	Created time.Time
+	// Labels and ObjectAnnotations are those of the object. They can change after
+	// its approval: what they ask for is between requesters and signers.
+	Labels, ObjectAnnotations map[string]string
+	// SignerName is the signer that was asked. Of a CertificateRequest it is the
+	// name that CertificateSigningRequests have for its issuer, and empty for
+	// issuers of other groups.
+	SignerName string
+	// Issuer is the issuer that was asked; nil if the signer is not known to be one.
+	Issuer *Issuer
+	// Requester is the user who asks. For pods the zero value means their service
+	// account.
+	Requester Requester
+
+	// PEM is the PKCS#10 request as it was sent; pods have none in PEM.
+	PEM []byte
+	// PKCS10 is the PKCS#10 request, for pods the stub. Nil if Unreadable says why
+	// there is none, and for requests of pods in the form of Kubernetes 1.35, which
+	// have none: the API server has then verified the proof that the pod has the key.
+	PKCS10     *pki.Request
+	Unreadable error
+	// Key is the key that is to get a certificate.
+	Key crypto.PublicKey
+
+	// Usages are those that are asked for by their names in the API, in the order
+	// of the request. Pods do not ask for usages; a CertificateRequest that names
+	// none asks for the usual ones.
+	Usages []string
+	// IsCA is what the object says beside the PKCS#10 request.
+	IsCA bool
+	// Duration is the life that is asked for, nil if none is.
+	Duration *time.Duration
+	// Annotations are a pod's unverifiedUserAnnotations.
+	Annotations map[string]string
+
+	// What a pod's request is about; nil for all others.
+	Pod             *corev1.Pod
+	ServiceAccount  *metav1.ObjectMeta
+	Node            *metav1.ObjectMeta
+	NamespaceObject *metav1.ObjectMeta
+	// Services are those that select the pod and that its service account may
+	// claim.
+	Services []ServiceName
+}
+
+// Issuer is the issuer that a request names.
+type Issuer struct {
+	// Group is its API group.
+	Group string
+	certmanager.Signer
+}
+
+// Requester is a user as the API server knows it.
+type Requester struct {
+	Username, UID string
+	Groups        []string
+	Extra         map[string][]string
+}
+
+// ServiceName is the address of a Service.
+type ServiceName struct {
+	Name, Namespace string
+}
+
+// Outline returns what the metadata of a request says, without the work of reading
+// the rest.
+func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
+	return Request{
+		Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace(), UID: string(object.GetUID()),
+		Created: object.GetCreationTimestamp().Time, Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
+	}
+}
+
+// Purpose is why a certificate for the request is signed.
+func (r Request) Purpose() pki.Purpose {
+	return pki.Purpose{
+		Signer: r.SignerName, Requester: r.Requester.Username,
+		Kind: string(r.Kind), Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+	}
+}
+
+// read takes what a parser says of the PKCS#10 request.
+func (r *Request) read(parsed *pki.Request, err error) {
+	if r.Unreadable = err; err == nil {
+		r.PKCS10, r.Key = parsed, parsed.PublicKey
+	}
+}
+
+// requester returns one with its own copy of extra.
+func requester[V ~[]string](username, uid string, groups []string, extra map[string]V) Requester {
+	who := Requester{Username: username, UID: uid, Groups: groups}
+	for key, values := range extra {
+		if who.Extra == nil {
+			who.Extra = map[string][]string{}
+		}
+		who.Extra[key] = values
+	}
+	return who
+}
+
+// ServiceAccount is what requests say of a service account, but for its UID.
+func ServiceAccount(namespace, name string) Requester {
+	return Requester{
+		Username: "system:serviceaccount:" + namespace + ":" + name,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
+func names[U ~string](usages []U) []string {
+	var names []string
+	for _, usage := range usages {
+		names = append(names, string(usage))
+	}
+	return names
+}
+
+func seconds(s *int32) *time.Duration {
+	if s == nil {
+		return nil
+	}
+	return new(time.Duration(*s) * time.Second)
+}
+
+// Parsed returns the PKCS#10 request, or for a requester why it cannot be read.
+func (r Request) Parsed() (*pki.Request, error) {
+	if r.Unreadable != nil {
+		return nil, fmt.Errorf("parsing the certificate request: %w", r.Unreadable)
+	}
+	return r.PKCS10, nil
+}

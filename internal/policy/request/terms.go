@@ -1,0 +1,96 @@
+package request
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Annotations of CertificateSigningRequests to issuers.
+const (
+	// AnnotationDuration is a duration that counts more than expirationSeconds.
+	AnnotationDuration = "experimental.cert-manager.io/request-duration"
+	// AnnotationIsCA asks for a CA if it is "true".
+	AnnotationIsCA = "experimental.cert-manager.io/request-is-ca"
+	// AnnotationKey names the Secret with the key, for a SelfSigned issuer: in
+	// its namespace, or in that of the Secrets of ClusterIssuers.
+	AnnotationKey = "experimental.cert-manager.io/private-key-secret-name"
+)
+
+// minDuration is the shortest life that CertificateSigningRequests can ask for.
+const minDuration = 10 * time.Minute
+
+// The reasons for which terms are refused.
+const (
+	ReasonInvalidRequest     = "InvalidRequest"
+	ReasonErrorParseDuration = "ErrorParseDuration"
+	ReasonInvalidDuration    = "InvalidDuration"
+)
+
+// Terms are what an issuer is asked to put into a certificate.
+type Terms struct {
+	// Usages of a CA need to have cert sign.
+	Usages pki.Usages
+	IsCA   bool
+	// Duration is how long the certificate is to live; nil leaves it to the issuer.
+	Duration *time.Duration
+}
+
+// TermsError says why an issuer cannot be asked for what a request says.
+type TermsError struct {
+	// Reason is one of those above.
+	Reason string
+	Err    error
+}
+
+func (e *TermsError) Error() string { return e.Err.Error() }
+func (e *TermsError) Unwrap() error { return e.Err }
+
+// Terms returns what the request asks an issuer for. Its errors are *TermsError.
+func (r Request) Terms() (Terms, error) {
+	usages, err := pki.ParseUsages(r.Usages)
+	if err != nil {
+		return Terms{}, &TermsError{ReasonInvalidRequest, fmt.Errorf("spec.usages: %w", err)}
+	}
+	terms := Terms{Usages: usages, IsCA: r.IsCA, Duration: r.Duration}
+	if r.Kind != v1alpha1.CertificateSigningRequests {
+		return terms.ForCA(), nil
+	}
+	terms.IsCA = r.ObjectAnnotations[AnnotationIsCA] == "true"
+	if text, ok := r.ObjectAnnotations[AnnotationDuration]; ok {
+		duration, err := time.ParseDuration(text)
+		if err != nil {
+			return Terms{}, &TermsError{ReasonErrorParseDuration, fmt.Errorf("annotation %s: %w", AnnotationDuration, err)}
+		}
+		terms.Duration = &duration
+	}
+	if terms.Duration != nil && *terms.Duration < minDuration {
+		return Terms{}, &TermsError{ReasonInvalidDuration, fmt.Errorf("the duration %v is shorter than %v", *terms.Duration, minDuration)}
+	}
+	return terms, nil
+}
+
+// ForCA returns the terms with the usage that a CA needs, if they are for one.
+func (t Terms) ForCA() Terms {
+	if t.IsCA {
+		t.Usages.Key |= x509.KeyUsageCertSign
+	}
+	return t
+}
+
+// Proven returns the PKCS#10 request after it has proved that the requester has
+// the key. It is for issuers, which are asked in the way of cert-manager.
+func (r Request) Proven() (*pki.Request, error) {
+	if err := cmp.Or(certmanager.CheckSize(r.PEM), r.Unreadable); err != nil {
+		return nil, fmt.Errorf("reading the certificate request: %w", err)
+	}
+	if err := pki.VerifyRequest(r.PKCS10.CertificateRequest); err != nil {
+		return nil, fmt.Errorf("verifying the certificate request: %w", err)
+	}
+	return r.PKCS10, nil
+}
