@@ -43,7 +43,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "api/certplane", module + "internal/api/certmanager", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
+			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/api/certmanager", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
@@ -54,6 +54,15 @@ var rules = []rule{
 			module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki", module + "internal/signer",
 		},
 		reason: "controllers of this program and of others give answers in the same way",
+	},
+	{
+		from:      "internal/issuing",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless: []string{
+			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
+			module + "internal/api/certmanager", module + "internal/secretwatch",
+		},
+		reason: "a type of issuers knows how to sign, not which controller asks it",
 	},
 	{
 		from:      "internal/ledger",
@@ -173,7 +182,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
 		unless: []string{
 			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/backoff", module + "internal/note", module + "internal/pki",
-			module + "internal/signer", module + "internal/worker",
+			module + "internal/policy/request", module + "internal/signer", module + "internal/worker",
 		},
 		reason: "what others build into their programs brings no server, and no cloud, along",
 	},
@@ -194,7 +203,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
 			module + "internal/explain", module + "api/certplane", module + "internal/api", module + "internal/duration",
-			module + "internal/pki", module + "internal/policy", module + "internal/rights", module + "internal/signer",
+			module + "internal/issuing", module + "internal/pki", module + "internal/policy", module + "internal/rights", module + "internal/signer",
 		},
 		reason: "a command line, a server and a console explain the same",
 	},

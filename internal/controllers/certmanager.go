@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/issuing/types"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
@@ -86,9 +87,9 @@ func addRequests(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	tell := map[certmanager.IssuerType]events.EventRecorder{}
-	for _, t := range []certmanager.IssuerType{certmanager.NoType, certmanager.TypeCA, certmanager.TypeSelfSigned} {
-		tell[t] = a.Recorder(requestsign.Component(t))
+	tell := map[certmanager.IssuerType]events.EventRecorder{certmanager.NoType: a.Recorder(requestsign.Component)}
+	for _, t := range types.All {
+		tell[t.Name] = a.Recorder(t.Component)
 	}
 	return requestsign.Add(a.Manager, requestsign.Config{
 		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,

@@ -5,7 +5,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -39,6 +39,6 @@ func ours(controllers ...rights.Controller) []string {
 // asAccount is about a service account.
 func asAccount(account string, access authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
 	namespace, name, _ := strings.Cut(account, "/")
-	who := profile.ServiceAccount(namespace, name)
+	who := request.ServiceAccount(namespace, name)
 	return authorizationv1.SubjectAccessReviewSpec{User: who.Username, Groups: who.Groups, ResourceAttributes: &access}
 }

@@ -64,7 +64,7 @@ func statusOf(c condition) Result {
 func (f *facts) checkRequest() Check {
 	parsed, err := pki.ParseRequest(f.csr.Spec.Request)
 	if err == nil {
-		err = pki.VerifyRequest(parsed)
+		err = pki.VerifyRequest(parsed.CertificateRequest)
 	}
 	if err != nil {
 		return Check{"request", No, err.Error()}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // declarer returns the Signer that declares a signer name, of several the
@@ -45,8 +46,8 @@ func (f *facts) findDeclared(ctx context.Context, api Reader) error {
 		f.objection = errs.ToAggregate()
 		return nil
 	}
-	facts, err := profile.FactsOfCSR(f.csr)
-	if err == nil {
+	facts := request.FromCSR(f.csr)
+	if _, err = facts.Parsed(); err == nil {
 		_, err = compiled.Decide(facts)
 	}
 	f.objection = err

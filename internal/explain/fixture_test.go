@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -19,7 +20,7 @@ func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
 		t.Fatal(err)
 	}
 	local := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
-	issued, err := local(t.Context(), signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}, now)
+	issued, err := local(t.Context(), request.FromCSR(c), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/types"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
@@ -72,7 +73,7 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 	case No:
 		err = i.findNear(ctx, api)
 	}
-	i.obstacle = requests.ObstacleOf(i.Object, i.signer())
+	i.obstacle = requests.ObstacleOf(i.Object, i.signer(), types.Sign)
 	return i, err
 }
 
@@ -115,7 +116,10 @@ func (i *IssuerFacts) readForeign(ctx context.Context, api Reader) error {
 }
 
 // selfSigned tells that the issuer signs with the keys of requests.
-func (i *IssuerFacts) selfSigned() bool { return i.kind == certmanager.TypeSelfSigned }
+func (i *IssuerFacts) selfSigned() bool {
+	t, _ := types.Find(i.kind)
+	return t.OwnKeys
+}
 
 func (i *IssuerFacts) readCondition(object *unstructured.Unstructured) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
@@ -217,7 +221,7 @@ func (i *IssuerFacts) Trouble() Trouble {
 		return NoTrouble
 	case i.Exists == No:
 		return NotThere
-	case i.kind != certmanager.NoType && !i.kind.Supported():
+	case i.kind != certmanager.NoType && !types.Sign(i.kind):
 		return Unsupported
 	default:
 		return NotReady
@@ -233,7 +237,7 @@ func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 	case NotThere:
 		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", q.kubectl(i.inNamespace("get", names)...))}
 	case Unsupported:
-		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types ca and selfSigned, not %s. Create one of these under another name and %s. To see which there are:", i.kind, otherwise),
+		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", types.Names("", "and"), i.kind, otherwise),
 			q.kubectl(i.inNamespace("get", names)...))}
 	case NotReady:
 		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -26,8 +27,7 @@ func objection(c *csr, now time.Time) error {
 		}
 		return pki.NewRoot("throwaway", key, pki.DefaultRootLifetime, now)
 	}
-	request := signer.Request{PEM: c.Spec.Request, Usages: c.Spec.Usages}
-	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request, now)
+	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
 	var permanent *signer.PermanentError
 	if errors.As(err, &permanent) {
 		return permanent

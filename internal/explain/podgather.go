@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // podGatherer asks the API about a pod's request, and decides with the code of
@@ -33,9 +34,9 @@ func (g *podGatherer) say(name string, result Result, format string, args ...any
 
 // gather stops where the rest cannot be known.
 func (g *podGatherer) gather(ctx context.Context) error {
-	facts, err := profile.FactsOf(g.req)
-	if err != nil {
-		g.say("request", No, "%v", err)
+	facts := request.FromPodRequest(g.req)
+	if facts.Unreadable != nil {
+		g.say("request", No, "%v", facts.Unreadable)
 	} else {
 		g.key = profile.KeyType(facts.Key)
 		g.say("request", Yes, "can be read, with a key of the type %s", g.key)
@@ -43,7 +44,7 @@ func (g *podGatherer) gather(ctx context.Context) error {
 	if e := g.findSigner(ctx); e != nil {
 		return e
 	}
-	if err != nil {
+	if facts.Unreadable != nil {
 		return nil
 	}
 	known, e := g.complete(ctx, &facts)
@@ -78,7 +79,7 @@ func (g *podGatherer) findSigner(ctx context.Context) error {
 }
 
 // complete finds what the request is about.
-func (g *podGatherer) complete(ctx context.Context, facts *profile.Facts) (known bool, err error) {
+func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (known bool, err error) {
 	spec := g.req.Spec
 	pod, account, node, namespace := &corev1.Pod{}, &corev1.ServiceAccount{}, &corev1.Node{}, &corev1.Namespace{}
 	if known, err = g.find(ctx, "pod", "pods", client.ObjectKey{Namespace: g.req.Namespace, Name: spec.PodName}, pod); !known {
@@ -129,7 +130,7 @@ func (g *podGatherer) find(ctx context.Context, name, resource string, key clien
 }
 
 // decide asks the profile.
-func (g *podGatherer) decide(ctx context.Context, facts profile.Facts) error {
+func (g *podGatherer) decide(ctx context.Context, facts request.Request) error {
 	compiled, errs := profile.Compile(g.signer.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
 		g.say("profile", No, "%v", errs.ToAggregate())
@@ -167,7 +168,7 @@ func identity(cert *profile.Certificate) string {
 }
 
 // services finds those that the pod's service account may claim.
-func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known bool, err error) {
+func (g *podGatherer) services(ctx context.Context, facts *request.Request) (known bool, err error) {
 	list := &corev1.ServiceList{}
 	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
 	if apierrors.IsForbidden(err) {
@@ -189,7 +190,7 @@ func (g *podGatherer) services(ctx context.Context, facts *profile.Facts) (known
 			g.say("services", Unknown, "you may not ask what %s may claim", facts.Requester.Username)
 			return false, nil
 		case allowed == Yes:
-			facts.Services = append(facts.Services, profile.ServiceName{Name: service.Name, Namespace: service.Namespace})
+			facts.Services = append(facts.Services, request.ServiceName{Name: service.Name, Namespace: service.Namespace})
 		default:
 			g.say("claim", No, "%s may not claim the service %s", facts.Requester.Username, service.Name)
 		}

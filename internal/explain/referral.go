@@ -9,8 +9,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
@@ -50,14 +50,12 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 
 // checkTerms asks what an issuer has against a request, whoever made it.
 func checkTerms(c *csr, selfSigned bool) error {
-	asked, err := issuer.RequestOfCSR(signer.Request{
-		PEM: c.Spec.Request, Usages: c.Spec.Usages, Annotations: c.Annotations,
-	})
+	asked, err := issuer.RequestOf(request.FromCSR(c))
 	if err != nil {
 		return err
 	}
-	if selfSigned && c.Annotations[issuer.AnnotationKey] == "" {
-		return issuer.NoKey(issuer.AnnotationKey)
+	if selfSigned && c.Annotations[request.AnnotationKey] == "" {
+		return issuer.NoKey(request.AnnotationKey)
 	}
 	return asked.Check()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/server"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -189,11 +190,11 @@ func (w *world) sign(t testing.TB, name string) *x509.Certificate {
 
 func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certificate {
 	t.Helper()
-	request, err := issuer.RequestOf(cr)
+	asked, err := issuer.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := issuer.Rules{}.SignCA(t.Context(), request, &cmv1.CAIssuer{}, w.ca, w.now(), pki.Unrecorded)
+	signed, err := issuer.Rules{}.SignCA(t.Context(), asked, &cmv1.CAIssuer{}, w.ca, w.now(), pki.Unrecorded)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +21,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/types"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -76,7 +78,8 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
+	all := types.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources})
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), issuers: all}); err != nil {
 		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
 	}
 	return nil
@@ -96,7 +99,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(looking.Watch(r.objects()), looking.Watch(source.Func(r.followSecrets)))
+	err = errors.Join(looking.Watch(r.objects()), looking.Watch(source.Func(r.followNeeds)))
 	if err != nil {
 		return err
 	}
@@ -110,28 +113,29 @@ func (r *reconciler) objects() source.Source {
 	return source.Kind[client.Object](r.cache, r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
 }
 
-// followSecrets has the issuers looked at whose Secret changes.
-func (r *reconciler) followSecrets(ctx context.Context, q queue) error {
-	go r.Secrets.Run(ctx, secretwatch.Listener{
-		Changed: func(name types.NamespacedName) {
-			r.enqueue(ctx, q, func(secret types.NamespacedName) bool { return secret == name })
+// followNeeds has the issuers looked at which need what has changed.
+func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
+	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: types.Watches()}
+	changes.Run(ctx,
+		func(object issuing.Reference) {
+			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })
 		},
-		Missed: func() { r.enqueue(ctx, q, func(types.NamespacedName) bool { return true }) },
-	})
+		func() { r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return len(needs) > 0 }) },
+	)
 	return nil
 }
 
-// enqueue has the issuers of type CA looked at whose Secret is meant.
-func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(secret types.NamespacedName) bool) {
+// enqueue has the issuers looked at whose needs are meant.
+func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(needs []issuing.Reference) bool) {
 	all, err := r.all(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot list the issuers that use a Secret")
+			log.FromContext(ctx).Error(err, "Cannot list the issuers that need what has changed")
 		}
 		return
 	}
 	for _, issuer := range all {
-		if secret, ok := r.secretOf(issuer); ok && meant(secret) {
+		if meant(r.issuers.Needs(issuer, issuing.Request{})) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
 		}
 	}

@@ -24,6 +24,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/types"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
@@ -36,18 +38,9 @@ import (
 // Name is the controller's on the command line.
 const Name = "certificaterequests"
 
-// Component is who answers requests to issuers of a type, in managed fields and
-// Events. Of those that have no type it is the controller itself.
-func Component(t certmanager.IssuerType) string {
-	switch t {
-	case certmanager.TypeCA:
-		return "cert-manager-certificaterequests-issuer-ca"
-	case certmanager.TypeSelfSigned:
-		return "cert-manager-certificaterequests-issuer-selfsigned"
-	default:
-		return "cert-manager-" + Name
-	}
-}
+// Component is the controller itself in managed fields and Events. Issuers that
+// have a type answer as the Component of that.
+const Component = "cert-manager-" + Name
 
 // Config is what the controller needs to run.
 type Config struct {
@@ -67,7 +60,8 @@ type Config struct {
 	Issuing pki.Issuing
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
-	// Events, if there are any, tell of what happened, in the name of Component.
+	// Events, if there are any, tell of what happened, in the name of the Component of
+	// an issuer's type.
 	Events map[certmanager.IssuerType]events.EventRecorder
 	// Metrics, if there is one, gets the metrics of signers.
 	Metrics prometheus.Registerer
@@ -87,7 +81,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{
 		Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(),
-		issuers: issuers{cache: mgr.GetCache(), client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, issuing: cfg.Issuing, opened: newOpened()},
+		issuers: types.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing}),
 	}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
@@ -100,7 +94,7 @@ type reconciler struct {
 	cache   cache.Cache
 	metrics *metrics.Metrics
 	waiting *waiting
-	issuers issuers
+	issuers types.Issuers
 }
 
 // Start implements manager.Runnable.
@@ -132,7 +126,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), actionable())),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
-		signing.Watch(source.Func(r.waiting.follow(r.Secrets))),
+		signing.Watch(source.Func(r.waiting.follow(issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: types.Watches()}))),
 	)
 	if err != nil {
 		return err

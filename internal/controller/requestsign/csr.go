@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/types"
 	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/signer"
@@ -64,28 +64,28 @@ func IsIssuer(signerName string) bool {
 // manager, to learn of changes.
 type CSRs struct {
 	CSRConfig
-	issuers issuers
+	issuers types.Issuers
 	changes notify.List[func(waited *csr) bool]
 }
 
 // NewCSRs returns the signer that all issuers together are.
 func NewCSRs(cfg CSRConfig) *CSRs {
-	return &CSRs{CSRConfig: cfg, issuers: issuers{
-		cache: cfg.Cache, client: cfg.Client, clusterResources: cfg.ClusterResources, rules: cfg.Rules, issuing: cfg.Issuing, opened: newOpened(),
-	}}
+	return &CSRs{CSRConfig: cfg, issuers: types.New(issuing.Config{
+		Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing,
+	})}
 }
 
 // Sign implements signer.Sign.
-func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*signer.Issued, error) {
+func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
 	who, isIssuer := certmanager.ParseSignerName(req.SignerName)
 	if !isIssuer {
 		return nil, signer.Unavailable(fmt.Errorf("%s is no issuer", req.SignerName))
 	}
-	found, err := c.issuers.find(ctx, who)
+	found, err := find(ctx, c.Cache, who)
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	waits := requests.ObstacleOf(found, who)
+	waits := requests.ObstacleOf(found, who, types.Sign)
 	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}
@@ -93,27 +93,19 @@ func (c *CSRs) Sign(ctx context.Context, req signer.Request, now time.Time) (*si
 	if err := c.checkReference(ctx, req.Requester, who); err != nil {
 		return nil, err
 	}
-	asked, err := issuer.RequestOfCSR(req)
+	asked, err := issuer.RequestOf(req)
 	if err != nil {
 		return nil, err
 	}
 	if !waits.None() {
 		return nil, later(waits)
 	}
-	key := c.keyOf(found, req.Annotations)
-	issued, err := c.issuers.sign(ctx, found, asked, key, now)
+	issued, err := c.issuers.Sign(ctx, found, asked, now)
 	if err != nil {
 		return nil, forCSR(err)
 	}
 	issued.Warnings = nil // the Event about the certificate says what matters
 	return issued, nil
-}
-
-// keyOf says where the key is that a SelfSigned issuer signs.
-func (c *CSRs) keyOf(found cmv1.GenericIssuer, annotations map[string]string) keyOf {
-	return keyOf{annotation: issuer.AnnotationKey, secret: types.NamespacedName{
-		Namespace: certmanager.SecretNamespace(found, c.issuers.clusterResources), Name: annotations[issuer.AnnotationKey],
-	}}
 }
 
 // forCSR has what nobody tells of tried again before long. Missing Secrets have
@@ -125,7 +117,7 @@ func forCSR(err error) error {
 	}
 	again := *wait
 	again.RetryAfter = lookAgain
-	if slices.Contains(watched, again.Reason) {
+	if again.Watched {
 		again.RetryAfter = lookSometimes
 	}
 	if again.Reason == issuer.ReasonMissingSecret {
@@ -139,7 +131,7 @@ func later(o requests.Obstacle) error {
 }
 
 // checkReference asks whether who made a request may refer to an issuer.
-func (c *CSRs) checkReference(ctx context.Context, by signer.Requester, who certmanager.Signer) error {
+func (c *CSRs) checkReference(ctx context.Context, by request.Requester, who certmanager.Signer) error {
 	rights := requests.References(who)
 	for _, right := range rights {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

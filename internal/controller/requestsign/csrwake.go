@@ -2,37 +2,41 @@ package requestsign
 
 import (
 	"context"
+	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// Subscribe has changed called when an issuer or a Secret has changed, with what
-// reports whether a request may have waited for it.
+// Subscribe has changed called when an issuer or an object that it needs has
+// changed, with what reports whether a request may have waited for it.
 func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
 	return c.changes.Subscribe(changed)
 }
 
-// Start follows issuers and Secrets until ctx ends. It implements
+// Start follows issuers and what they need until ctx ends. It implements
 // manager.Runnable.
 func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
-	go c.Secrets.Run(ctx, secretwatch.Listener{
-		Changed: func(secret types.NamespacedName) {
-			c.changes.Tell(func(req *csr) bool { return c.usesSecret(ctx, req, secret) })
+	changes := issuing.Changes{Secrets: c.Secrets, Cache: c.Cache, Client: c.Client, Watches: types.Watches()}
+	changes.Run(ctx,
+		func(object issuing.Reference) {
+			c.changes.Tell(func(req *csr) bool { return c.needs(ctx, req, object) })
 		},
-		Missed: func() { c.changes.Tell(func(*csr) bool { return true }) },
-	})
+		func() { c.changes.Tell(func(*csr) bool { return true }) },
+	)
 	resource := worker.OneVersion(cmv1.SchemeGroupVersion, "clusterissuers", c.Versions)
 	go resource.Follow(ctx, "Following ClusterIssuers", func(ctx context.Context, _ string) error {
 		return c.followIssuers(ctx, &cmv1.ClusterIssuer{})
@@ -66,17 +70,18 @@ func (c *CSRs) followIssuers(ctx context.Context, kind client.Object) error {
 	return informer.RemoveEventHandler(registration)
 }
 
-// usesSecret tells whether the certificate that a request asks for is signed with
-// what is in a Secret.
-func (c *CSRs) usesSecret(ctx context.Context, req *csr, secret types.NamespacedName) bool {
+// needs reports whether the certificate that a request asks for depends on an
+// object.
+func (c *CSRs) needs(ctx context.Context, req *csr, object issuing.Reference) bool {
 	who, isIssuer := certmanager.ParseSignerName(req.Spec.SignerName)
 	if !isIssuer {
 		return false
 	}
-	found, err := c.issuers.find(ctx, who)
+	found, err := find(ctx, c.Cache, who)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell whether a request waits for a Secret; it is tried again after a while", "request", req.Name)
+		log.FromContext(ctx).Error(err, "Cannot tell whether a request waits for an object; it is tried again after a while", "request", req.Name)
 		return false
 	}
-	return found != nil && c.issuers.secretOf(found, c.keyOf(found, req.Annotations)) == secret
+	asked := issuing.Request{Request: request.Outline(v1alpha1.CertificateSigningRequests, req)}
+	return found != nil && slices.Contains(c.issuers.Needs(found, asked), object)
 }

@@ -1,18 +1,20 @@
 package requestsign
 
 import (
+	"context"
 	"errors"
-	"slices"
+	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // refersTo tells whether ref is to this issuer, given that the request is in a
@@ -45,18 +47,29 @@ func decide(issued *signer.Issued, err error) answer.Outcome {
 	case o.Issued != nil:
 		o.Message = answer.MessageIssued
 	case o.State == answer.Waiting:
+		var wait *signer.PendingError
 		o.Routine, o.After = true, 0
-		if !errors.As(err, new(*signer.PendingError)) {
+		if !errors.As(err, &wait) {
 			o.Message = "The issuer cannot sign at present; it keeps trying"
-		}
-		if slices.Contains(watched, o.Reason) {
+		} else if wait.Watched {
 			o.Retry = nil
 		}
 	}
 	return o
 }
 
-// watched are the reasons to wait for something whose change a watch reports.
-var watched = []string{
-	issuer.ReasonSecretMissing, issuer.ReasonSecretInvalidData, issuer.ReasonMissingSecret, issuer.ReasonErrorParsingKey,
+// find returns an issuer; nil if there is none.
+func find(ctx context.Context, cache client.Reader, who certmanager.Signer) (cmv1.GenericIssuer, error) {
+	found, err := certmanager.NewIssuer(who.Kind)
+	if err != nil {
+		return nil, err
+	}
+	err = cache.Get(ctx, types.NamespacedName{Namespace: who.Namespace, Name: who.Name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s %s: %w", who.Kind, who.Name, err)
+	}
+	return found, nil
 }

@@ -9,10 +9,12 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -30,7 +32,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{reason: "a certificate", want: "Issued", event: "CertificateIssued", final: true},
 		{reason: "never", err: signer.Permanent("SigningError", broken), want: "Failed", event: "SigningError", final: true},
-		{reason: "a Secret that may come", err: &signer.PendingError{Reason: "SecretMissing", Message: "m", Err: broken}, want: "Pending", event: "SecretMissing"},
+		{reason: "a Secret that may come", err: &signer.PendingError{Reason: "SecretMissing", Message: "m", Err: broken, Watched: true}, want: "Pending", event: "SecretMissing"},
 		{reason: "an API that does not answer", err: &signer.PendingError{Reason: "SecretGetError", Message: "m", Err: broken}, want: "Pending", event: "SecretGetError", retry: true},
 		{reason: "an end that is near", err: signer.Expired(broken), want: "Pending", event: "SignerExpired", retry: true},
 		{reason: "no verdict", err: broken, want: "Pending", event: "SignerUnavailable", retry: true},
@@ -48,23 +50,28 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A request waits for one Secret at a time, and for none when it is answered.
-func TestWaitingForSecrets(t *testing.T) {
+// A request waits for what it has needed last, and for nothing when it is answered.
+func TestWaiting(t *testing.T) {
 	name := func(s string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: s} }
+	secret := func(s string) issuing.Reference { return issuing.Secret(name(s)) }
+	order := issuing.Reference{Kind: schema.GroupKind{Group: "acme.cert-manager.io", Kind: "Order"}, NamespacedName: name("one")}
 	w := newWaiting()
-	w.put(name("a"), name("one"))
-	w.put(name("b"), name("one"))
-	w.put(name("a"), name("two"))
-	if got := w.of(name("one")); len(got) != 1 || got[0] != name("b") {
+	w.put(name("a"), []issuing.Reference{secret("one")})
+	w.put(name("b"), []issuing.Reference{secret("one"), order})
+	w.put(name("a"), []issuing.Reference{secret("two")})
+	if got := w.of(secret("one")); len(got) != 1 || got[0] != name("b") {
 		t.Errorf("for one wait %v", got)
+	}
+	if got := w.of(order); len(got) != 1 || got[0] != name("b") {
+		t.Errorf("for the order of the same name wait %v", got)
 	}
 	if got := w.all(); len(got) != 2 {
 		t.Errorf("there wait %v", got)
 	}
 	w.forget(name("a"))
 	w.forget(name("b"))
-	if len(w.secrets)+len(w.requests) != 0 {
-		t.Errorf("left are %v, %v", w.secrets, w.requests)
+	if len(w.objects)+len(w.requests) != 0 {
+		t.Errorf("left are %v, %v", w.objects, w.requests)
 	}
 }
 

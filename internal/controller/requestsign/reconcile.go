@@ -6,12 +6,14 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
@@ -78,16 +80,17 @@ func decideByHand(cr *cmv1.CertificateRequest) string {
 
 // sign asks the issuer of a request. Its errors are those of the API and go away.
 func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (reconcile.Result, error) {
-	who := certmanager.ReferredSigner(cr)
+	asked := request.FromCertificateRequest(cr)
+	who := asked.Issuer.Signer
 	report := r.reportOn(cr, who)
-	found, err := r.issuers.find(ctx, who)
+	found, err := find(ctx, r.cache, who)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if o := requests.ObstacleOf(found, who); !o.None() {
+	if o := requests.ObstacleOf(found, who, types.Sign); !o.None() {
 		return r.put(ctx, cr, answer.Wait(o.Reason, "%s", o.Message), certmanager.NoType, report)
 	}
-	o := decide(r.ask(ctx, cr, found, report.Start))
+	o := decide(r.ask(ctx, asked, found, report.Start))
 	return r.put(ctx, cr, o, certmanager.TypeOf(found.GetSpec()), report)
 }
 
@@ -99,15 +102,13 @@ func (r *reconciler) reportOn(cr *cmv1.CertificateRequest, by certmanager.Signer
 	}
 }
 
-func (r *reconciler) ask(ctx context.Context, cr *cmv1.CertificateRequest, found cmv1.GenericIssuer, now time.Time) (*signer.Issued, error) {
-	req, err := issuer.RequestOf(cr)
+func (r *reconciler) ask(ctx context.Context, asked request.Request, found cmv1.GenericIssuer, now time.Time) (*signer.Issued, error) {
+	req, err := issuer.RequestOf(asked)
 	if err != nil {
-		return nil, signer.Permanent(signer.ReasonInvalidRequest, err)
+		return nil, err
 	}
-	const annotation = cmv1.CertificateRequestPrivateKeyAnnotationKey
-	key := keyOf{annotation: annotation, secret: types.NamespacedName{Namespace: cr.Namespace, Name: cr.Annotations[annotation]}}
-	r.waiting.put(client.ObjectKeyFromObject(cr), r.issuers.secretOf(found, key))
-	return r.issuers.sign(ctx, found, req, key, now)
+	r.waiting.put(apitypes.NamespacedName{Namespace: req.Namespace, Name: req.Name}, r.issuers.Needs(found, req))
+	return r.issuers.Sign(ctx, found, req, now)
 }
 
 // put stores an outcome in the name of what answers for issuers of a type.
@@ -115,8 +116,12 @@ func (r *reconciler) put(ctx context.Context, cr *cmv1.CertificateRequest, o ans
 	if recorder := r.Events[by]; recorder != nil {
 		report.Recorder = recorder
 	}
+	component := Component
+	if t, ok := types.Find(by); ok {
+		component = t.Component
+	}
 	due := requests.Due(cr)
-	kind := answer.CertificateRequests(r.Client, answer.UpdateRequest(r.Client, Component(by)), r.Clock, func(latest *cmv1.CertificateRequest) bool {
+	kind := answer.CertificateRequests(r.Client, answer.UpdateRequest(r.Client, component), r.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due
 	})
 	result, err := kind.Put(ctx, cr, o, report)

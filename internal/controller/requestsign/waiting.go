@@ -9,36 +9,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/issuing"
 )
 
-// waiting remembers which requests wait for which Secret. It is safe for
+// waiting remembers which requests wait for which objects. It is safe for
 // concurrent use.
 type waiting struct {
 	mu sync.Mutex
-	// secrets are by request, requests by Secret; mu guards both.
-	secrets  map[types.NamespacedName]types.NamespacedName
-	requests map[types.NamespacedName]map[types.NamespacedName]bool
+	// objects are by request, requests by object; mu guards both.
+	objects  map[types.NamespacedName][]issuing.Reference
+	requests map[issuing.Reference]map[types.NamespacedName]bool
 }
 
 func newWaiting() *waiting {
 	return &waiting{
-		secrets:  map[types.NamespacedName]types.NamespacedName{},
-		requests: map[types.NamespacedName]map[types.NamespacedName]bool{},
+		objects:  map[types.NamespacedName][]issuing.Reference{},
+		requests: map[issuing.Reference]map[types.NamespacedName]bool{},
 	}
 }
 
-// put notes that a request needs a Secret. It is to be called before that is
+// put notes which objects a request needs. It is to be called before these are
 // read: a change in between is not missed then.
-func (w *waiting) put(request, secret types.NamespacedName) {
+func (w *waiting) put(request types.NamespacedName, objects []issuing.Reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(request)
-	w.secrets[request] = secret
-	if w.requests[secret] == nil {
-		w.requests[secret] = map[types.NamespacedName]bool{}
+	w.objects[request] = objects
+	for _, object := range objects {
+		if w.requests[object] == nil {
+			w.requests[object] = map[types.NamespacedName]bool{}
+		}
+		w.requests[object][request] = true
 	}
-	w.requests[secret][request] = true
 }
 
 // forget notes that a request waits no more.
@@ -50,43 +52,38 @@ func (w *waiting) forget(request types.NamespacedName) {
 
 // remove needs mu.
 func (w *waiting) remove(request types.NamespacedName) {
-	secret, ok := w.secrets[request]
-	if !ok {
-		return
+	for _, object := range w.objects[request] {
+		if delete(w.requests[object], request); len(w.requests[object]) == 0 {
+			delete(w.requests, object)
+		}
 	}
-	delete(w.secrets, request)
-	if delete(w.requests[secret], request); len(w.requests[secret]) == 0 {
-		delete(w.requests, secret)
-	}
+	delete(w.objects, request)
 }
 
-// of returns the requests that wait for a Secret.
-func (w *waiting) of(secret types.NamespacedName) []types.NamespacedName {
+// of returns the requests that wait for an object.
+func (w *waiting) of(object issuing.Reference) []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.requests[secret]))
+	return slices.Collect(maps.Keys(w.requests[object]))
 }
 
-// all returns the requests that wait for any Secret.
+// all returns the requests that wait for any object.
 func (w *waiting) all() []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.secrets))
+	return slices.Collect(maps.Keys(w.objects))
 }
 
-// follow returns a source of work: with each change of a Secret come the
+// follow returns a source of work: with each change of an object come the
 // requests that wait for it.
-func (w *waiting) follow(secrets *secretwatch.Watcher) func(context.Context, queue) error {
+func (w *waiting) follow(changes issuing.Changes) func(context.Context, queue) error {
 	return func(ctx context.Context, q queue) error {
 		add := func(requests []types.NamespacedName) {
 			for _, request := range requests {
 				q.Add(reconcile.Request{NamespacedName: request})
 			}
 		}
-		go secrets.Run(ctx, secretwatch.Listener{
-			Changed: func(secret types.NamespacedName) { add(w.of(secret)) },
-			Missed:  func() { add(w.all()) },
-		})
+		changes.Run(ctx, func(object issuing.Reference) { add(w.of(object)) }, func() { add(w.all()) })
 		return nil
 	}
 }

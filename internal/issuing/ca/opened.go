@@ -1,4 +1,4 @@
-package requestsign
+package ca
 
 import (
 	"sync"
@@ -22,11 +22,11 @@ type opened struct {
 	opening singleflight.Group
 
 	mu  sync.Mutex
-	cas map[types.NamespacedName]ca // mu guards it
+	cas map[types.NamespacedName]kept // mu guards it
 }
 
-// ca is what has come of a version of a Secret.
-type ca struct {
+// kept is what has come of a version of a Secret.
+type kept struct {
 	uid       types.UID
 	version   string
 	authority *pki.Authority
@@ -37,7 +37,7 @@ type ca struct {
 const maxOpened = 1000
 
 func newOpened() *opened {
-	return &opened{open: issuer.OpenCA, cas: map[types.NamespacedName]ca{}}
+	return &opened{open: issuer.OpenCA, cas: map[types.NamespacedName]kept{}}
 }
 
 // get returns the CA in a Secret, which is nil if it does not exist.
@@ -55,15 +55,15 @@ func (o *opened) get(name types.NamespacedName, secret *corev1.Secret) (*pki.Aut
 			return known, nil
 		}
 		authority, err := o.open(name.String(), secret)
-		made := ca{secret.UID, secret.ResourceVersion, authority, err}
+		made := kept{secret.UID, secret.ResourceVersion, authority, err}
 		o.put(name, &made)
 		return made, nil
 	})
-	found := opening.(ca)
+	found := opening.(kept)
 	return found.authority, found.err
 }
 
-func (o *opened) known(name types.NamespacedName, secret *corev1.Secret) (ca, bool) {
+func (o *opened) known(name types.NamespacedName, secret *corev1.Secret) (kept, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known, ok := o.cas[name]
@@ -71,7 +71,7 @@ func (o *opened) known(name types.NamespacedName, secret *corev1.Secret) (ca, bo
 }
 
 // put keeps what has come of a Secret; nil forgets it.
-func (o *opened) put(name types.NamespacedName, made *ca) {
+func (o *opened) put(name types.NamespacedName, made *kept) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.cas, name)

@@ -1,4 +1,4 @@
-package requestsign
+package ca
 
 import (
 	"errors"

@@ -1,0 +1,115 @@
+// Package types is the table of the types of issuers, and the engine that asks
+// the right one.
+package types
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/ca"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// All are the types whose issuers sign here.
+var All = []issuing.Type{
+	ca.Type,
+	selfsigned.Type,
+}
+
+// The reasons of the Ready condition of issuers that are of none of them.
+const (
+	// ReasonNotSupported: there is no such type here.
+	ReasonNotSupported = "NotSupported"
+	// ReasonTypeMissing: the spec says nothing.
+	ReasonTypeMissing = "IssuerTypeMissing"
+)
+
+// Find returns the type of a name; ok is false if there is none.
+func Find(name certmanager.IssuerType) (found issuing.Type, ok bool) {
+	i := slices.IndexFunc(All, func(t issuing.Type) bool { return t.Name == name })
+	if i < 0 {
+		return issuing.Type{}, false
+	}
+	return All[i], true
+}
+
+// Sign reports whether issuers of a type sign here.
+func Sign(name certmanager.IssuerType) bool {
+	_, ok := Find(name)
+	return ok
+}
+
+// Names lists the names of the types, each after prefix, with the word before the
+// last one.
+func Names(prefix, word string) string {
+	var names []string
+	for _, t := range All {
+		names = append(names, prefix+string(t.Name))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
+}
+
+// Watches are objects of the kinds besides Secrets that issuers can wait for.
+func Watches() []client.Object {
+	var all []client.Object
+	for _, t := range All {
+		all = append(all, t.Watches...)
+	}
+	return all
+}
+
+// Issuers are those of all types. Safe for concurrent use.
+type Issuers struct {
+	backends map[certmanager.IssuerType]issuing.Backend
+}
+
+// New returns the issuers of all types.
+func New(cfg issuing.Config) Issuers {
+	all := Issuers{backends: map[certmanager.IssuerType]issuing.Backend{}}
+	for _, t := range All {
+		all.backends[t.Name] = t.New(cfg)
+	}
+	return all
+}
+
+// Check judges an issuer of any type. Its errors go away.
+func (i Issuers) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
+	t := certmanager.TypeOf(of.GetSpec())
+	backend, ok := i.backends[t]
+	switch {
+	case t == certmanager.NoType:
+		return issuing.NotReady(ReasonTypeMissing, "The issuer has no type: set %s", Names("spec.", "or")), nil
+	case !ok:
+		return issuing.NotReady(ReasonNotSupported, "Issuers of type %s are not supported yet and sign nothing: use %s, or an external issuer", t, Names("spec.", "or")), nil
+	}
+	return backend.Check(ctx, of, now)
+}
+
+// Sign has an issuer answer a request. Its errors are verdicts.
+func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
+	t := certmanager.TypeOf(by.GetSpec())
+	backend, ok := i.backends[t]
+	if !ok {
+		return nil, signer.Unavailable(fmt.Errorf("issuers of type %q sign nothing", t))
+	}
+	return backend.Sign(ctx, by, req, now)
+}
+
+// Needs are the objects on which an answer of an issuer depends, or for the zero
+// Request the judgement of it.
+func (i Issuers) Needs(of cmv1.GenericIssuer, req issuing.Request) []issuing.Reference {
+	if backend, ok := i.backends[certmanager.TypeOf(of.GetSpec())]; ok {
+		return backend.Needs(of, req)
+	}
+	return nil
+}

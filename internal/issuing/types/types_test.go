@@ -1,0 +1,61 @@
+package types
+
+import (
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
+)
+
+// Each type is there once, under names of its own.
+func TestTable(t *testing.T) {
+	names, components := map[certmanager.IssuerType]bool{}, map[string]bool{}
+	for _, row := range All {
+		if row.Name == certmanager.NoType || row.Component == "" || names[row.Name] || components[row.Component] || row.New == nil {
+			t.Errorf("row %+v", row)
+		}
+		names[row.Name], components[row.Component] = true, true
+		if found, ok := Find(row.Name); !ok || found.Component != row.Component || !Sign(row.Name) {
+			t.Errorf("%s is not found", row.Name)
+		}
+	}
+	if Sign(certmanager.NoType) || Sign(certmanager.TypeVault) {
+		t.Error("issuers sign of which there are none")
+	}
+}
+
+// Issuers of no type that is known are told so, and sign nothing.
+func TestOtherTypes(t *testing.T) {
+	all := New(issuing.Config{})
+	tests := []struct {
+		reason  string
+		spec    cmv1.IssuerConfig
+		ready   bool
+		message string
+	}{
+		{"no type", cmv1.IssuerConfig{}, false, "IssuerTypeMissing: The issuer has no type: set spec.ca or spec.selfSigned"},
+		{"a type of the future", cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{}}, false,
+			"NotSupported: Issuers of type vault are not supported yet and sign nothing: use spec.ca or spec.selfSigned, or an external issuer"},
+		{"one that needs nothing", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}, true, "IsReady: "},
+		{"a Secret that cannot be", cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "A"}}, false,
+			`ErrGetKeyPair: Error getting keypair for CA issuer: spec.ca.secretName: "A" cannot be the name of a Secret: ` +
+				"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character" +
+				" (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"},
+	}
+	for _, tc := range tests {
+		of := &cmv1.Issuer{Spec: cmv1.IssuerSpec{IssuerConfig: tc.spec}}
+		got, err := all.Check(t.Context(), of, of.CreationTimestamp.Time)
+		if text := got.Reason + ": " + got.Message; err != nil || got.OK != tc.ready || text != tc.message {
+			t.Errorf("%s: %v, %v, %s", tc.reason, err, got.OK, text)
+		}
+	}
+	vault := &cmv1.Issuer{Spec: cmv1.IssuerSpec{IssuerConfig: tests[1].spec}}
+	if issued, err := all.Sign(t.Context(), vault, issuing.Request{}, vault.CreationTimestamp.Time); issued != nil || err == nil {
+		t.Errorf("signed %v", issued)
+	}
+	if needs := all.Needs(vault, issuing.Request{}); needs != nil {
+		t.Errorf("needs %v", needs)
+	}
+}
