@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -68,14 +69,14 @@ func TestSigners(t *testing.T) {
 	now := time.Now()
 	root := newRoot(t, now)
 	for _, name := range signer.Names() {
-		request, ok := requests[name]
+		asked, ok := requests[name]
 		if !ok {
 			t.Errorf("there is no request for the signer %s", name)
 		}
 		for _, kind := range keyTypes {
 			t.Run(name+" "+string(kind), func(t *testing.T) {
-				wantFailed(t, issue(t, newCA(t, root, kind, now), signer.Request{
-					SignerName: name, PEM: encode(t, request.template, kind), Usages: request.usages,
+				wantFailed(t, issue(t, newCA(t, root, kind, now), certificatesv1.CertificateSigningRequestSpec{
+					SignerName: name, Request: encode(t, asked.template, kind), Usages: asked.usages,
 				}, now))
 			})
 		}
@@ -91,14 +92,14 @@ func newCA(t *testing.T, root *pki.Authority, kind pki.KeyType, now time.Time) *
 	return ca
 }
 
-func issue(t *testing.T, ca *pki.Authority, req signer.Request, now time.Time) *x509.Certificate {
+func issue(t *testing.T, ca *pki.Authority, spec certificatesv1.CertificateSigningRequestSpec, now time.Time) *x509.Certificate {
 	t.Helper()
-	profile, err := signer.Lookup(req.SignerName)
+	profile, err := signer.Lookup(spec.SignerName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sign := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
-	issued, err := sign(t.Context(), req, now)
+	issued, err := sign(t.Context(), request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: spec}), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +134,8 @@ func TestUsages(t *testing.T) {
 			if parsed, _ := pki.ParseUsages(usages); parsed.Key == 0 {
 				usages = append(usages, certificatesv1.UsageDigitalSignature)
 			}
-			cert := issue(t, ca, signer.Request{
-				SignerName: signer.LegacyUnknown, PEM: encode(t, requests[signer.LegacyUnknown].template, pki.RSA2048), Usages: usages,
+			cert := issue(t, ca, certificatesv1.CertificateSigningRequestSpec{
+				SignerName: signer.LegacyUnknown, Request: encode(t, requests[signer.LegacyUnknown].template, pki.RSA2048), Usages: usages,
 			}, now)
 			if slices.Contains(notForRSA, name) {
 				wantFailed(t, cert, rsaFails...)
@@ -177,12 +178,13 @@ func TestIssuers(t *testing.T) {
 				if isCA {
 					usages = append(usages, cmv1.UsageCertSign)
 				}
-				parsed, err := pki.ParseUsages(usages)
+				template := x509.CertificateRequest{Subject: pkix.Name{CommonName: "a.example.com"}, DNSNames: []string{"a.example.com"}}
+				req, err := issuer.RequestOf(request.FromCertificateRequest(&cmv1.CertificateRequest{Spec: cmv1.CertificateRequestSpec{
+					Request: encode(t, template, kind), Usages: usages, IsCA: isCA,
+				}}))
 				if err != nil {
 					t.Fatal(err)
 				}
-				template := x509.CertificateRequest{Subject: pkix.Name{CommonName: "a.example.com"}, DNSNames: []string{"a.example.com"}}
-				req := issuer.Request{PEM: encode(t, template, kind), Usages: parsed, IsCA: isCA}
 				issued, err := issuer.Rules{}.SignCA(t.Context(), req, config, root, now, pki.Unrecorded)
 				if err != nil {
 					t.Fatal(err)
