@@ -58,11 +58,18 @@ func TestLife(t *testing.T) {
 	if err := w.api.Delete(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
-	late := w.request(t, "late")
 	apitest.Eventually(t, "the bundle of a Signer that is gone says until when it stays", func() bool {
 		bundles, err := w.core.CertificatesV1().ClusterTrustBundles().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + signerName})
 		return err == nil && len(bundles.Items) == 1 && bundles.Items[0].Annotations["certplane.dev/trusted-until"] != ""
 	})
+	late := w.request(t, "late")
+	// One controller signs for all Signers: what it signs next shows that the turn
+	// of the late request is over.
+	others := newSigner("others", generated())
+	others.Spec.SignerName = "example.com/others"
+	w.create(t, others)
+	next := apitest.Create(t, w.core, apitest.NewCSR(t, "next", others.Spec.SignerName, pki.Subject{CommonName: "next"}, apitest.NewKey(t)))
+	apitest.Issued(t, w.core, apitest.Decide(t, w.core, next, certificatesv1.CertificateApproved))
 	latest, err := w.core.CertificatesV1().CertificateSigningRequests().Get(t.Context(), late.Name, metav1.GetOptions{})
 	if err != nil || len(latest.Status.Certificate) > 0 {
 		t.Errorf("signed without a Signer: %v", err)
