@@ -23,7 +23,10 @@ type rule struct {
 	forbidden []string
 	// unless are folders that are allowed although a forbidden one holds them.
 	unless []string
-	reason string
+	// indirect says that the rule holds for all packages of this module too by way
+	// of which the folder's packages could break it.
+	indirect bool
+	reason   string
 }
 
 var rules = []rule{
@@ -63,6 +66,29 @@ var rules = []rule{
 			module + "internal/api/certmanager", module + "internal/secretwatch",
 		},
 		reason: "a type of issuers knows how to sign, not which controller asks it",
+	},
+	{
+		from:      "internal/policy",
+		forbidden: []string{"crypto/rand", "math/rand", "math/rand/v2", "context"},
+		reason:    "decisions follow from their arguments alone",
+	},
+	{
+		from: "internal/policy",
+		forbidden: []string{
+			"os", "os/exec", "io/fs", "net/http", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/utils/clock", "go.etcd.io",
+		},
+		unless:   []string{"k8s.io/client-go/applyconfigurations"}, // types
+		indirect: true,
+		reason:   "decisions know no files, no clock and no API, not by way of other packages either",
+	},
+	{
+		from: "internal/controller",
+		forbidden: []string{
+			module + "internal/authn", module + "internal/authz", module + "internal/admission", module + "internal/registry",
+			module + "internal/apiserver", module + "internal/server", module + "internal/cluster", module + "internal/agent", module + "internal/cli",
+		},
+		indirect: true,
+		reason:   "controllers are clients of any API, and know nothing of the server that runs them",
 	},
 	{
 		from:      "internal/ledger",
@@ -224,10 +250,11 @@ var rules = []rule{
 }
 
 func TestImports(t *testing.T) {
-	for _, pkg := range listPackages(t) {
-		for _, rule := range rules {
+	packages := listPackages(t)
+	for _, rule := range rules {
+		for _, pkg := range rule.reach(packages) {
 			for _, imported := range rule.broken(pkg) {
-				t.Errorf("%s imports %s: %s", pkg.ImportPath, imported, rule.reason)
+				t.Errorf("%s imports %s: %s: %s", pkg.ImportPath, imported, rule.from, rule.reason)
 			}
 		}
 	}
@@ -305,11 +332,27 @@ func TestRulesNameExistingFolders(t *testing.T) {
 	}
 }
 
+// reach returns the packages for which r holds.
+func (r rule) reach(packages []goPackage) []goPackage {
+	reached := map[string]bool{}
+	for _, pkg := range packages {
+		reached[pkg.ImportPath] = under(pkg.ImportPath, strings.TrimSuffix(module+r.from, "/"))
+	}
+	for grown := r.indirect; grown; {
+		grown = false
+		for _, pkg := range packages {
+			for _, imported := range pkg.Imports {
+				if known, ours := reached[imported]; reached[pkg.ImportPath] && ours && !known {
+					reached[imported], grown = true, true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(packages), func(pkg goPackage) bool { return !reached[pkg.ImportPath] })
+}
+
 // broken returns the imports of pkg that r forbids.
 func (r rule) broken(pkg goPackage) []string {
-	if !under(pkg.ImportPath, strings.TrimSuffix(module+r.from, "/")) {
-		return nil
-	}
 	var broken []string
 	for _, imported := range pkg.Imports {
 		if underAny(imported, r.forbidden) && !underAny(imported, r.unless) {

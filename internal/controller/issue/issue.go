@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // issue does what the answer to the request for the next certificate asks for.
@@ -78,8 +81,17 @@ func (t *turn) setIssued(crt *cmv1.Certificate) {
 	issuance.SetReadiness(crt, ready, t.now)
 }
 
+// temporary makes a certificate to serve with until the issuer has answered.
+func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) ([]byte, error) {
+	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	if err != nil {
+		return nil, err
+	}
+	return req.Temporary(ctx, secret.TemporaryIssuer, now)
+}
+
 func (t *turn) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
-	chain, err := issuance.Temporary(cr, t.now)
+	chain, err := temporary(ctx, cr, t.now)
 	if err != nil {
 		// The issuer says what is wrong with the request, if anything is.
 		log.FromContext(ctx).Error(err, "Cannot make a temporary certificate")

@@ -123,7 +123,7 @@ func TestTemporary(t *testing.T) {
 		w := newWorld(t)
 		w.crt.Spec.IsCA = isCA
 		key, cr := w.next(begin)
-		data, err := issuance.Temporary(cr, begin)
+		data, err := w.temporary(cr, begin)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
@@ -84,6 +85,15 @@ func (w *world) newRequest(key crypto.Signer) *cmv1.CertificateRequest {
 		w.t.Fatal(err)
 	}
 	return cr
+}
+
+// temporary makes the certificate that serves until the issuer has answered.
+func (w *world) temporary(cr *cmv1.CertificateRequest, at time.Time) ([]byte, error) {
+	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	if err != nil {
+		return nil, err
+	}
+	return req.Temporary(w.t.Context(), secret.TemporaryIssuer, at)
 }
 
 // answer has the CA sign a request.

@@ -129,7 +129,7 @@ func annotate(key, value string) func(*world) {
 
 // interim puts a temporary certificate into the Secret.
 func interim(w *world) {
-	data, err := issuance.Temporary(w.requests[0], now)
+	data, err := w.temporary(w.requests[0], now)
 	if err != nil {
 		w.t.Fatal(err)
 	}

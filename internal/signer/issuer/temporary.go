@@ -1,0 +1,45 @@
+package issuer
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Temporary makes a certificate in PEM for a request, to serve with until an issuer
+// has answered. Nothing trusts it: its CA, which has this name, exists for this
+// certificate alone, so that neither is recorded.
+func (r Request) Temporary(ctx context.Context, ca string, now time.Time) ([]byte, error) {
+	csr, err := r.Parsed()
+	if err != nil {
+		return nil, err
+	}
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		return nil, err
+	}
+	root, err := pki.NewRoot(ca, key, r.lifetime().Max, now)
+	if err != nil {
+		return nil, err
+	}
+	validity := pki.Validity{NotBefore: now, NotAfter: root.Validity().NotAfter}
+	template, err := r.template(csr.CertificateRequest, key.Public(), validity, pki.Locations{}, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	lint := root.Lint
+	if template.IsCA {
+		lint = root.LintCA
+	}
+	linted, err := lint(template, pki.Policy{})
+	if err != nil {
+		return nil, err
+	}
+	cert, err := linted.Sign(ctx, pki.Unrecorded, r.Purpose())
+	if err != nil {
+		return nil, err
+	}
+	return pki.EncodeCertificates(cert), nil
+}
