@@ -24,7 +24,7 @@ import (
 )
 
 // A definition without the status subresource is the first thing to forget. The
-// log says so, and the controller goes on when it is mended.
+// log says so, and the controller goes on when it is fixed.
 func TestKindWithoutStatus(t *testing.T) {
 	w := start(t)
 	crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -54,7 +54,7 @@ func (cr certificateRequest) step() step {
 	}
 }
 
-// answered tells whether a request has its answer, whoever gave it.
+// answered reports whether a request has its answer, whoever gave it.
 func (cr certificateRequest) answered() bool {
 	if cr.is(cmv1.CertificateRequestConditionReady) || len(cr.Status.Certificate) > 0 {
 		return true

@@ -55,7 +55,7 @@ type Controller struct {
 	// AddToScheme registers the kinds. Nil: they are registered already.
 	AddToScheme func(*runtime.Scheme) error
 
-	// Check tells whether an issuer can sign: nil if it can. It is called when
+	// Check reports whether an issuer can sign: nil if it can. It is called when
 	// an issuer is new or its spec has changed, after errors, and every
 	// CheckEvery. It must not change the issuer. Calls are concurrent, for one
 	// issuer one after the other. ctx ends after Timeout.

@@ -177,7 +177,7 @@ func TestFindIssuer(t *testing.T) {
 	}
 }
 
-// Pauses grow while an issuer signs nothing. A new spec begins anew, and so does
+// Pauses grow while an issuer signs nothing. A new spec begins again, and so does
 // another issuer by the same name.
 func TestFaults(t *testing.T) {
 	f, issuer, cause := newFaults(), who{NamespacedName: types.NamespacedName{Name: "ca"}}, errors.New("cause")

@@ -33,8 +33,8 @@ type fault struct {
 	count      int // since it has signed last
 }
 
-// about tells whether a fault is that of an issuer as it is now. A newer spec can
-// have mended it, and another object by the same name never had it.
+// about reports whether a fault is that of an issuer as it is now. A newer spec can
+// have fixed it, and another object by the same name never had it.
 func (f fault) about(issuer Issuer) bool {
 	return f.uid == issuer.GetUID() && f.generation == issuer.GetGeneration()
 }

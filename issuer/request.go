@@ -34,7 +34,7 @@ type Request struct {
 	PEM []byte
 	// Duration is how long the certificate is to live, more than zero.
 	Duration time.Duration
-	// IsCA tells whether the certificate is to be that of a CA.
+	// IsCA reports whether the certificate is to be that of a CA.
 	IsCA bool
 	// KeyUsage and ExtKeyUsage are what the key is to be used for. Those of the
 	// CSR, if it has any, are the same in a CertificateRequest; in a

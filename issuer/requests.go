@@ -39,7 +39,7 @@ type asked interface {
 	issuer(ks kinds) (issuer who, ok bool)
 	// view is what is asked for.
 	view() request.Request
-	// mayRefer tells whether its requester may use an issuer.
+	// mayRefer reports whether its requester may use an issuer.
 	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
 	// put stores an outcome and reports it; it returns when to look again.
 	put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error)
@@ -53,7 +53,7 @@ type asked interface {
 type requestAPI struct {
 	schema.GroupVersionKind
 	plural string
-	// namespaced tells whether its requests are in namespaces, those of their
+	// namespaced reports whether its requests are in namespaces, those of their
 	// issuers. A cache finds nothing of the others in any namespace.
 	namespaced bool
 	new        func() client.Object

@@ -27,7 +27,7 @@ type signer struct {
 	clusterNamespace string
 }
 
-// check tells whether an issuer has its CA.
+// check reports whether an issuer has its CA.
 func (s signer) check(ctx context.Context, i issuer.Issuer) error {
 	_, err := s.open(ctx, i)
 	return err

@@ -52,7 +52,7 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("the account is %v (%v)", who, err)
 	}
 
-	// An account by the same name that was made anew refuses the old tokens.
+	// An account by the same name that was recreated refuses the old tokens.
 	if err := admin.CoreV1().ServiceAccounts("team").Delete(t.Context(), "worker", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (p *nodeRestriction) admitNode(_ context.Context, name string, a admission.
 			return forbidden(a, "node %q is not allowed to set the following labels: %s", name, strings.Join(labels, ", "))
 		}
 		// Stricter than Kubernetes: such a node's object could be made to go,
-		// and to be made anew without its taints.
+		// and to be recreated without its taints.
 		if len(node.OwnerReferences) > 0 {
 			return forbidden(a, "node %q is not allowed to modify ownerReferences", name)
 		}
@@ -57,7 +57,7 @@ func admitNodeUpdate(name string, node *corev1.Node, a admission.Attributes) err
 		return forbidden(a, "node %q is not allowed to modify taints", name)
 	}
 	// An owner that does not exist would have the node's object deleted, and
-	// made anew without its taints.
+	// recreated without its taints.
 	if !equality.Semantic.DeepEqual(node.OwnerReferences, stored.OwnerReferences) {
 		return forbidden(a, "node %q is not allowed to modify ownerReferences", name)
 	}
@@ -115,7 +115,7 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// within tells whether a label's prefix is a domain or below it.
+// within reports whether a label's prefix is a domain or below it.
 func within(prefix, domain string) bool {
 	return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 }

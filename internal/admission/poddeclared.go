@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// declares tells whether a pod wants the certificate that is asked for. Nodes
+// declares reports whether a pod wants the certificate that is asked for. Nodes
 // copy what the pod says; one that asks for more speaks for itself.
 func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
 	for _, volume := range pod.Spec.Volumes {

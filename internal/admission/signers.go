@@ -16,7 +16,7 @@ type signers struct {
 	authz authorizer.UnconditionalAuthorizer
 }
 
-// MaySign returns what tells whether a user may sign for a signer, for kinds
+// MaySign returns what reports whether a user may sign for a signer, for kinds
 // whose storage asks by itself.
 func MaySign(authz authorizer.UnconditionalAuthorizer) func(ctx context.Context, who user.Info, signerName string) bool {
 	return func(ctx context.Context, who user.Info, signerName string) bool {

@@ -49,7 +49,7 @@ type Config struct {
 	// volumesDir is where volumes are written, as NAMESPACE/POD/VOLUME, and
 	// where the agent keeps keys between requests (in .agent). On a file system
 	// in memory, such as /run/certplane, no private key reaches a disk, and all
-	// are made anew after a reboot. Default: volumes in dataDir.
+	// are recreated after a reboot. Default: volumes in dataDir.
 	// Flag: --volumes.
 	VolumesDir string `json:"volumesDir,omitempty"`
 	// afterRefresh says what to do when the files of a volume have changed: run

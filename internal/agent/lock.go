@@ -24,7 +24,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// Runs tells whether an agent works with the folder of cfg. Who may not look
+// Runs reports whether an agent works with the folder of cfg. Who may not look
 // into it cannot tell.
 func Runs(cfg Config) (bool, error) {
 	file, err := os.Open(cfg.lockFile())

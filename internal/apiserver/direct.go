@@ -144,7 +144,7 @@ func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix strin
 }
 
 // checkFeatures has the library find out what the etcd of address can do,
-// which it else does with each client that has an address.
+// which it does otherwise with each client that has an address.
 func (d *directEtcd) checkFeatures(address string) {
 	feature.DefaultFeatureSupportChecker.CheckClient(context.Background(), addressed{d.connect(), address}, storage.RequestWatchProgress)
 }

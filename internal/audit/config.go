@@ -41,11 +41,11 @@ type LogConfig struct {
 	// Default: blocking.
 	Mode string `json:"mode,omitempty"`
 	// maxSize is how large the file may grow, in megabytes, before it is
-	// renamed and begun anew. 0 never renames it. Default: 100.
+	// renamed and begun again. 0 never renames it. Default: 100.
 	MaxSize int `json:"maxSize"`
 	// maxBackups is how many renamed files are kept. 0 keeps all. Default: 100.
 	MaxBackups int `json:"maxBackups"`
-	// maxAge is how many days a renamed file is kept. 0 keeps it for ever.
+	// maxAge is how many days a renamed file is kept. 0 keeps it forever.
 	// Default: 366.
 	MaxAge int `json:"maxAge"`
 	// compress packs renamed files with gzip. Default: false.
@@ -101,7 +101,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// enabled tells whether anything is recorded.
+// enabled reports whether anything is recorded.
 func (c Config) enabled() bool { return c.Log.Path != "" || c.Webhook.Kubeconfig != "" }
 
 // Validate reports the first value that cannot work, by its field.

@@ -87,10 +87,10 @@ func (c WebhookConfig) clients() (webhook.Clients, error) {
 	return webhook.Clients{Roots: trusted, Names: c.ClientNames}, nil
 }
 
-// ServesWebhook tells whether there is a webhook.
+// ServesWebhook reports whether there is a webhook.
 func (c Config) ServesWebhook() bool { return c.AdmitsCertManager() || c.AdmitsSigners() }
 
-// AdmitsCertManager tells whether the webhook is to see what is of
+// AdmitsCertManager reports whether the webhook is to see what is of
 // cert-manager.io.
 func (c Config) AdmitsCertManager() bool {
 	if c.Webhook.Serve == serveAuto {
@@ -99,7 +99,7 @@ func (c Config) AdmitsCertManager() bool {
 	return c.Webhook.Serve == serveAlways
 }
 
-// AdmitsSigners tells whether the webhook is to see Signers. A process outside
+// AdmitsSigners reports whether the webhook is to see Signers. A process outside
 // of the cluster, which no Service leads to, does not begin to listen for them.
 func (c Config) AdmitsSigners() bool {
 	if c.Webhook.Serve == serveAuto {

@@ -47,7 +47,7 @@ func (a Actor) reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ServiceAccount", Namespace: a.Namespace, Name: a.Account}
 }
 
-// HasCA tells whether any signer has a CA.
+// HasCA reports whether any signer has a CA.
 func (c Config) HasCA() bool {
 	return c.CA != nil || slices.ContainsFunc(c.Settings.Signing.All(), func(signer sign.SignerSettings) bool {
 		ca, _ := c.Settings.Signing.CAOf(signer.Name)

@@ -16,7 +16,7 @@ const (
 	// to every server before it does.
 	Added
 	// Promoted is a file whose newest key encrypts. The others are needed for
-	// what was stored before, until all that is stored anew.
+	// what was stored before, until all that is stored again.
 	Promoted
 )
 

@@ -88,7 +88,7 @@ func TestDamagedDataIsAnError(t *testing.T) {
 }
 
 // A first start that was cut short leaves a log without the member's own
-// entry, on which etcd waits for ever.
+// entry, on which etcd waits forever.
 func TestInterruptedFirstStartIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	keep := start(t, dir)

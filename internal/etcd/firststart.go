@@ -12,8 +12,8 @@ import (
 
 // firstStart watches over the first start of a member on an empty folder.
 // etcd cannot go on from a first start that was cut short: the log is there,
-// the member's own entry is not, and so it waits for a leader for ever. What
-// such a start has left was never used by anybody and can be made anew.
+// the member's own entry is not, and so it waits for a leader forever. What
+// such a start has left was never used by anybody and can be recreated.
 type firstStart struct {
 	dir string
 }

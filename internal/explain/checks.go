@@ -153,7 +153,7 @@ func (f *facts) checkSigning(v certificates.Verdict) Check {
 	}
 }
 
-// checkSigner names the accounts that may sign. Permissions do not tell whether
+// checkSigner names the accounts that may sign. Permissions do not report whether
 // they run.
 func (f *facts) checkSigner() Check {
 	name := f.csr.Spec.SignerName

@@ -50,7 +50,7 @@ func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, keyPEM []byte) 
 	return key, nil
 }
 
-// usable tells whether certificates that the CA issues now can be verified.
+// usable reports whether certificates that the CA issues now can be verified.
 func (a *authority) usable(now time.Time) error {
 	for i, cert := range a.chain {
 		switch {

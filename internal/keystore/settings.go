@@ -26,7 +26,7 @@ type Settings struct {
 	Key string `json:"key,omitempty"`
 }
 
-// IsZero tells whether no CA is named at all.
+// IsZero reports whether no CA is named at all.
 func (s Settings) IsZero() bool { return s == Settings{} }
 
 // Validate reports the first value that cannot work, by its field; field is

@@ -287,7 +287,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// Pods start anew with a new configuration, and have the CA's files if they
+// Pods start again with a new configuration, and have the CA's files if they
 // are those of the Secret.
 func TestPods(t *testing.T) {
 	deployment := func(change func(*cluster.Config)) corev1.PodTemplateSpec {

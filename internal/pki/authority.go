@@ -170,7 +170,7 @@ func checkLink(ca, issuer *x509.Certificate) error {
 	return nil
 }
 
-// isRoot tells whether a certificate is self-signed. A self-issued one that
+// isRoot reports whether a certificate is self-signed. A self-issued one that
 // another key has signed (a key rollover, RFC 5280 section 3.2) is not. Nobody
 // relies on a root's signature, so old ones over SHA-1 count here.
 func isRoot(cert *x509.Certificate) bool {

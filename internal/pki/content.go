@@ -42,7 +42,7 @@ func (c Content) Request(key crypto.Signer) ([]byte, error) {
 	return EncodeRequest(&x509.CertificateRequest{Raw: der}), nil
 }
 
-// IsSaidBy tells whether csr says just this, whatever its key. Without Algorithm,
+// IsSaidBy reports whether csr says just this, whatever its key. Without Algorithm,
 // csr may be signed in any way.
 func (c Content) IsSaidBy(csr *x509.CertificateRequest) (bool, error) {
 	extensions, err := c.extensions()

@@ -98,7 +98,7 @@ func GenerateRSAKey(bits int) (crypto.Signer, error) {
 // milliseconds, at the millions of bits that fit in a request body, minutes.
 const maxRSABits = 16384
 
-// CheckPublicKey tells whether a certificate can be issued for a key: RSA of
+// CheckPublicKey reports whether a certificate can be issued for a key: RSA of
 // at least minRSABits, ECDSA on a NIST curve, or Ed25519.
 func CheckPublicKey(key crypto.PublicKey, minRSABits int) error {
 	switch key := key.(type) {
@@ -146,7 +146,7 @@ func checkCurve(curve elliptic.Curve) error {
 	return fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", curve.Params().Name)
 }
 
-// SameKey tells whether a and b are the same public key. Every public key of
+// SameKey reports whether a and b are the same public key. Every public key of
 // the standard library can be compared; what cannot is the same as nothing.
 func SameKey(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })

@@ -72,7 +72,7 @@ func (v Validity) Within(ca Validity, now time.Time) (Validity, error) {
 	return Validity{NotBefore: Later(v.NotBefore, ca.NotBefore), NotAfter: Earlier(v.NotAfter, ca.NotAfter)}, nil
 }
 
-// permits tells whether a CA that is valid for v can issue a certificate now
+// permits reports whether a CA that is valid for v can issue a certificate now
 // that begins at start.
 func (v Validity) permits(start, now time.Time) error {
 	switch {

@@ -361,7 +361,7 @@ func (d draft) checkKeyIDs() error {
 // checkPath: a verifier that trusts the CA must accept the certificate. This
 // is where the CA's name constraints speak (RFC 5280 section 4.2.1.10). A CA
 // without critical extensions that only a verifier understands has nothing to
-// say here that the other rules do not, and verifying is dear.
+// say here that the other rules do not, and verifying is expensive.
 func (d draft) checkPath() error {
 	if d.checkValidity() != nil || d.checkWithinValidity() != nil {
 		return nil // said already, and nothing can verify

@@ -115,7 +115,7 @@ func notHostCharacter(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_'
 }
 
-// ValidMailbox tells whether address has the form local-part@domain of RFC
+// ValidMailbox reports whether address has the form local-part@domain of RFC
 // 2821 section 4.1.2. It does not take quoted local parts apart.
 func ValidMailbox(address string) bool {
 	at := strings.LastIndexByte(address, '@')

@@ -34,7 +34,7 @@ func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
 	return append([]*x509.Certificate{leaf}, withoutRoot(issuers)...), nil
 }
 
-// WithinUsages tells whether a certificate's key can be used for no more than
+// WithinUsages reports whether a certificate's key can be used for no more than
 // usages. The absence of a key usage or an extended key usage allows each of
 // them, so it is fine only where none is asked for (RFC 5280 sections 4.2.1.3
 // and 4.2.1.12).

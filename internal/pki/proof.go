@@ -39,7 +39,7 @@ func newProof(ca *x509.Certificate) (proof, error) {
 	return proof{ca: &twin, key: key, roots: roots}, nil
 }
 
-// isConstrained tells whether a CA's certificate has an extension besides
+// isConstrained reports whether a CA's certificate has an extension besides
 // those that describe its key, its usages and where to learn more.
 func isConstrained(ca *x509.Certificate) bool {
 	return slices.ContainsFunc(ca.Extensions, func(e pkix.Extension) bool { return !leafExtensions[e.Id.String()] })

@@ -51,7 +51,7 @@ func readKeyPair(dir, name string) (keyPair, error) {
 	return pair, nil
 }
 
-// matches tells whether key and certificate belong together. They do not after
+// matches reports whether key and certificate belong together. They do not after
 // a crash in the middle of replacing them.
 func (p keyPair) matches() bool {
 	return pki.SameKey(p.key.Public(), p.chain[0].PublicKey)

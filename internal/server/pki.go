@@ -179,7 +179,7 @@ func (l leaf) fits(cert *x509.Certificate, ca *pki.Authority, now time.Time) boo
 		slices.EqualFunc(cert.IPAddresses, l.subject.IPAddresses, net.IP.Equal)
 }
 
-// endsWith tells whether another certificate would last no longer: this one is
+// endsWith reports whether another certificate would last no longer: this one is
 // valid until its CA ends.
 func endsWith(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
 	return now.Before(cert.NotAfter) && !cert.NotAfter.Before(ca.Validity().NotAfter)

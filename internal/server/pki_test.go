@@ -134,7 +134,7 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
-// What a later start finds decides what it makes anew.
+// What a later start finds decides what it makes again.
 func TestLaterStart(t *testing.T) {
 	remove := func(names ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {

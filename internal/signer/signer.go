@@ -44,7 +44,7 @@ type Warning struct{ Reason, Message string }
 type Sign func(ctx context.Context, req request.Request, now time.Time) (*Issued, error)
 
 // Local returns a signer that follows profile, with a CA of this process. The
-// CA is asked for anew with each request, so it can change. Verdicts on the
+// CA is asked for again with each request, so it can change. Verdicts on the
 // request come before those on the CA: a bad request is told so even while
 // the CA is down.
 func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) Sign {

@@ -35,7 +35,7 @@ func New(registry prometheus.Registerer, publisher, object string) (*Metrics, er
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: publisher,
 			Name:      "sync_duration_seconds",
-			Help:      "Time that it took to look at " + object + " and mend it, by the HTTP code.",
+			Help:      "Time that it took to look at " + object + " and to fix it, by the HTTP code.",
 			Buckets:   prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, labels),
 	}

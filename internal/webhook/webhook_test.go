@@ -179,7 +179,7 @@ func TestSigners(t *testing.T) {
 		{"no spec that can be read", "", "1", "", "spec", "cannot restore struct from: int"},
 		{"one that is broken", goodSigner, broken, "", "spec.profile.names.uris", "undefined field 'nmae'"},
 		{"a label of a broken one", broken, broken, "", "", ""},
-		{"a broken one is mended", broken, goodSigner, "", "", ""},
+		{"a broken one is fixed", broken, goodSigner, "", "", ""},
 		{"the status of a broken one", goodSigner, broken, "status", "", ""},
 	}
 	for _, tc := range tests {

@@ -40,7 +40,7 @@ func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Op
 		MaxConcurrentReconciles: o.Concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.FirstPause, o.LastPause),
 		ReconciliationTimeout:   o.Timeout,
-		// A process can have several managers, and a worker can be made anew.
+		// A process can have several managers, and a worker can be recreated.
 		SkipNameValidation: ptr.To(true),
 		Logger:             log.FromContext(ctx),
 	})

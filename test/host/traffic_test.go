@@ -22,7 +22,7 @@ import (
 
 var trustDomain = spiffeid.RequireTrustDomainFromString("example.org")
 
-// program is one that reads its files anew for each connection.
+// program is one that reads its files again for each connection.
 type program struct{ dir string }
 
 // GetX509SVID implements x509svid.Source.

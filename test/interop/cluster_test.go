@@ -52,7 +52,7 @@ func (c *cluster) install(t *testing.T, args ...string) {
 	}
 }
 
-// may tells whether an account of the namespace may do something there.
+// may reports whether an account of the namespace may do something there.
 func (c *cluster) may(t *testing.T, account, verb, resource, name string) bool {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")

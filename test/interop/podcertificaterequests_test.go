@@ -274,7 +274,7 @@ func (f podFixture) sameCreate(t *testing.T, name string, fields map[string]any)
 	}
 }
 
-// untrue tells whether only the peer takes a request that does not say what the
+// untrue reports whether only the peer takes a request that does not say what the
 // pod says.
 func (f podFixture) untrue(fields map[string]any, ours, peer []string) bool {
 	return len(fields) > 0 && ours[0] == "403" && peer[0] == "201"

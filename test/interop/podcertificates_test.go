@@ -215,7 +215,7 @@ func parseLeaf(t *testing.T, chain string) *x509.Certificate {
 	return leaf
 }
 
-// publishes tells whether a bundle of a signer verifies a certificate.
+// publishes reports whether a bundle of a signer verifies a certificate.
 func (c *cluster) publishes(t *testing.T, signer string, leaf *x509.Certificate) bool {
 	t.Helper()
 	items, _ := c.do(t, call{method: http.MethodGet, path: bundles}).object(t)["items"].([]any)

@@ -159,7 +159,7 @@ func (c *cluster) testCertificates(t *testing.T) {
 	}
 }
 
-// testRequester: a request bears who creates it, whatever it says, and for ever.
+// testRequester: a request bears who creates it, whatever it says, and forever.
 func (c *cluster) testRequester(t *testing.T) {
 	c.grant(t, "alice", "certificaterequests", "create", "update")
 	body := newCertificateRequest(t, "mine", "any")
@@ -278,7 +278,7 @@ func (c *cluster) create(t *testing.T, user string, request map[string]any) answ
 	return c.do(t, call{method: http.MethodPost, path: requestsPath, body: request, user: user})
 }
 
-// has tells whether a condition of an object is True.
+// has reports whether a condition of an object is True.
 func (c *cluster) has(t *testing.T, path, condition string) bool {
 	t.Helper()
 	status, _ := c.do(t, call{method: http.MethodGet, path: path}).object(t)["status"].(map[string]any)

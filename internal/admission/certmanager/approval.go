@@ -14,7 +14,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Authorize tells whether a user may approve for the signer of this name: the
+// Authorize reports whether a user may approve for the signer of this name: the
 // verb "approve" on the resource "signers" of cert-manager.io, in all
 // namespaces.
 type Authorize func(ctx context.Context, user authenticationv1.UserInfo, signer string) (allowed bool, err error)

@@ -94,7 +94,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// isRequest tells whether r is about CertificateRequests, through the resource
+// isRequest reports whether r is about CertificateRequests, through the resource
 // or the subresource of this name.
 func (r Request) isRequest(subresource string) bool {
 	return r.Resource.GroupResource() == requestsResource && r.Subresource == subresource

@@ -236,7 +236,7 @@ func count(all []string, one string) (n int) {
 	return n
 }
 
-// A request that nobody answers is made anew when it is gone.
+// A request that nobody answers is recreated when it is gone.
 func TestUnanswered(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -319,7 +319,7 @@ func TestCertificateOfAnotherKey(t *testing.T) {
 	}
 }
 
-// A pod that was made anew needs certificates of its own; until they are there
+// A pod that was recreated needs certificates of its own; until they are there
 // the old ones stay.
 func TestPurposeChanges(t *testing.T) {
 	h := newHost(t)

@@ -192,7 +192,7 @@ func (d *Decision) act(purpose Purpose, now time.Time) {
 	}
 }
 
-// serves tells whether the credential is for the purpose and needs no
+// serves reports whether the credential is for the purpose and needs no
 // successor yet.
 func (c *Credential) serves(purpose Purpose, now time.Time) bool {
 	return c != nil && c.For == purpose && now.Before(c.RefreshAt)

@@ -94,7 +94,7 @@ func (a Action) Key() string {
 // Volume is one with new files.
 type Volume struct{ Namespace, Pod, Volume, Dir string }
 
-// For tells whether the action is for a volume.
+// For reports whether the action is for a volume.
 func (a Action) For(v Volume) bool {
 	return a.Pod == v.Namespace+"/"+v.Pod && (a.Volume == "" || a.Volume == v.Volume)
 }

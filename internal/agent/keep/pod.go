@@ -113,7 +113,7 @@ func clone(v records.Volume) records.Volume {
 // volume brings one volume up to date and tells how it is.
 func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
 	s, err := v.open(spec.Name)
-	if err != nil { // it begins anew: all in it can be asked for again
+	if err != nil { // it begins again: all in it can be asked for again
 		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
 	}
 	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s.id)}

@@ -88,7 +88,7 @@ func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod,
 	return created, nil
 }
 
-// same tells whether a Pod is the wanted one: of this manifest, of this Node,
+// same reports whether a Pod is the wanted one: of this manifest, of this Node,
 // and not about to go.
 func same(found, wanted *corev1.Pod) bool {
 	return found.DeletionTimestamp == nil &&
@@ -157,7 +157,7 @@ func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, mess
 	return err
 }
 
-// statusOf tells whether there is news. Containers are as ready as their pod:
+// statusOf reports whether there is news. Containers are as ready as their pod:
 // what runs in them is the host's business.
 func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (corev1.PodStatus, bool) {
 	status := *pod.Status.DeepCopy()

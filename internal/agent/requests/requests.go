@@ -88,7 +88,7 @@ func object(pending *credential.Request, source *corev1.PodCertificateProjection
 	}
 }
 
-// Never tells whether the server will not take a request however often it is
+// Never reports whether the server will not take a request however often it is
 // sent: what is wrong is in the request itself.
 func Never(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)

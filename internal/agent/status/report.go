@@ -13,7 +13,7 @@ import (
 // that are there stay and mean the same.
 type Report struct {
 	Host
-	// Running tells whether an agent works now; not there if the reader may not
+	// Running reports whether an agent works now; not there if the reader may not
 	// know.
 	Running *bool `json:"running,omitempty"`
 	// Problems is all that is wrong. It is empty if all is well.

@@ -105,7 +105,7 @@ type Source struct {
 	Waiting bool `json:"waiting,omitempty"`
 }
 
-// Ready tells whether all files of the pod are there.
+// Ready reports whether all files of the pod are there.
 func (p Pod) Ready() bool { return p.Missing() == "" }
 
 // Missing says what is not there, and why; nothing if all is.

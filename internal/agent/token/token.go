@@ -69,7 +69,7 @@ func (r Record) RefreshAt() time.Time {
 	return r.IssuedAt.Add(min(age, refreshAge))
 }
 
-// Good tells whether the token is the one for a purpose, and not due.
+// Good reports whether the token is the one for a purpose, and not due.
 func (r Record) Good(purpose Purpose, now time.Time) bool {
 	return r.Token != "" && r.For == purpose && now.Before(r.RefreshAt())
 }

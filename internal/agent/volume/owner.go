@@ -23,7 +23,7 @@ func own(f *os.File, file File) error {
 	return nil
 }
 
-// hasMetadata tells whether the file at path has the wanted mode and owner.
+// hasMetadata reports whether the file at path has the wanted mode and owner.
 func hasMetadata(path string, file File) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm() == file.Mode.Perm() && ownedAs(info, file)

@@ -272,7 +272,7 @@ func removeStale(dir string, files Files, stay ...string) error {
 	return err
 }
 
-// isOurs tells whether a name is a link into the volume's state.
+// isOurs reports whether a name is a link into the volume's state.
 func isOurs(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join(dir, name))
 	return err == nil && target == filepath.Join(dataName, name)

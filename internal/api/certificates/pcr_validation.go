@@ -96,7 +96,7 @@ func MaxPodExpiration(signerName string) int32 {
 	return MaxPodExpirationSeconds
 }
 
-// IsKubernetesSigner tells whether a signer's name is reserved for Kubernetes
+// IsKubernetesSigner reports whether a signer's name is reserved for Kubernetes
 // itself: its domain is kubernetes.io or below it.
 func IsKubernetesSigner(signerName string) bool {
 	domain, _, _ := strings.Cut(signerName, "/")

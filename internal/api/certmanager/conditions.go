@@ -22,7 +22,7 @@ func RequestCondition(cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestC
 	return nil
 }
 
-// RequestIs tells whether the condition of this type is True.
+// RequestIs reports whether the condition of this type is True.
 func RequestIs(cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType) bool {
 	condition := RequestCondition(cr, kind)
 	return condition != nil && condition.Status == cmmeta.ConditionTrue
@@ -60,7 +60,7 @@ func CertificateCondition(crt *cmv1.Certificate, kind cmv1.CertificateConditionT
 	return nil
 }
 
-// CertificateIs tells whether the condition of this type is True.
+// CertificateIs reports whether the condition of this type is True.
 func CertificateIs(crt *cmv1.Certificate, kind cmv1.CertificateConditionType) bool {
 	condition := CertificateCondition(crt, kind)
 	return condition != nil && condition.Status == cmmeta.ConditionTrue
@@ -97,7 +97,7 @@ func IssuerCondition(issuer cmv1.GenericIssuer, kind cmv1.IssuerConditionType) *
 	return nil
 }
 
-// IssuerIs tells whether the condition of this type is True.
+// IssuerIs reports whether the condition of this type is True.
 func IssuerIs(issuer cmv1.GenericIssuer, kind cmv1.IssuerConditionType) bool {
 	condition := IssuerCondition(issuer, kind)
 	return condition != nil && condition.Status == cmmeta.ConditionTrue

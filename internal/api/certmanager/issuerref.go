@@ -24,11 +24,11 @@ func IssuerGroup(ref cmmeta.IssuerReference) string {
 	return ref.Group
 }
 
-// IsBuiltIn tells whether ref is to an Issuer or ClusterIssuer of this API, and
+// IsBuiltIn reports whether ref is to an Issuer or ClusterIssuer of this API, and
 // not to the kind of an issuer that somebody else brings along.
 func IsBuiltIn(ref cmmeta.IssuerReference) bool { return IssuerGroup(ref) == Group }
 
-// SameIssuer tells whether two references mean the same.
+// SameIssuer reports whether two references mean the same.
 func SameIssuer(a, b cmmeta.IssuerReference) bool {
 	return a.Name == b.Name && IssuerKind(a) == IssuerKind(b) && IssuerGroup(a) == IssuerGroup(b)
 }

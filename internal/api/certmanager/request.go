@@ -136,7 +136,7 @@ func conditionsOf(conditions []cmv1.CertificateRequestCondition, kind cmv1.Certi
 	return found
 }
 
-// IsDecision tells whether cr is approved or denied and old, of the same name,
+// IsDecision reports whether cr is approved or denied and old, of the same name,
 // is not.
 func IsDecision(cr, old *cmv1.CertificateRequest) bool {
 	for _, kind := range decisions {

@@ -49,7 +49,7 @@ func ApprovalNames(ref cmmeta.IssuerReference, of Resource, namespace string) []
 }
 
 // FindResource asks for the resource of a kind. It returns ErrNoResource if there
-// is none; served tells whether anything of its group is served then.
+// is none; served reports whether anything of its group is served then.
 func FindResource(ctx context.Context, discovery Discovery, kind schema.GroupKind) (found Resource, served bool, err error) {
 	groups, err := discovery.ServerGroupsWithContext(ctx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// IsCleanup tells whether obj differs from old in nothing but what garbage
+// IsCleanup reports whether obj differs from old in nothing but what garbage
 // collection changes: a collector must be able to do its work on objects whose
 // content it could not write.
 func IsCleanup(obj, old runtime.Object) bool {

@@ -137,7 +137,7 @@ func (a Authenticator) check(ctx context.Context, required requirement, now time
 	return required.judge(object, now)
 }
 
-// judge tells whether object is the one that the token is bound to.
+// judge reports whether object is the one that the token is bound to.
 func (r requirement) judge(object metav1.Object, now time.Time) error {
 	if object.GetUID() != r.ref.UID {
 		return fmt.Errorf("UID of %s %q does not match the token's", r.kind, r.ref.Name)

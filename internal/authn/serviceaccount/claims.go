@@ -81,7 +81,7 @@ func (b Binding) requirements() []requirement {
 	return all
 }
 
-// isStale tells whether the token outlived what was asked for.
+// isStale reports whether the token outlived what was asked for.
 func (b Binding) isStale(now time.Time) bool {
 	return b.WarnAfter != nil && now.After(b.WarnAfter.Time)
 }

@@ -18,9 +18,9 @@ import (
 // Pods is what is known of the pods that nodes run. It may lag behind the
 // store.
 type Pods interface {
-	// Runs tells whether the pod is bound to the node.
+	// Runs reports whether the pod is bound to the node.
 	Runs(node, namespace, pod string) bool
-	// Uses tells whether a pod that is bound to the node refers to the object.
+	// Uses reports whether a pod that is bound to the node refers to the object.
 	// The pods that a node has made itself, mirrors, do not count: they would
 	// let it name any object.
 	Uses(node string, kind Kind, namespace, name string) bool
@@ -197,7 +197,7 @@ func podRequest(node string, r authorizer.Attributes) string {
 	return noRule
 }
 
-// readsPodRequest tells whether somebody reads one request by its name.
+// readsPodRequest reports whether somebody reads one request by its name.
 func readsPodRequest(r authorizer.Attributes) bool {
 	resource := schema.GroupResource{Group: r.GetAPIGroup(), Resource: r.GetResource()}
 	return r.IsResourceRequest() && resource == podRequests && r.GetSubresource() == "" && r.GetVerb() == "get"
@@ -249,7 +249,7 @@ func ownLease(node string, r authorizer.Attributes) string {
 	return ""
 }
 
-// selectsNode tells whether a list is limited to what is on the node.
+// selectsNode reports whether a list is limited to what is on the node.
 func selectsNode(node string, r authorizer.Attributes) bool {
 	requirements, err := r.GetFieldSelector()
 	if err != nil {

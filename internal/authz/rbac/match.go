@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Allows tells whether rule permits the request.
+// Allows reports whether rule permits the request.
 func Allows(rule *rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	if !includes(rule.Verbs, rbacv1.VerbAll, request.GetVerb()) {
 		return false

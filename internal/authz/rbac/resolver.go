@@ -52,7 +52,7 @@ func (r *Resolver) Grants(ctx context.Context, u user.Info, namespace string) it
 	}
 }
 
-// yieldRules yields what b grants and tells whether to go on.
+// yieldRules yields what b grants and reports whether to go on.
 func (r *Resolver) yieldRules(ctx context.Context, b binding, yield func(Grant, error) bool) bool {
 	rules, err := r.RoleRules(ctx, b.role, b.namespace)
 	if err != nil {

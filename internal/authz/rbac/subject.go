@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// isSubject tells whether u is the subject of a binding in namespace, which is
+// isSubject reports whether u is the subject of a binding in namespace, which is
 // empty for a binding of the cluster.
 func isSubject(u user.Info, subject rbacv1.Subject, namespace string) bool {
 	switch subject.Kind {

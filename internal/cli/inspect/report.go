@@ -5,7 +5,7 @@ package inspect
 type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Good tells whether no check is bad, and Verdict says it in a sentence.
+	// Good reports whether no check is bad, and Verdict says it in a sentence.
 	Good    bool   `json:"good"`
 	Verdict string `json:"verdict"`
 	// Checks are what should be true of the Secret.

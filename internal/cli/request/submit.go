@@ -69,7 +69,7 @@ func (e *differentError) Error() string {
 	return fmt.Sprintf("a request named %s exists already and has %s", e.name, e.difference)
 }
 
-// mayBeStored tells whether the request could have reached the store although
+// mayBeStored reports whether the request could have reached the store although
 // creating it failed. It is certain that it has not when the server refused
 // it or when there was no connection to begin with.
 func mayBeStored(err error) bool {

@@ -63,7 +63,7 @@ type waiter struct {
 	trouble error
 }
 
-// errGone says that the watch has to begin anew with a list.
+// errGone says that the watch has to begin again with a list.
 var errGone = errors.New("resource version is too old to watch from")
 
 // follow returns nil when the request is at its end. It outlives restarts of

@@ -38,7 +38,7 @@ type Server interface {
 }
 
 // Run changes the keys: it adds a new one, makes it the one that encrypts once
-// the server knows it, has everything stored anew, and removes the old one.
+// the server knows it, has everything stored again, and removes the old one.
 // How far it is can be seen in the file alone, so that an interrupted rotation
 // is taken up by the next; at no time is anything stored that the keys in the
 // file cannot read.

@@ -30,7 +30,7 @@ const (
 const hashMetric = "apiserver_encryption_config_controller_last_config_info{"
 
 // API is a Server that is reached through its API. It never sees the objects
-// that it has stored anew, only their names.
+// that it has stored again, only their names.
 type API struct {
 	discovery *discovery.DiscoveryClient
 	objects   metadata.Interface

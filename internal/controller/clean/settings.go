@@ -17,20 +17,20 @@ type Settings struct {
 	// Kubernetes.
 	Issued metav1.Duration `json:"issued"`
 	// denied is how long a denied request is kept, counted from the denial. 0s
-	// keeps it for ever. Default: 1h, as in Kubernetes.
+	// keeps it forever. Default: 1h, as in Kubernetes.
 	Denied metav1.Duration `json:"denied"`
 	// failed is how long a failed request is kept, counted from the failure.
-	// 0s keeps it for ever. Default: 1h, as in Kubernetes.
+	// 0s keeps it forever. Default: 1h, as in Kubernetes.
 	Failed metav1.Duration `json:"failed"`
-	// pending is how long a request waits for a decision. 0s: for ever.
+	// pending is how long a request waits for a decision. 0s: forever.
 	// Default: 24h, as in Kubernetes.
 	Pending metav1.Duration `json:"pending"`
 	// approved is how long an approved request waits for its certificate,
-	// counted from the approval. 0s: for ever. Default: 24h, as in Kubernetes.
+	// counted from the approval. 0s: forever. Default: 24h, as in Kubernetes.
 	Approved metav1.Duration `json:"approved"`
 	// undecided is how long a request is kept that has conditions, but none
 	// that the other limits count from: somebody's remarks, without a decision.
-	// Kubernetes keeps these for ever, as 0s does. Default: 168h, a week.
+	// Kubernetes keeps these forever, as 0s does. Default: 168h, a week.
 	Undecided metav1.Duration `json:"undecided"`
 	// fetch is how long an outcome stays at least, so that whoever asked can
 	// see it: neither "issued" nor perRequester nor podRequests.maxPerNode takes

@@ -115,7 +115,7 @@ func (i Installer) wanted(name string) (*unstructured.Unstructured, error) {
 	return wanted, nil
 }
 
-// contains tells whether all of part is in whole, which may have more fields:
+// contains reports whether all of part is in whole, which may have more fields:
 // to apply a definition that is as it is to be takes the server some time.
 func contains(whole, part any) bool {
 	switch part := part.(type) {
@@ -141,7 +141,7 @@ func (i Installer) get(ctx context.Context, name string) (*unstructured.Unstruct
 	return definition, i.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
 }
 
-// newer tells whether stored is a later version than own.
+// newer reports whether stored is a later version than own.
 func newer(stored, own string) bool {
 	s, err := version.ParseSemantic(stored)
 	if err != nil {

@@ -99,7 +99,7 @@ func newNode(at place, obj *metav1.PartialObjectMetadata) *node {
 	return n
 }
 
-// waits tells whether a deletion waits for us.
+// waits reports whether a deletion waits for us.
 func (n *node) waits() bool { return n.foreground || n.orphan }
 
 // link replaces the edges of an object to its owners. Owners that wait are
@@ -127,7 +127,7 @@ func (g *graph) link(uid types.UID, before, after *node) {
 	}
 }
 
-// needsLook tells whether any owner of n is not where it can own n, or waits.
+// needsLook reports whether any owner of n is not where it can own n, or waits.
 func (g *graph) needsLook(n *node) bool {
 	return slices.ContainsFunc(n.owners, func(o owner) bool {
 		at, there := g.there[o.uid]

@@ -24,7 +24,7 @@ func (k *kind) group() schema.GroupKind {
 	return schema.GroupKind{Group: k.resource.Group, Kind: k.name}
 }
 
-// same tells whether a later discovery found k unchanged.
+// same reports whether a later discovery found k unchanged.
 func (k *kind) same(other *kind) bool { return other != nil && *k == *other }
 
 // kinds are all that are served.

@@ -153,7 +153,7 @@ func (w *watcher) kindsChanged() {
 	}
 }
 
-// settled tells whether the graph is complete: it knows of every object, but
+// settled reports whether the graph is complete: it knows of every object, but
 // for kinds that nobody could list for a while.
 func (w *watcher) settled(now time.Time) bool {
 	w.mu.Lock()

@@ -85,7 +85,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 }
 
 // retries says when to try again what has failed. While there is no certificate,
-// nobody can write what the webhook guards: once the cause is mended, such as a
+// nobody can write what the webhook guards: once the cause is fixed, such as a
 // right that was missing, that must not last.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)

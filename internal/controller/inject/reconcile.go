@@ -71,14 +71,14 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 		return 0, err
 	}
 	if changed {
-		// The watch tells of it, and all begins anew.
+		// The watch tells of it, and all begins again.
 		return lookEvery, r.store(ctx, secret, after)
 	}
 	return min(max(at.Sub(now), time.Second), lookEvery), nil
 }
 
 // load returns the Secret, nil if there is none, and what it holds. One that
-// cannot be read is made anew: nobody else needs it.
+// cannot be read is recreated: nobody else needs it.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Objects.Namespace, Name: r.Objects.Secret}, secret)

@@ -164,7 +164,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A Secret that is gone, or that somebody has broken, is made anew; a process
+// A Secret that is gone, or that somebody has broken, is recreated; a process
 // that starts serves what there is.
 func TestHeals(t *testing.T) {
 	t.Parallel()
@@ -261,7 +261,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// After a day of failures, what is mended is found out within seconds.
+// After a day of failures, what is fixed is found out within seconds.
 func TestRetries(t *testing.T) {
 	limiter := retries()
 	for range 5000 {

@@ -95,7 +95,7 @@ func TestKeystores(t *testing.T) {
 	})
 }
 
-// usesTripleDES tells whether PKCS#12 is encrypted as the profile LegacyDES has
+// usesTripleDES reports whether PKCS#12 is encrypted as the profile LegacyDES has
 // it: pbeWithSHAAnd3-KeyTripleDES-CBC of RFC 7292 appendix C, and no PBES2.
 func usesTripleDES(data []byte) bool {
 	return bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01\x03")) && !bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d"))

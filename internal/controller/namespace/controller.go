@@ -86,7 +86,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return ignoreLate(r.release(ctx, &namespace))
 }
 
-// waits tells whether a namespace is being deleted and waits for us.
+// waits reports whether a namespace is being deleted and waits for us.
 func waits(namespace *corev1.Namespace) bool {
 	return !namespace.DeletionTimestamp.IsZero() && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }

@@ -58,7 +58,7 @@ type Config struct {
 	Settings Settings
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of config maps that cannot be mended.
+	// Events, if there is one, tells of config maps that cannot be fixed.
 	Events events.EventRecorder
 	// Metrics, if there is one, gets the publisher's metrics.
 	Metrics prometheus.Registerer
@@ -160,7 +160,7 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 	if err != nil {
 		return err
 	}
-	wanted, changed := mend(stored, string(pki.EncodeCertificates(certs...)))
+	wanted, changed := fix(stored, string(pki.EncodeCertificates(certs...)))
 	switch {
 	case stored.UID == "":
 		return ignoreLate(r.client.Create(ctx, wanted))
@@ -171,7 +171,7 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 	}
 }
 
-// tell says with an event that a config map is one that cannot be mended, such
+// tell says with an event that a config map is one that cannot be fixed, such
 // as one that somebody has made immutable.
 func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
 	if apierrors.IsInvalid(err) && r.events != nil {

@@ -46,7 +46,7 @@ func TestEveryNamespaceHasTheCA(t *testing.T) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		apitest.Eventually(t, "it is mended after it was "+reason, func() bool {
+		apitest.Eventually(t, "it is fixed after it was "+reason, func() bool {
 			config, err := admin.CoreV1().ConfigMaps("blue").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 			return err == nil && len(config.Data) == 1 && config.Data["ca.crt"] == string(ca) && len(config.Annotations) == 1
 		})

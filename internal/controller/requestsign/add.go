@@ -146,7 +146,7 @@ func actionable() predicate.Predicate {
 	}
 }
 
-// stillAwaits tells whether a change leaves a request as undecided as it was: its
+// stillAwaits reports whether a change leaves a request as undecided as it was: its
 // requester is told once, not with each label that somebody sets.
 func stillAwaits(before, after client.Object) bool {
 	old, ok := before.(*cmv1.CertificateRequest)

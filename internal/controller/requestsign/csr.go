@@ -54,7 +54,7 @@ type CSRConfig struct {
 	Issuing pki.Issuing
 }
 
-// IsIssuer tells whether a signer's name is that of an issuer.
+// IsIssuer reports whether a signer's name is that of an issuer.
 func IsIssuer(signerName string) bool {
 	_, ok := certmanager.ParseSignerName(signerName)
 	return ok

@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// refersTo tells whether ref is to this issuer, given that the request is in a
+// refersTo reports whether ref is to this issuer, given that the request is in a
 // namespace from which an Issuer can be meant.
 func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
 	kind := cmv1.IssuerKind

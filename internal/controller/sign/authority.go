@@ -55,7 +55,7 @@ func (w *caWatch) look(ctx context.Context) {
 	}
 }
 
-// due tells whether to warn now, and remembers it.
+// due reports whether to warn now, and remembers it.
 func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
 	now, fingerprint := w.clock.Now(), pki.Fingerprint(authority.Certificate())
 	if now.Before(end.Add(-w.warnBefore)) || fingerprint == w.warnedOfCA && now.Sub(w.warned) < warnEvery {

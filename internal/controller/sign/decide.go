@@ -8,13 +8,13 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// actionable tells whether a request waits for this signer. Approved and
+// actionable reports whether a request waits for this signer. Approved and
 // Denied count by their presence alone; their status can only be True.
 func actionable(c *csr, selects func(signerName string) bool) bool {
 	return open(c, selects) && certificates.Condition(c, certificatesv1.CertificateApproved) != nil
 }
 
-// undecided tells whether a request of this signer waits for its approval.
+// undecided reports whether a request of this signer waits for its approval.
 func undecided(c *csr, selects func(signerName string) bool) bool {
 	return open(c, selects) && certificates.Condition(c, certificatesv1.CertificateApproved) == nil
 }

@@ -39,7 +39,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
 }
 
-// awaits tells whether somebody is to be told that a request has no approval.
+// awaits reports whether somebody is to be told that a request has no approval.
 func (r *reconciler) awaits(c *csr) bool {
 	return r.awaitedEvent != "" && undecided(c, r.selects)
 }

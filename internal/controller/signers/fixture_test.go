@@ -197,7 +197,7 @@ func (w *world) trusted(t testing.TB) []*x509.Certificate {
 	return roots
 }
 
-// verifies tells whether the published roots verify a certificate.
+// verifies reports whether the published roots verify a certificate.
 func (w *world) verifies(t testing.TB, leaf *x509.Certificate) bool {
 	t.Helper()
 	pool := x509.NewCertPool()

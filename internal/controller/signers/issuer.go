@@ -232,7 +232,7 @@ func (r *reconciler) builtIn(s *v1alpha1.Signer) (*issuer, error) {
 	if err != nil {
 		return nil, newProblem(reasonUnavailable, "the CA of the built-in signers cannot be used: %v", err)
 	}
-	// The CA is asked for anew with each certificate; an issuer of another one
+	// The CA is asked for again with each certificate; an issuer of another one
 	// says so to those who have waited.
 	return r.once(s, func() (*issuer, error) { return &issuer{ca: r.BuiltIn.Current}, nil }, authority.Certificate().Raw)
 }

@@ -60,7 +60,7 @@ func (m *memory) of(s *v1alpha1.Signer) *remembered {
 	return known
 }
 
-// knows tells whether all of these have been looked at.
+// knows reports whether all of these have been looked at.
 func (m *memory) knows(all []v1alpha1.Signer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +125,7 @@ func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	return first
 }
 
-// news tells whether the process has to be shown a signer: whether it is
+// news reports whether the process has to be shown a signer: whether it is
 // another than the one that it knows.
 func (m *memory) news(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
 	text := &strings.Builder{}

@@ -73,7 +73,7 @@ type state struct {
 	again time.Time
 }
 
-// signs tells whether the signer can sign. If not there is a problem.
+// signs reports whether the signer can sign. If not there is a problem.
 func (s state) signs(now time.Time) bool {
 	return s.profile != nil && s.issuer != nil && s.issuer.usable(now) == nil
 }

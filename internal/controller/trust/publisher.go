@@ -53,7 +53,7 @@ type Config struct {
 	// costs little and is safe for concurrent use. The roots of one that is gone
 	// stay for its overlap.
 	More func() []Signer
-	// Complete tells whether More returns all that there are: others are gone.
+	// Complete reports whether More returns all that there are: others are gone.
 	Complete func() bool
 	// Clock tells the time; nil is the real one.
 	Clock clock.PassiveClock

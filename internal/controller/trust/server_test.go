@@ -63,7 +63,7 @@ func (w world) onlyBundleOf(t *testing.T, signerName string) bundle {
 	return found[0]
 }
 
-// trusts tells whether a certificate is an anchor of one of the bundles.
+// trusts reports whether a certificate is an anchor of one of the bundles.
 func trusts(t *testing.T, bundles []bundle, cert *x509.Certificate) bool {
 	t.Helper()
 	return slices.ContainsFunc(bundles, func(b bundle) bool {

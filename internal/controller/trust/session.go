@@ -84,7 +84,7 @@ func (p *publisher) withoutOthers(object any) (any, error) {
 	return object, nil
 }
 
-// ours tells whether we have published a bundle.
+// ours reports whether we have published a bundle.
 func ours(o client.Object) bool { return o.GetLabels()[rollover.ManagedByLabel] == rollover.ManagedBy }
 
 func signerNameOf(o client.Object) string {

@@ -50,7 +50,7 @@ var Services = []Service{
 	},
 }
 
-// Validate tells whether a key can be used by this URI. Its error does not
+// Validate reports whether a key can be used by this URI. Its error does not
 // show the URI, in which the library would take a password.
 func (s Service) Validate(uri string) error {
 	switch {

@@ -10,7 +10,7 @@ import (
 
 var errAbsent = errors.New("this certplane was built without PKCS#11; build one that has it: CGO_ENABLED=1 go build -tags pkcs11 ./cmd/certplane")
 
-// Validate tells whether a key can be used by this URI.
+// Validate reports whether a key can be used by this URI.
 func Validate(uri string) error {
 	if _, err := Parse(uri); err != nil {
 		return err

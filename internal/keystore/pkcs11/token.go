@@ -18,7 +18,7 @@ import (
 //
 // A token that goes away and comes back, with a network, a cable or its
 // service, is found again: what fails for that reason is tried once more, with
-// everything looked up anew.
+// everything looked up again.
 type Token struct {
 	uri    *URI
 	module *pkcs11.Ctx
@@ -150,7 +150,7 @@ func (t *Token) connect(broken *connection) (*connection, error) {
 // errDisconnected: the last try to connect has failed.
 var errDisconnected = errors.New("not connected to the token")
 
-// lost tells whether another connection may help.
+// lost reports whether another connection may help.
 func lost(err error) bool {
 	var code pkcs11.Error
 	return errors.Is(err, errDisconnected) || errors.Is(err, errNoKey) || errors.As(err, &code) && slices.Contains(losses, code)

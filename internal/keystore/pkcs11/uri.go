@@ -124,7 +124,7 @@ func (u *URI) pinFile() string {
 	return source
 }
 
-// pin returns the PIN, or nothing if none is named. It is read anew each
+// pin returns the PIN, or nothing if none is named. It is read again each
 // time, so that it can be changed.
 func (u *URI) pin() (string, error) {
 	file := u.pinFile()

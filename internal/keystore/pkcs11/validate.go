@@ -2,7 +2,7 @@
 
 package pkcs11
 
-// Validate tells whether a key can be used by this URI, as far as can be told
+// Validate reports whether a key can be used by this URI, as far as can be told
 // without the token.
 func Validate(uri string) error {
 	_, err := Parse(uri)

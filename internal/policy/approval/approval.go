@@ -30,7 +30,7 @@ type (
 	condition = certificatesv1.CertificateSigningRequestCondition
 )
 
-// Waits tells whether a request waits for a decision that this package makes.
+// Waits reports whether a request waits for a decision that this package makes.
 // Approved and Denied count by their presence alone. A request that has failed
 // gets no certificate, so there is nothing to approve.
 func Waits(c *csr) bool {

@@ -15,7 +15,7 @@ import (
 // absences are the reasons to issue that end when a Secret comes back.
 var absences = []string{ReasonDoesNotExist, ReasonMissingData, ReasonInvalidKeyPair, ReasonInvalidCertificate}
 
-// Adopt tells whether an issuance under way has lost its reason: it was started
+// Adopt reports whether an issuance under way has lost its reason: it was started
 // because there was no usable Secret, and now there is one with a certificate
 // that is all that the Certificate asks for and not due for renewal. That is so
 // when a restore brings back Certificates before Secrets. What this very issuance
@@ -35,7 +35,7 @@ func Adopt(s Situation, now time.Time) Finding {
 	return Finding{Reason: ReasonAdopted, Message: fmt.Sprintf("Secret %q holds a valid certificate again: no new one is issued", s.Certificate.Spec.SecretName)}
 }
 
-// isOfNext tells whether the key in the Secret is that of the certificate to
+// isOfNext reports whether the key in the Secret is that of the certificate to
 // come, or that certificate has been issued already: the Secret may be its.
 func (i *inspection) isOfNext() bool {
 	return slices.ContainsFunc(i.Next(), func(cr *cmv1.CertificateRequest) bool {
@@ -44,7 +44,7 @@ func (i *inspection) isOfNext() bool {
 	})
 }
 
-// Yield tells whether an issuance under way ends because the Secret belongs to
+// Yield reports whether an issuance under way ends because the Secret belongs to
 // another Certificate. It may have been started before that one was known, as
 // when both are made at the same moment, or by hand. The finding, if there is
 // one, is for an Event; who acts on it calls SetAbandoned.

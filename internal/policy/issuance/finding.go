@@ -10,7 +10,7 @@ type Finding struct {
 	Message string
 }
 
-// None tells whether there is nothing to tell.
+// None reports whether there is nothing to tell.
 func (f Finding) None() bool { return f.Reason == "" }
 
 // The reasons why a certificate is issued, or is not ready.

@@ -6,7 +6,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
 
-// Maintain tells whether a Secret has to be written again with the certificate
+// Maintain reports whether a Secret has to be written again with the certificate
 // that it has: because its Certificate asks for other labels, annotations,
 // formats or keystores, somebody has changed them, or the password of a
 // keystore is another one. A password that is missing is empty. Nothing is to be

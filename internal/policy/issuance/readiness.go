@@ -26,7 +26,7 @@ type Readiness struct {
 	Often bool
 }
 
-// Ready tells whether a Certificate has the certificate that it asks for. An
+// Ready reports whether a Certificate has the certificate that it asks for. An
 // issuance under way does not matter: what is there stays good.
 func Ready(s Situation, now time.Time) Readiness {
 	i := inspect(s, now)

@@ -119,7 +119,7 @@ func (s Situation) differs(cr *cmv1.CertificateRequest, key crypto.PublicKey) st
 	return ""
 }
 
-// isStale tells whether a request came to nothing in an earlier attempt: it
+// isStale reports whether a request came to nothing in an earlier attempt: it
 // must not end this one. Issuers that say no failureTime are taken at the time
 // of their condition.
 func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
@@ -128,7 +128,7 @@ func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 	return issuing != nil && issuing.LastTransitionTime != nil && ended != nil && ended.Before(issuing.LastTransitionTime)
 }
 
-// isOfOtherAttempt tells whether a request was made in an earlier attempt and
+// isOfOtherAttempt reports whether a request was made in an earlier attempt and
 // has no certificate: each attempt has its key in a Secret of its own, so that
 // attempts can be told apart even if the key stays and they follow within a
 // second. Such a request may have come to nothing, and self-signed issuers look

@@ -32,7 +32,7 @@ type Start struct {
 	Again time.Time
 }
 
-// Decide tells whether to start issuing a certificate now: whether something is
+// Decide reports whether to start issuing a certificate now: whether something is
 // wrong with the Secret or its certificate is due for renewal, and nothing
 // holds the issuance back. Nothing starts while an issuance is under way, and
 // for a Certificate that is being deleted. Who starts one calls SetIssuing.
@@ -117,7 +117,7 @@ func (b Backoff) wait(attempts *int) time.Duration {
 	return backoff.Backoff{First: b.Min, Most: b.Max}.After(ptr.Deref(attempts, 1))
 }
 
-// differsFromNext tells whether the request that has failed asks for something
+// differsFromNext reports whether the request that has failed asks for something
 // else than the Certificate does now. If there was none, or it is gone, any
 // change of the spec since the failure counts.
 func (s Situation) differsFromNext() bool {

@@ -54,7 +54,7 @@ func CheckUID(kind string, object *metav1.ObjectMeta, uid types.UID) *Refusal {
 	return &Refusal{Reason: ReasonIdentity, Message: fmt.Sprintf("the %s %s has the UID %s, not %s", kind, object.Name, object.UID, uid)}
 }
 
-// Selects tells whether a service sends its traffic to a pod. One without a
+// Selects reports whether a service sends its traffic to a pod. One without a
 // selector says nothing about pods.
 func Selects(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName &&

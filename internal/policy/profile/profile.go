@@ -145,7 +145,7 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 	return r
 }
 
-// NeedsServices tells whether decisions can depend on Request.Services, which
+// NeedsServices reports whether decisions can depend on Request.Services, which
 // cost something to find out.
 func (p *Profile) NeedsServices() bool { return p.services }
 

@@ -116,6 +116,7 @@ func TestFromPodRequest(t *testing.T) {
 		got := request.FromPodRequest(&certificatesv1beta1.PodCertificateRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "shop", Annotations: map[string]string{"n": "2"}},
 			Spec: certificatesv1beta1.PodCertificateRequestSpec{
+				//lint:ignore SA1019 kubelets of Kubernetes 1.35 have no other form
 				ServiceAccountName: "web", ServiceAccountUID: "s1", StubPKCS10Request: tc.stub, PKIXPublicKey: tc.bare,
 				UnverifiedUserAnnotations: map[string]string{"role": "db"},
 			},

@@ -16,7 +16,7 @@ type Obstacle struct {
 	Message string
 }
 
-// None tells whether nothing keeps the issuer from signing.
+// None reports whether nothing keeps the issuer from signing.
 func (o Obstacle) None() bool { return o.Reason == "" }
 
 // The reasons of obstacles.

@@ -54,7 +54,7 @@ func Due(cr *cmv1.CertificateRequest) Step {
 	}
 }
 
-// answered tells whether nothing is to be signed any more. A certificate that
+// answered reports whether nothing is to be signed any more. A certificate that
 // nobody has vouched for is an answer too: somebody may be using it.
 func answered(cr *cmv1.CertificateRequest) bool {
 	reason := certmanager.ReadyReason(cr)
@@ -75,14 +75,14 @@ func dueElsewhere(cr *cmv1.CertificateRequest) Step {
 // MessageDenied is what the Ready condition of a denied request says.
 const MessageDenied = "The CertificateRequest was denied by an approval controller"
 
-// denialIsTold tells whether the Ready condition says that a request is denied.
+// denialIsTold reports whether the Ready condition says that a request is denied.
 func denialIsTold(cr *cmv1.CertificateRequest) bool {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	return ready != nil && ready.Status == cmmeta.ConditionFalse &&
 		ready.Reason == cmv1.CertificateRequestReasonDenied && ready.Message == MessageDenied && cr.Status.FailureTime != nil
 }
 
-// Undecided tells whether a request is to be approved or denied, of whichever
+// Undecided reports whether a request is to be approved or denied, of whichever
 // issuer: nobody has, and it is not over all the same.
 func Undecided(cr *cmv1.CertificateRequest) bool {
 	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved) != nil ||

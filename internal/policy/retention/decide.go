@@ -13,7 +13,7 @@ import (
 type csr = certificatesv1.CertificateSigningRequest
 
 // Limits say how long requests are kept, counted as Kubernetes' cleaner counts
-// it. A limit of zero keeps them for ever.
+// it. A limit of zero keeps them forever.
 type Limits struct {
 	// Issued counts from the approval of a request that has its certificate.
 	Issued time.Duration
@@ -61,7 +61,7 @@ type Verdict struct {
 	Again time.Time
 }
 
-// Delete tells whether the request is to be deleted now.
+// Delete reports whether the request is to be deleted now.
 func (v Verdict) Delete() bool { return v.Reason != "" }
 
 // class is a way in which a request grows old.
@@ -90,7 +90,7 @@ var undecided = class{Undecided, "created", request.created, func(l Limits) time
 // atOnce is the shortest limit that is one.
 const atOnce = time.Nanosecond
 
-// Decide tells whether a request is deleted now, and if not, when to look
+// Decide reports whether a request is deleted now, and if not, when to look
 // again. An age that equals its limit is still young enough.
 func Decide(c *csr, now time.Time, limits Limits) Verdict {
 	if !c.DeletionTimestamp.IsZero() {

@@ -23,10 +23,10 @@ type PodRequest struct {
 	Bytes int64
 }
 
-// DecidePod tells whether a request for the certificate of a pod is deleted
+// DecidePod reports whether a request for the certificate of a pod is deleted
 // now, age after its creation, and if not, when it will be. Its outcome does
 // not matter: a node has read it by then, and one that has not asks again. Zero
-// keeps requests for ever.
+// keeps requests forever.
 func DecidePod(r PodRequest, now time.Time, age time.Duration) Verdict {
 	if r.Deleting || age <= 0 {
 		return Verdict{}

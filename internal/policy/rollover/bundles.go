@@ -58,7 +58,7 @@ type Plan struct {
 	Again time.Time
 }
 
-// Idle tells whether there is nothing to do.
+// Idle reports whether there is nothing to do.
 func (p Plan) Idle() bool { return len(p.Create)+len(p.Update)+len(p.Delete) == 0 }
 
 // Bundles compares the bundles that there are with that of a signer's roots of
@@ -72,8 +72,8 @@ func (s Signer) Bundles(content string, existing []*bundle, now time.Time) Plan 
 		case b.Spec.SignerName != s.Name:
 		case b.Name == wanted.Name:
 			found = true
-			if mended, changed := s.mend(b, wanted); changed {
-				plan.Update = append(plan.Update, mended)
+			if fixed, changed := s.fix(b, wanted); changed {
+				plan.Update = append(plan.Update, fixed)
 			}
 		default:
 			s.retire(&plan, b, now)
@@ -158,15 +158,15 @@ func (s Signer) bundleName(content string) string {
 	return strings.ReplaceAll(s.Name, "/", ":") + ":" + hex.EncodeToString(sum[:12])
 }
 
-// ours tells whether a bundle is for us to change.
+// ours reports whether a bundle is for us to change.
 func (s Signer) ours(b *bundle) bool { return s.Exclusive || b.Labels[ManagedByLabel] == ManagedBy }
 
-// authentic tells whether a bundle still has the content that it was published
+// authentic reports whether a bundle still has the content that it was published
 // with, by its name.
 func (s Signer) authentic(b *bundle) bool { return b.Name == s.bundleName(b.Spec.TrustBundle) }
 
-// mend makes the bundle of the roots of today what it should be.
-func (s Signer) mend(b, wanted *bundle) (*bundle, bool) {
+// fix makes the bundle of the roots of today what it should be.
+func (s Signer) fix(b, wanted *bundle) (*bundle, bool) {
 	_, retired := b.Annotations[UntilAnnotation]
 	described := b.Annotations[OverlapAnnotation] == wanted.Annotations[OverlapAnnotation]
 	if s.ours(b) && !retired && described && b.Spec.TrustBundle == wanted.Spec.TrustBundle {

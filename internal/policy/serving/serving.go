@@ -122,7 +122,7 @@ func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
 	return leaf{chain, key}, nil
 }
 
-// serves tells whether the certificate there is can be served on. One with
+// serves reports whether the certificate there is can be served on. One with
 // more names than needed can: processes that know of a name at different times
 // must not replace each other's certificate again and again.
 func (v Server) serves(s State, now time.Time) bool {

@@ -107,7 +107,7 @@ func TestNextCAIsPublishedFirst(t *testing.T) {
 	}
 }
 
-// A process that was off for years begins anew.
+// A process that was off for years begins again.
 func TestAfterTheEnd(t *testing.T) {
 	s, _, _ := next(t, hook, serving.State{}, begin)
 	late := begin.Add(1000 * day)

@@ -159,7 +159,7 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 // unmet begins the refusal, as the library has it.
 const unmet = "Precondition failed"
 
-// meets tells whether namespace is the one that the client means to delete.
+// meets reports whether namespace is the one that the client means to delete.
 func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error {
 	if conditions == nil {
 		return nil

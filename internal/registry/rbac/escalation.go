@@ -62,7 +62,7 @@ func (g grants) checkClusterRole(ctx context.Context, obj, old runtime.Object) e
 	return nil
 }
 
-// aggregates tells whether obj, which may be nil, is a role that gathers
+// aggregates reports whether obj, which may be nil, is a role that gathers
 // others.
 func aggregates(obj runtime.Object) bool {
 	role, ok := obj.(*rbacv1.ClusterRole)
@@ -110,7 +110,7 @@ func (g grants) confirmHeld(ctx context.Context, rules []rbacv1.PolicyRule) erro
 	return authzrbac.ConfirmNoEscalation(ctx, g.resolver, u, genericapirequest.NamespaceValue(ctx), rules)
 }
 
-// mayEscalate tells whether the user holds "escalate" on the role that the
+// mayEscalate reports whether the user holds "escalate" on the role that the
 // request names. A POST names none, so it needs the verb on all roles.
 func (g grants) mayEscalate(ctx context.Context) bool {
 	request, ok := genericapirequest.RequestInfoFrom(ctx)
@@ -126,7 +126,7 @@ func (g grants) mayEscalate(ctx context.Context) bool {
 	})
 }
 
-// mayBind tells whether the user holds "bind" on the role that ref names.
+// mayBind reports whether the user holds "bind" on the role that ref names.
 func (g grants) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace string) bool {
 	return g.may(ctx, authorizer.AttributesRecord{
 		Verb:      "bind",
@@ -152,7 +152,7 @@ func (g grants) may(ctx context.Context, request authorizer.AttributesRecord) bo
 	return decision == authorizer.DecisionAllow
 }
 
-// isMaster tells whether the user is of the group that may do everything.
+// isMaster reports whether the user is of the group that may do everything.
 func isMaster(ctx context.Context) bool {
 	u, ok := genericapirequest.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)

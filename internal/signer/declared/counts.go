@@ -13,7 +13,7 @@ type Tally struct {
 	Last time.Time
 }
 
-// IsZero tells whether nothing has happened.
+// IsZero reports whether nothing has happened.
 func (t Tally) IsZero() bool { return t.Issued == 0 && t.Refused == 0 }
 
 // Counts counts what becomes of requests until somebody writes it down. Safe

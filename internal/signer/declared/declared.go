@@ -54,13 +54,13 @@ type Signer struct {
 	Counts *Counts
 }
 
-// Serves tells whether the signer is for requests of a kind.
+// Serves reports whether the signer is for requests of a kind.
 func (s *Signer) Serves(kind v1alpha1.RequestKind) bool { return slices.Contains(s.Requests, kind) }
 
 // errNotOpen is the reason of a Signer that was made without one.
 var errNotOpen = errors.New("it is being opened")
 
-// same tells whether requests that wait for s have nothing new to hope for
+// same reports whether requests that wait for s have nothing new to hope for
 // from t.
 func (s *Signer) same(t *Signer) bool {
 	return s != nil && t != nil && s.Unready != nil && t.Unready != nil && slices.Equal(s.Requests, t.Requests)

@@ -91,7 +91,7 @@ func (s *Set) Counts(uid types.UID) *Counts {
 	return s.counts[uid]
 }
 
-// Complete tells whether all signers that there were have been added once.
+// Complete reports whether all signers that there were have been added once.
 func (s *Set) Complete() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

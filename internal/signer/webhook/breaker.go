@@ -40,7 +40,7 @@ const (
 	abandoned
 )
 
-// open tells whether the endpoint is not trusted to work.
+// open reports whether the endpoint is not trusted to work.
 func (b *breaker) open() bool { return !b.openUntil.IsZero() }
 
 // enter lets a call pass, or says how long to wait before asking again.

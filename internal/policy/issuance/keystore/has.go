@@ -13,7 +13,7 @@ import (
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
 )
 
-// HasPKCS12 tells whether PKCS12 may have written data: whether it is encrypted
+// HasPKCS12 reports whether PKCS12 may have written data: whether it is encrypted
 // by the profile, the password opens it, and it holds what p does.
 func HasPKCS12(data []byte, p Pair, profile cmv1.PKCS12Profile, password string) bool {
 	key, cert, issuers, err := pkcs12.DecodeChain(data, password)
@@ -42,7 +42,7 @@ var marks = []struct {
 	{cmv1.LegacyDESPKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 1, 3}}, // 3DES (the same)
 }
 
-// hasProfile tells whether data is encrypted by a profile. Which algorithms are
+// hasProfile reports whether data is encrypted by a profile. Which algorithms are
 // used is in the clear, and long enough not to come up by chance.
 func hasProfile(data []byte, profile cmv1.PKCS12Profile) bool {
 	for _, mark := range marks {
@@ -58,7 +58,7 @@ func sameCerts(a, b []*x509.Certificate) bool {
 	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
 }
 
-// HasJKS tells whether JKS may have written data: whether the password opens
+// HasJKS reports whether JKS may have written data: whether the password opens
 // it, the key and its chain are under the alias, and the CAs are there.
 func HasJKS(data []byte, p Pair, alias, password string) bool {
 	store := jks.New()

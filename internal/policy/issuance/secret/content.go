@@ -33,7 +33,7 @@ const TemporaryAnnotation = "certplane.dev/temporary-certificate"
 // the same key, and nobody keeps one.
 const TemporaryIssuer = "cert-manager.local"
 
-// IsTemporary tells whether a Secret has such a certificate: one of that issuer
+// IsTemporary reports whether a Secret has such a certificate: one of that issuer
 // that is marked, or has no annotation of an issuer, as cert-manager leaves it.
 // The mark alone makes none of a good certificate: anybody may have set it, and
 // what is issued instead would have it too.
@@ -74,7 +74,7 @@ func Interim(crt *cmv1.Certificate, chain []byte, key crypto.Signer) (Content, e
 }
 
 // Existing is the content that a Secret has already, for writing what is
-// derived from it anew. ok is false if it has no certificate or no key.
+// derived from it again. ok is false if it has no certificate or no key.
 func Existing(crt *cmv1.Certificate, s *corev1.Secret) (c Content, ok bool) {
 	c = Content{
 		Certificate: crt, Key: s.Data[corev1.TLSPrivateKeyKey], Chain: s.Data[corev1.TLSCertKey], CA: s.Data[cmmeta.TLSCAKey],

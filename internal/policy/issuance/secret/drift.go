@@ -107,7 +107,7 @@ func ownerDiffers(is, written, wanted bool) bool {
 	return is && written
 }
 
-// hasStale tells whether something has been written that nobody wants any more.
+// hasStale reports whether something has been written that nobody wants any more.
 func hasStale(written []string, want map[string]string) bool {
 	return slices.ContainsFunc(written, func(key string) bool { _, wanted := want[key]; return !wanted })
 }

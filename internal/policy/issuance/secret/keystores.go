@@ -105,7 +105,7 @@ func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore
 	return err
 }
 
-// storesOutdated tells whether a keystore is not what it would be if it were
+// storesOutdated reports whether a keystore is not what it would be if it were
 // written now. Without its password nobody can tell.
 func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, error) {
 	jks, p12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)

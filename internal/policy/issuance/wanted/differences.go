@@ -40,7 +40,7 @@ func requestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 	return differences, nil
 }
 
-// IsRepeated tells whether a new request would ask for what this one did, but for
+// IsRepeated reports whether a new request would ask for what this one did, but for
 // the key itself. Unlike RequestDifferences it misses nothing that can make an
 // issuer answer otherwise: the kind of key, for one. It fails if one of the two
 // cannot be read.
@@ -112,7 +112,7 @@ func commonNameOf(spec *cmv1.CertificateSpec) string {
 	return name.CommonName
 }
 
-// sameSet tells whether two lists have the same elements, however often.
+// sameSet reports whether two lists have the same elements, however often.
 func sameSet[T cmp.Ordered](a, b []T) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }

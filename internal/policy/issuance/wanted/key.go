@@ -59,7 +59,7 @@ func EncodeKey(spec *cmv1.CertificateSpec, key crypto.Signer) ([]byte, error) {
 	return pki.EncodeTraditionalPrivateKey(key)
 }
 
-// RotatesKey tells whether each certificate gets a new key.
+// RotatesKey reports whether each certificate gets a new key.
 func RotatesKey(spec *cmv1.CertificateSpec) bool {
 	return spec.PrivateKey == nil || spec.PrivateKey.RotationPolicy != cmv1.RotationPolicyNever
 }

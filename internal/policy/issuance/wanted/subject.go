@@ -48,7 +48,7 @@ var subjectComparisons = []struct {
 	{"spec.subject.postalCodes", func(n pkix.Name) []string { return n.PostalCode }},
 }
 
-// isForeign tells whether only a literal subject can have an attribute.
+// isForeign reports whether only a literal subject can have an attribute.
 func isForeign(attribute pkix.AttributeTypeAndValue) bool {
 	oid := attribute.Type
 	if len(oid) != 4 || !oid[:3].Equal(asn1.ObjectIdentifier{2, 5, 4}) {

@@ -17,7 +17,7 @@ const (
 	extension = 365 * 24 * time.Hour
 )
 
-// extends tells whether the token is one that a kubelet requests for a
+// extends reports whether the token is one that a kubelet requests for a
 // program which may not know that tokens expire.
 func (s *Storage) extends(request *authenticationv1.TokenRequest, binding serviceaccount.Binding) bool {
 	ours := func(audience string) bool { return slices.Contains(s.opts.Audiences, audience) }

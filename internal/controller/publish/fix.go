@@ -7,20 +7,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// mend returns config as it should be, and whether it is not so yet: with the
+// fix returns config as it should be, and whether it is not so yet: with the
 // bundle as all of its data, and with any description.
-func mend(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
+func fix(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
 	data := map[string]string{key: bundle}
 	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" {
 		return config, false
 	}
-	mended := config.DeepCopy()
-	mended.Data = data
-	if mended.Annotations == nil {
-		mended.Annotations = map[string]string{}
+	fixed := config.DeepCopy()
+	fixed.Data = data
+	if fixed.Annotations == nil {
+		fixed.Annotations = map[string]string{}
 	}
-	mended.Annotations[descriptionAnnotation] = description
-	return mended, true
+	fixed.Annotations[descriptionAnnotation] = description
+	return fixed, true
 }
 
 // ignoreLate drops the errors of a write that somebody was faster than: by

@@ -23,7 +23,7 @@ func TestMend(t *testing.T) {
 		{"no data", config(described, nil), true},
 		{"more data", config(described, map[string]string{key: "bundle", "more": ""}), true},
 	} {
-		mended, changed := mend(tt.stored, "bundle")
+		fixed, changed := fix(tt.stored, "bundle")
 		if changed != tt.want {
 			t.Errorf("%s: changed = %v", tt.reason, changed)
 		}
@@ -31,7 +31,7 @@ func TestMend(t *testing.T) {
 			continue
 		}
 		want := config(map[string]string{descriptionAnnotation: description}, right)
-		if diff := cmp.Diff(want, mended); diff != "" {
+		if diff := cmp.Diff(want, fixed); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 		}
 	}
