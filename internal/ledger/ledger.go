@@ -14,8 +14,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// New returns a recorder that writes each certificate to the log and counts it
-// in registry, which can be nil.
+// New returns a recorder that counts each certificate in registry, which can be
+// nil, and writes it to the log at verbosity 1: one that is stored has a line
+// already.
 func New(registry prometheus.Registerer) (pki.Recorder, error) {
 	signed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "certplane", Subsystem: "certificates", Name: "signed_total",
@@ -26,7 +27,7 @@ func New(registry prometheus.Registerer) (pki.Recorder, error) {
 	}
 	return func(ctx context.Context, cert *x509.Certificate, why pki.Purpose) error {
 		signed.WithLabelValues(why.Signer).Inc()
-		log.FromContext(ctx).Info("Signed certificate", append(facts(why), pki.LogFacts(cert)...)...)
+		log.FromContext(ctx).V(1).Info("Signed certificate", append(facts(why), pki.LogFacts(cert)...)...)
 		return nil
 	}, nil
 }

@@ -27,7 +27,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	ctx := log.IntoContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
+	ctx := log.IntoContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(1))))
 	why := pki.Purpose{Signer: "example.com/signer", Requester: "alice", Kind: "CertificateSigningRequest", Name: "request", UID: "42"}
 	if err := record(ctx, ca.Certificate(), why); err != nil {
 		t.Fatal(err)
