@@ -62,8 +62,8 @@ func (f *CertificateFacts) heldUntil() time.Time {
 	return time.Time{}
 }
 
-// rival is the Certificate that owns the Secret instead, or nil.
-func (f *CertificateFacts) rival() *cmv1.Certificate {
+// conflicting is the Certificate that owns the Secret instead, or nil.
+func (f *CertificateFacts) conflicting() *cmv1.Certificate {
 	if f.Owner == nil || f.Owner.Name == f.Certificate.Name {
 		return nil
 	}
@@ -84,8 +84,8 @@ func (f *CertificateFacts) verdict(state CertificateState) string {
 	switch crt := f.Certificate; {
 	case !crt.DeletionTimestamp.IsZero():
 		return "is being deleted, and nothing is issued for it"
-	case f.rival() != nil:
-		return fmt.Sprintf("gets no certificate: its Secret %s belongs to Certificate %s, which names it too", crt.Spec.SecretName, f.rival().Name)
+	case f.conflicting() != nil:
+		return fmt.Sprintf("gets no certificate: its Secret %s belongs to Certificate %s, which names it too", crt.Spec.SecretName, f.conflicting().Name)
 	case state == CertificateReady:
 		return f.present()
 	case state == CertificateRenewing:
@@ -213,8 +213,8 @@ func (f *CertificateFacts) checkSecret() Check {
 }
 
 func (f *CertificateFacts) checkRivals() Check {
-	if rival := f.rival(); rival != nil {
-		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", rival.Name)}
+	if conflicting := f.conflicting(); conflicting != nil {
+		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", conflicting.Name)}
 	}
 	return Check{"secretName", Yes, fmt.Sprintf("is this Certificate's, although others name it too and get nothing: %s", strings.Join(f.others, ", "))}
 }
@@ -238,7 +238,7 @@ func (f *CertificateFacts) steps() []Step {
 	switch {
 	case !crt.DeletionTimestamp.IsZero():
 		return nil
-	case f.rival() != nil:
+	case f.conflicting() != nil:
 		return []Step{step("Choose another spec.secretName for one of the two, or delete one:",
 			f.kubectl("edit", "certificates."+certmanager.Group, "-n", crt.Namespace, crt.Name))}
 	case state == CertificateReady:

@@ -11,7 +11,7 @@ import (
 )
 
 // soon is how long controllers may take for what they do at once.
-const soon = requests.Patience
+const soon = requests.ApprovalGrace
 
 // outlook is what a request without an answer waits for. All that a headline
 // says of it follows from the checks, so that the two cannot differ.

@@ -178,17 +178,17 @@ func TestHeadlinesOfCertificates(t *testing.T) {
 	for _, ready := range []cmmeta.ConditionStatus{"True", "False"} {
 		for _, issuing := range []cmmeta.ConditionStatus{"True", "False"} {
 			for _, secret := range []Result{Yes, No, Unknown} {
-				for _, rival := range []bool{false, true} {
+				for _, conflicting := range []bool{false, true} {
 					for _, end := range []time.Duration{time.Hour, -time.Hour} {
-						f := certificateWith(ready, issuing, secret, rival, now.Add(end))
+						f := certificateWith(ready, issuing, secret, conflicting, now.Add(end))
 						e := f.Explain()
 						r, isReady := results(e.Checks), strings.Contains(e.Verdict, "is ready")
 						switch {
 						case isReady && (r["ready"] != Yes || r["secret"] == No || r["secretName"] == No || end < 0):
 							t.Errorf("%q with %v", e.Verdict, r)
-						case !isReady && ready == "True" && secret != No && !rival && end > 0:
+						case !isReady && ready == "True" && secret != No && !conflicting && end > 0:
 							t.Errorf("%q with %v", e.Verdict, r)
-						case rival != strings.Contains(e.Verdict, "gets no certificate"):
+						case conflicting != strings.Contains(e.Verdict, "gets no certificate"):
 							t.Errorf("%q with %v", e.Verdict, r)
 						}
 					}
@@ -198,7 +198,7 @@ func TestHeadlinesOfCertificates(t *testing.T) {
 	}
 }
 
-func certificateWith(ready, issuing cmmeta.ConditionStatus, secret Result, rival bool, end time.Time) *CertificateFacts {
+func certificateWith(ready, issuing cmmeta.ConditionStatus, secret Result, conflicting bool, end time.Time) *CertificateFacts {
 	until := metav1.NewTime(end)
 	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: cmv1.CertificateSpec{SecretName: "web-tls"}}
 	crt.Status.NotAfter = &until
@@ -212,7 +212,7 @@ func certificateWith(ready, issuing cmmeta.ConditionStatus, secret Result, rival
 	if secret == Yes {
 		f.Secret = &corev1.Secret{}
 	}
-	if rival {
+	if conflicting {
 		f.others = []string{"other"}
 		f.Owner = &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	}

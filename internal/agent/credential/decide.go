@@ -69,7 +69,7 @@ type Decision struct {
 func Decide(r Record, purpose Purpose, seen Seen, now time.Time, jitter backoff.Jitter) Decision {
 	d := Decision{Record: r.copy()}
 	d.forget(purpose)
-	d.heed(seen, now, jitter)
+	d.observe(seen, now, jitter)
 	d.act(purpose, now)
 	d.report(now)
 	return d
@@ -102,8 +102,8 @@ func (r Record) copy() Record {
 	return r
 }
 
-// heed takes up what has become of the pending request.
-func (d *Decision) heed(seen Seen, now time.Time, jitter backoff.Jitter) {
+// observe takes up what has become of the pending request.
+func (d *Decision) observe(seen Seen, now time.Time, jitter backoff.Jitter) {
 	pending := d.Record.Pending
 	if pending == nil {
 		return
@@ -171,7 +171,7 @@ func (d *Decision) fail(f Failure, now time.Time, jitter backoff.Jitter) {
 	d.Record.Failure = f.after(d.Record.Failure, now, jitter)
 }
 
-// act decides what to do next, with the request heeded.
+// act decides what to do next, with the request observed.
 func (d *Decision) act(purpose Purpose, now time.Time) {
 	r := d.Record
 	retryAt := time.Time{}

@@ -24,7 +24,7 @@ import (
 // running, and is tried again until it succeeds; one that has succeeded does not
 // run again for the same content. The first files are no refresh: no program
 // can have begun with older ones.
-func (v *visit) act(ctx context.Context, s *shelf, dir, content string) []status.Action {
+func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
 	if s.Told != "" && s.Told != content {
 		failed = v.actAll(ctx, s, hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}, content)
@@ -35,7 +35,7 @@ func (v *visit) act(ctx context.Context, s *shelf, dir, content string) []status
 	return failed
 }
 
-func (v *visit) actAll(ctx context.Context, s *shelf, target hook.Volume, content string) []status.Action {
+func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume, content string) []status.Action {
 	var failed []status.Action
 	var done map[string]string // without actions that the configuration has no more
 	for _, action := range v.k.Actions {
@@ -62,7 +62,7 @@ func (v *visit) actAll(ctx context.Context, s *shelf, target hook.Volume, conten
 }
 
 // attempt runs an action, unless it has failed for this content and has to wait.
-func (v *visit) attempt(ctx context.Context, id records.ID, action hook.Action, target hook.Volume, content string) attempt {
+func (v *podSync) attempt(ctx context.Context, id records.ID, action hook.Action, target hook.Volume, content string) attempt {
 	k, key := v.k, describe(id)+" "+action.Key()
 	last, now := k.attempts.last(key), k.Clock.Now()
 	if last.content == content && now.Before(last.retryAt) && !v.retry {

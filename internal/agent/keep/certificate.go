@@ -20,7 +20,7 @@ import (
 
 // certificate serves the credential that there is, whatever becomes of the
 // next one.
-func (v *visit) certificate(ctx context.Context, s *shelf, source *corev1.PodCertificateProjection) got {
+func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev1.PodCertificateProjection) sourceResult {
 	key := certificateKey(source)
 	wake, err := time.Time{}, errUnregistered
 	if v.pod != nil {
@@ -30,7 +30,7 @@ func (v *visit) certificate(ctx context.Context, s *shelf, source *corev1.PodCer
 	if err == nil {
 		err = failureOf(record)
 	}
-	g := of("podCertificate", source.SignerName, nil, err)
+	g := newResult("podCertificate", source.SignerName, nil, err)
 	g.wake, g.told.State = wake, string(record.StateAt(now))
 	if c := record.Current; c != nil {
 		g.parts, g.missing, g.told.Ready = projection.Certificate(source, c.Key, c.Chain), false, true
@@ -63,7 +63,7 @@ func failureOf(record credential.Record) error {
 
 // pursue does what there is to do about a certificate, and returns when to do
 // more. What it decides is on disk before it is done.
-func (v *visit) pursue(ctx context.Context, s *shelf, key string, source *corev1.PodCertificateProjection) (time.Time, error) {
+func (v *podSync) pursue(ctx context.Context, s *volumeState, key string, source *corev1.PodCertificateProjection) (time.Time, error) {
 	k, record := v.k, s.Certificates[key]
 	if v.retry {
 		record = record.Retry(k.Clock.Now())
@@ -93,7 +93,7 @@ func (v *visit) pursue(ctx context.Context, s *shelf, key string, source *corev1
 	return sentWake(record), s.put(key, record)
 }
 
-func (s *shelf) put(key string, record credential.Record) error {
+func (s *volumeState) put(key string, record credential.Record) error {
 	s.Certificates[key] = record
 	return s.save()
 }
@@ -106,7 +106,7 @@ func sentWake(record credential.Record) time.Time {
 	return record.Pending.AbandonAt
 }
 
-func (v *visit) see(ctx context.Context, record credential.Record) (credential.Seen, error) {
+func (v *podSync) see(ctx context.Context, record credential.Record) (credential.Seen, error) {
 	if record.Pending == nil {
 		return credential.Seen{}, nil
 	}
@@ -114,7 +114,7 @@ func (v *visit) see(ctx context.Context, record credential.Record) (credential.S
 }
 
 // send sends the pending request of a record.
-func (v *visit) send(ctx context.Context, record credential.Record, source *corev1.PodCertificateProjection) credential.Record {
+func (v *podSync) send(ctx context.Context, record credential.Record, source *corev1.PodCertificateProjection) credential.Record {
 	k := v.k
 	err := v.sendOnce(ctx, record.Pending, source)
 	k.Metrics.sent(source.SignerName, err)
@@ -130,7 +130,7 @@ func (v *visit) send(ctx context.Context, record credential.Record, source *core
 	return record.Unsent(err, never, k.Clock.Now(), k.Jitter)
 }
 
-func (v *visit) sendOnce(ctx context.Context, pending *credential.Request, source *corev1.PodCertificateProjection) error {
+func (v *podSync) sendOnce(ctx context.Context, pending *credential.Request, source *corev1.PodCertificateProjection) error {
 	k := v.k
 	account, err := k.Client.CoreV1().ServiceAccounts(v.pod.Namespace).Get(ctx, v.pod.Spec.ServiceAccountName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -148,7 +148,7 @@ func (v *visit) sendOnce(ctx context.Context, pending *credential.Request, sourc
 
 // purpose is what a certificate of the source is for: whose it is, and all
 // that a signer could put into it.
-func (v *visit) purpose(source *corev1.PodCertificateProjection) credential.Purpose {
+func (v *podSync) purpose(source *corev1.PodCertificateProjection) credential.Purpose {
 	content, err := json.Marshal([]any{
 		source.SignerName, source.KeyType, source.MaxExpirationSeconds, source.UserAnnotations, v.pod.Spec.ServiceAccountName,
 	})

@@ -27,20 +27,20 @@ func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, e
 	if err != nil {
 		told.Error, told.Waiting = explain(err)
 	}
-	visit := &visit{k: k, manifest: manifest, pod: pod, retry: k.takeRetry(manifest.Key())}
-	visit.wakeBy(k.Clock.Now().Add(resync + k.Jitter(resync/5)))
+	sync := &podSync{k: k, manifest: manifest, pod: pod, retry: k.takeRetry(manifest.Key())}
+	sync.wakeBy(k.Clock.Now().Add(resync + k.Jitter(resync/5)))
 	errs := []error{err}
 	stay := map[string]bool{}
 	for i := range manifest.Spec.Volumes {
 		if v := &manifest.Spec.Volumes[i]; v.Projected != nil {
 			stay[v.Name] = true
-			seen, err := visit.volume(ctx, v)
+			seen, err := sync.volume(ctx, v)
 			told.Volumes = append(told.Volumes, seen)
 			errs = append(errs, err)
 		}
 	}
 	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.report(ctx, pod, told), k.Board.Put(told))
-	return visit.wake, errors.Join(errs...)
+	return sync.wake, errors.Join(errs...)
 }
 
 func (k *Keeper) register(ctx context.Context, manifest manifests.Pod) (*corev1.Pod, error) {
@@ -62,8 +62,8 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	return k.pods.Report(ctx, pod, told.Ready(), told.Missing(), metav1.NewTime(k.Clock.Now()))
 }
 
-// visit is one look at a pod.
-type visit struct {
+// podSync is one look at a pod.
+type podSync struct {
 	k        *Keeper
 	manifest manifests.Pod
 	// pod is nil if the server is away, or does not want it.
@@ -73,28 +73,28 @@ type visit struct {
 	wake  time.Time
 }
 
-func (v *visit) wakeBy(t time.Time) {
+func (v *podSync) wakeBy(t time.Time) {
 	if !t.IsZero() && (v.wake.IsZero() || t.Before(v.wake)) {
 		v.wake = t
 	}
 }
 
-// shelf is the record of a volume during a visit.
-type shelf struct {
+// volumeState is the record of a volume during a podSync.
+type volumeState struct {
 	records.Volume
 	id    records.ID
 	store *records.Store
 	saved records.Volume
 }
 
-func (v *visit) open(name string) (*shelf, error) {
+func (v *podSync) open(name string) (*volumeState, error) {
 	id := records.ID{Namespace: v.manifest.Namespace, Pod: v.manifest.Name, Volume: name}
 	loaded, err := v.k.Records.Load(id)
-	return &shelf{Volume: loaded, id: id, store: v.k.Records, saved: clone(loaded)}, err
+	return &volumeState{Volume: loaded, id: id, store: v.k.Records, saved: clone(loaded)}, err
 }
 
 // save writes down what has changed.
-func (s *shelf) save() error {
+func (s *volumeState) save() error {
 	if reflect.DeepEqual(s.Volume, s.saved) {
 		return nil
 	}
@@ -111,7 +111,7 @@ func clone(v records.Volume) records.Volume {
 }
 
 // volume brings one volume up to date and tells how it is.
-func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
+func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
 	s, err := v.open(spec.Name)
 	if err != nil { // it begins again: all in it can be asked for again
 		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
@@ -148,7 +148,7 @@ func (v *visit) volume(ctx context.Context, spec *corev1.Volume) (status.Volume,
 
 // files are those of all parts. Where a source has failed, files that are there
 // already stay as they are: the last good ones.
-func (v *visit) files(spec *corev1.ProjectedVolumeSource, parts []projection.Part, dir string, failed bool) (volume.Files, error) {
+func (v *podSync) files(spec *corev1.ProjectedVolumeSource, parts []projection.Part, dir string, failed bool) (volume.Files, error) {
 	files, err := projection.Files(v.manifest.Pod, spec, parts)
 	if err != nil || !failed {
 		return files, err
@@ -177,7 +177,7 @@ func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files v
 }
 
 // write puts the files into the folder.
-func (v *visit) write(ctx context.Context, s *shelf, dir string, files volume.Files) error {
+func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files volume.Files) error {
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
 	v.k.Metrics.wrote(change, err)
 	if err == nil && change == volume.Replaced {

@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/token"
 )
 
-// got is what a source has brought.
-type got struct {
+// sourceResult is what a source has brought.
+type sourceResult struct {
 	parts []projection.Part
 	// missing tells that there is nothing new in parts: what is on disk stays.
 	missing bool
@@ -26,17 +26,17 @@ type got struct {
 	told status.Source
 }
 
-// of makes a got of a source whose files are parts.
-func of(kind, name string, parts []projection.Part, err error) got {
-	g := got{parts: parts, missing: err != nil, err: err, told: status.Source{Kind: kind, Name: name, Ready: err == nil}}
+// newResult makes the result of a source whose files are parts.
+func newResult(kind, name string, parts []projection.Part, err error) sourceResult {
+	g := sourceResult{parts: parts, missing: err != nil, err: err, told: status.Source{Kind: kind, Name: name, Ready: err == nil}}
 	if err != nil {
 		g.told.Error, g.told.Waiting = explain(err)
 	}
 	return g
 }
 
-func (v *visit) source(ctx context.Context, s *shelf, source *corev1.VolumeProjection) got {
-	var g got
+func (v *podSync) source(ctx context.Context, s *volumeState, source *corev1.VolumeProjection) sourceResult {
+	var g sourceResult
 	switch {
 	case source.PodCertificate != nil:
 		g = v.certificate(ctx, s, source.PodCertificate)
@@ -80,7 +80,7 @@ func pathsOf(source *corev1.VolumeProjection) []string {
 	return paths
 }
 
-func (v *visit) trustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) got {
+func (v *podSync) trustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) sourceResult {
 	name := ""
 	switch {
 	case source.Name != nil:
@@ -90,14 +90,14 @@ func (v *visit) trustBundle(ctx context.Context, source *corev1.ClusterTrustBund
 	}
 	anchors, err := v.k.bundles.Get(ctx, source)
 	if err != nil {
-		return of("clusterTrustBundle", name, nil, err)
+		return newResult("clusterTrustBundle", name, nil, err)
 	}
-	return of("clusterTrustBundle", name, projection.TrustBundle(source, anchors), nil)
+	return newResult("clusterTrustBundle", name, projection.TrustBundle(source, anchors), nil)
 }
 
 // token serves the last token also when it is over: whoever reads it has
 // nothing better.
-func (v *visit) token(ctx context.Context, s *shelf, source *corev1.ServiceAccountTokenProjection) got {
+func (v *podSync) token(ctx context.Context, s *volumeState, source *corev1.ServiceAccountTokenProjection) sourceResult {
 	key, now := "token:"+source.Path, v.k.Clock.Now()
 	record := s.Tokens[key]
 	err := errUnregistered
@@ -112,7 +112,7 @@ func (v *visit) token(ctx context.Context, s *shelf, source *corev1.ServiceAccou
 			}
 		}
 	}
-	g := of("serviceAccountToken", v.manifest.Spec.ServiceAccountName, nil, err)
+	g := newResult("serviceAccountToken", v.manifest.Spec.ServiceAccountName, nil, err)
 	if record.Token != "" {
 		g.parts, g.missing, g.told.Ready = projection.Token(source, []byte(record.Token)), false, true
 		expires, refresh := record.ExpiresAt, record.RefreshAt()
@@ -124,34 +124,34 @@ func (v *visit) token(ctx context.Context, s *shelf, source *corev1.ServiceAccou
 	return g
 }
 
-func (v *visit) configMap(ctx context.Context, source *corev1.ConfigMapProjection) got {
+func (v *podSync) configMap(ctx context.Context, source *corev1.ConfigMapProjection) sourceResult {
 	if v.pod == nil {
-		return of("configMap", source.Name, nil, errUnregistered)
+		return newResult("configMap", source.Name, nil, errUnregistered)
 	}
 	object, err := v.k.Client.CoreV1().ConfigMaps(v.pod.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = nil, nil
 	}
 	if err != nil {
-		return of("configMap", source.Name, nil, err)
+		return newResult("configMap", source.Name, nil, err)
 	}
 	parts, err := projection.ConfigMap(source, object)
-	return of("configMap", source.Name, parts, err)
+	return newResult("configMap", source.Name, parts, err)
 }
 
-func (v *visit) secret(ctx context.Context, source *corev1.SecretProjection) got {
+func (v *podSync) secret(ctx context.Context, source *corev1.SecretProjection) sourceResult {
 	if v.pod == nil {
-		return of("secret", source.Name, nil, errUnregistered)
+		return newResult("secret", source.Name, nil, errUnregistered)
 	}
 	object, err := v.k.Client.CoreV1().Secrets(v.pod.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = nil, nil
 	}
 	if err != nil {
-		return of("secret", source.Name, nil, err)
+		return newResult("secret", source.Name, nil, err)
 	}
 	parts, err := projection.Secret(source, object)
-	return of("secret", source.Name, parts, err)
+	return newResult("secret", source.Name, parts, err)
 }
 
 // certificateKey names a source in the record of its volume.

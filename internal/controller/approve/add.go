@@ -80,7 +80,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		cache:   cache,
 		client:  cfg.Client,
 		clock:   cfg.Clock,
-		waiting: newWaitingRoom(),
+		waiting: newBacklog(),
 		report:  reporter{metrics: metrics, events: cfg.Events},
 	}, nil
 }

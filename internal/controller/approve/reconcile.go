@@ -24,7 +24,7 @@ type reconciler struct {
 	cache   client.Reader
 	client  client.Client
 	clock   clock.PassiveClock
-	waiting *waitingRoom
+	waiting *backlog
 	report  reporter
 }
 

@@ -183,8 +183,8 @@ func TestAsksLessAndLess(t *testing.T) {
 	if got := f.get().Status.Conditions; len(got) != 1 {
 		t.Errorf("conditions are %v, want the approval", got)
 	}
-	if len(f.waiting.seats) > 0 {
-		t.Errorf("still remembered: %v", f.waiting.seats)
+	if len(f.waiting.entries) > 0 {
+		t.Errorf("still remembered: %v", f.waiting.entries)
 	}
 }
 
@@ -242,8 +242,8 @@ func TestForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			assertQuiet(t, f)
-			if len(f.waiting.seats) > 0 {
-				t.Errorf("still remembered: %v", f.waiting.seats)
+			if len(f.waiting.entries) > 0 {
+				t.Errorf("still remembered: %v", f.waiting.entries)
 			}
 		})
 	}

@@ -13,42 +13,42 @@ const (
 	maxWait = 30 * time.Minute
 )
 
-// waitingRoom remembers the requests that will be looked at again. Whoever is
+// backlog remembers the requests that will be looked at again. Whoever is
 // in it has an entry in the queue, which ends in leave.
-type waitingRoom struct {
-	mu    sync.Mutex
-	seats map[string]seat // by name
+type backlog struct {
+	mu      sync.Mutex
+	entries map[string]entry // by name
 }
 
-type seat struct {
+type entry struct {
 	uid   types.UID
 	since time.Time
 	// told is the reason that was given for waiting.
 	told string
 }
 
-func newWaitingRoom() *waitingRoom { return &waitingRoom{seats: map[string]seat{}} }
+func newBacklog() *backlog { return &backlog{entries: map[string]entry{}} }
 
 // enter notes that c has to wait, for a reason, and returns for how long
 // before it is looked at again and whether the reason is new.
-func (w *waitingRoom) enter(c *csr, reason string, now time.Time) (wait time.Duration, news bool) {
+func (w *backlog) enter(c *csr, reason string, now time.Time) (wait time.Duration, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.seats[c.Name]
+	s := w.entries[c.Name]
 	if s.uid != c.UID {
-		s = seat{uid: c.UID, since: now}
+		s = entry{uid: c.UID, since: now}
 	}
 	news = s.told != reason
 	s.told = reason
-	w.seats[c.Name] = s
+	w.entries[c.Name] = s
 	return waitAfter(now.Sub(s.since)), news
 }
 
 // leave forgets a request.
-func (w *waitingRoom) leave(name string) {
+func (w *backlog) leave(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.seats, name)
+	delete(w.entries, name)
 }
 
 // waitAfter makes somebody who was given a permission late wait for a quarter

@@ -48,16 +48,16 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the cleaner's metrics: %w", err)
 	}
-	broom := broom{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}}
-	if err := addRetention(mgr, cfg, broom); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
+	deleter := deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}}
+	if err := addRetention(mgr, cfg, deleter); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
 		return err
 	}
-	return addCap(mgr, cfg, broom)
+	return addCap(mgr, cfg, deleter)
 }
 
 // addRetention adds the controller that deletes requests when they are old.
-func addRetention(mgr ctrl.Manager, cfg Config, broom broom) error {
-	r := &retainer{cache: mgr.GetCache(), clock: cfg.Clock, limits: cfg.Settings.limits(), broom: broom}
+func addRetention(mgr ctrl.Manager, cfg Config, deleter deleter) error {
+	r := &expirer{cache: mgr.GetCache(), clock: cfg.Clock, limits: cfg.Settings.limits(), deleter: deleter}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner").
 		Watches(&certificatesv1.CertificateSigningRequest{}, r.schedule()).
@@ -70,10 +70,10 @@ func addRetention(mgr ctrl.Manager, cfg Config, broom broom) error {
 }
 
 // addCap adds the controller that deletes requests of who has too many.
-func addCap(mgr ctrl.Manager, cfg Config, broom broom) error {
-	r := &capper{
+func addCap(mgr ctrl.Manager, cfg Config, deleter deleter) error {
+	r := &quota{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
-		roster: newRoster(cfg.Settings.PerRequester.ExemptGroups), broom: broom, told: map[string]time.Time{},
+		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter, told: map[string]time.Time{},
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner-cap").

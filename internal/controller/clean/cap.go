@@ -31,21 +31,21 @@ const (
 	tellEvery = 10 * time.Minute
 )
 
-// capper holds each requester to a number of requests.
-type capper struct {
-	cache  client.Reader
-	clock  clock.PassiveClock
-	limit  retention.Cap
-	roster *roster
-	broom  broom
-	told   map[string]time.Time // by requester; Reconcile, which never runs twice at a time, uses it
+// quota holds each requester to a number of requests.
+type quota struct {
+	cache   client.Reader
+	clock   clock.PassiveClock
+	limit   retention.Cap
+	index   *requesterIndex
+	deleter deleter
+	told    map[string]time.Time // by requester; Reconcile, which never runs twice at a time, uses it
 }
 
-// schedule keeps the roster, and has requesters counted a while after they
+// schedule keeps the index, and has requesters counted a while after they
 // have made a request.
-func (r *capper) schedule() handler.EventHandler {
+func (r *quota) schedule() handler.EventHandler {
 	enter := func(c *csr, q workqueue) {
-		if r.roster.add(c) {
+		if r.index.add(c) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: c.Spec.Username}}, pause)
 		}
 	}
@@ -54,18 +54,18 @@ func (r *capper) schedule() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
 			// After a gap in the watch, it can be another one of the same name.
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				r.roster.remove(e.ObjectOld.(*csr))
+				r.index.remove(e.ObjectOld.(*csr))
 				enter(e.ObjectNew.(*csr), q)
 				return
 			}
-			r.roster.add(e.ObjectNew.(*csr)) // it has another size
+			r.index.add(e.ObjectNew.(*csr)) // it has another size
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.roster.remove(e.Object.(*csr)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.index.remove(e.Object.(*csr)) },
 	}
 }
 
 // Reconcile deletes what one requester has too many of.
-func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (reconcile.Result, error) {
+func (r *quota) Reconcile(ctx context.Context, requester reconcile.Request) (reconcile.Result, error) {
 	requests, err := r.requestsOf(ctx, requester.Name)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -91,9 +91,9 @@ func (r *capper) Reconcile(ctx context.Context, requester reconcile.Request) (re
 
 // requestsOf returns the requests of one requester, if they are too many, as
 // the cache has them: they must not be modified.
-func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
+func (r *quota) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
 	var requests []*csr
-	for _, name := range r.roster.over(r.limit, requester) {
+	for _, name := range r.index.over(r.limit, requester) {
 		c := &csr{}
 		err := r.cache.Get(ctx, client.ObjectKey{Name: name}, c, client.UnsafeDisableDeepCopy)
 		switch {
@@ -108,7 +108,7 @@ func (r *capper) requestsOf(ctx context.Context, requester string) ([]*csr, erro
 }
 
 // sweep deletes requests, several at a time. A failure does not stop it.
-func (r *capper) sweep(ctx context.Context, surplus []*csr, excess string) error {
+func (r *quota) sweep(ctx context.Context, surplus []*csr, excess string) error {
 	if len(surplus) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (r *capper) sweep(ctx context.Context, surplus []*csr, excess string) error
 	var failures atomic.Int64
 	for _, c := range surplus {
 		group.Go(func() error {
-			_, err := r.broom.sweep(ctx, c, verdict)
+			_, err := r.deleter.sweep(ctx, c, verdict)
 			if err != nil {
 				failures.Add(1)
 			}
@@ -137,13 +137,13 @@ func (r *capper) sweep(ctx context.Context, surplus []*csr, excess string) error
 }
 
 // tell says now and then that a requester has too many requests.
-func (r *capper) tell(first *csr, excess string, now time.Time) {
+func (r *quota) tell(first *csr, excess string, now time.Time) {
 	if now.Sub(r.told[first.Spec.Username]) < tellEvery {
 		return
 	}
 	maps.DeleteFunc(r.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
 	r.told[first.Spec.Username] = now
-	r.broom.report.tooMany(first, excess)
+	r.deleter.report.tooMany(first, excess)
 }
 
 // excessOf says in words what there is too much of.

@@ -65,7 +65,7 @@ func TestCapOfBytes(t *testing.T) {
 		if err := f.api.Update(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		f.capper.schedule().Update(t.Context(), event.UpdateEvent{ObjectOld: c, ObjectNew: c}, recorded{added: map[string]time.Duration{}})
+		f.quota.schedule().Update(t.Context(), event.UpdateEvent{ObjectOld: c, ObjectNew: c}, recorded{added: map[string]time.Duration{}})
 	}
 	if _, err := f.count("requester"); err != nil || f.exists("crowd-000") || f.exists("crowd-001") || !f.exists("crowd-002") {
 		t.Errorf("%v after %d deletes, want the two oldest gone", err, f.deletes.Load())
@@ -112,7 +112,7 @@ func TestCapTellsNowAndThen(t *testing.T) {
 }
 
 func TestScheduleOfCap(t *testing.T) {
-	r := &capper{roster: newRoster([]string{"system:masters"})}
+	r := &quota{index: newRequesterIndex([]string{"system:masters"})}
 	by := func(name, requester string, groups ...string) *csr {
 		c := newCSR(name, 0)
 		c.UID, c.Spec.Username, c.Spec.Groups = types.UID(name+" of "+requester), requester, groups
@@ -129,15 +129,15 @@ func TestScheduleOfCap(t *testing.T) {
 	}
 	check := func(requester string, want ...string) {
 		t.Helper()
-		got := r.roster.over(retention.Cap{MaxBytes: 1}, requester)
+		got := r.index.over(retention.Cap{MaxBytes: 1}, requester)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("the roster has %v of %s, want %v", got, requester, want)
+			t.Errorf("the index has %v of %s, want %v", got, requester, want)
 		}
 	}
 	check("alice", "a", "b")
 	check("admin")
-	if r.roster.over(retention.Cap{Max: 2}, "alice") != nil || len(r.roster.over(retention.Cap{Max: 1}, "alice")) != 2 {
+	if r.index.over(retention.Cap{Max: 2}, "alice") != nil || len(r.index.over(retention.Cap{Max: 1}, "alice")) != 2 {
 		t.Error("two are more than two, or not more than one")
 	}
 	schedule.Update(t.Context(), event.UpdateEvent{ObjectOld: by("b", "alice"), ObjectNew: by("b", "bob")}, q)
@@ -145,8 +145,8 @@ func TestScheduleOfCap(t *testing.T) {
 	check("bob", "b")
 	schedule.Delete(t.Context(), event.DeleteEvent{Object: by("a", "alice")}, q)
 	check("alice")
-	if len(r.roster.requesters) != 1 {
-		t.Errorf("the roster remembers who has no requests: %v", r.roster.requesters)
+	if len(r.index.requesters) != 1 {
+		t.Errorf("the index remembers who has no requests: %v", r.index.requesters)
 	}
 }
 

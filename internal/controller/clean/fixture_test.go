@@ -42,7 +42,7 @@ type fixture struct {
 	registry *prometheus.Registry
 	events   *events.FakeRecorder
 	log      strings.Builder
-	capper   *capper
+	quota    *quota
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -65,7 +65,7 @@ func (f *fixture) newAPI(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).WithObjects(objects...).Build()
 }
 
-func (f *fixture) broom() broom {
+func (f *fixture) deleter() deleter {
 	metrics, err := newMetrics(f.registry)
 	if err != nil {
 		f.t.Fatal(err)
@@ -79,33 +79,33 @@ func (f *fixture) broom() broom {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	return broom{client: counted, report: reporter{metrics: metrics, events: f.events}}
+	return deleter{client: counted, report: reporter{metrics: metrics, events: f.events}}
 }
 
-// retain runs the retainer once on a request.
+// retain runs the expirer once on a request.
 func (f *fixture) retain(name string) (reconcile.Result, error) {
 	f.t.Helper()
-	r := &retainer{cache: f.cache, clock: f.clock, limits: f.settings.limits(), broom: f.broom()}
+	r := &expirer{cache: f.cache, clock: f.clock, limits: f.settings.limits(), deleter: f.deleter()}
 	return r.Reconcile(f.context(), named(name))
 }
 
-// count runs the capper once on a requester, of whose requests it has heard.
+// count runs the quota once on a requester, of whose requests it has heard.
 func (f *fixture) count(requester string) (reconcile.Result, error) {
 	f.t.Helper()
-	if f.capper == nil {
-		f.capper = &capper{
+	if f.quota == nil {
+		f.quota = &quota{
 			cache: f.cache, clock: f.clock, limit: f.settings.cap(),
-			roster: newRoster(f.settings.PerRequester.ExemptGroups), broom: f.broom(), told: map[string]time.Time{},
+			index: newRequesterIndex(f.settings.PerRequester.ExemptGroups), deleter: f.deleter(), told: map[string]time.Time{},
 		}
 		var list certificatesv1.CertificateSigningRequestList
 		if err := f.api.List(f.t.Context(), &list); err != nil {
 			f.t.Fatal(err)
 		}
 		for i := range list.Items {
-			f.capper.roster.add(&list.Items[i])
+			f.quota.index.add(&list.Items[i])
 		}
 	}
-	return f.capper.Reconcile(f.context(), named(requester))
+	return f.quota.Reconcile(f.context(), named(requester))
 }
 
 func (f *fixture) context() context.Context {

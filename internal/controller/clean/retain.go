@@ -20,29 +20,29 @@ type (
 	workqueue = clientqueue.TypedRateLimitingInterface[reconcile.Request]
 )
 
-// retainer keeps requests for their time.
-type retainer struct {
-	cache  client.Reader
-	clock  clock.PassiveClock
-	limits retention.Limits
-	broom  broom
+// expirer keeps requests for their time.
+type expirer struct {
+	cache   client.Reader
+	clock   clock.PassiveClock
+	limits  retention.Limits
+	deleter deleter
 }
 
 // Reconcile deletes one request, if its time is over.
-func (r *retainer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *expirer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
 	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	verdict := retention.Decide(c, r.clock.Now(), r.limits)
 	if verdict.Delete() {
-		return r.broom.sweep(ctx, c, verdict)
+		return r.deleter.sweep(ctx, c, verdict)
 	}
 	return reconcile.Result{RequeueAfter: r.until(verdict)}, nil
 }
 
 // until is how long to wait for the verdict to change; 0 if it never does.
-func (r *retainer) until(v retention.Verdict) time.Duration {
+func (r *expirer) until(v retention.Verdict) time.Duration {
 	if v.Again.IsZero() {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (r *retainer) until(v retention.Verdict) time.Duration {
 
 // schedule puts requests into the queue for when they are due, not for now:
 // most of what happens to them does not concern the cleaner.
-func (r *retainer) schedule() handler.EventHandler {
+func (r *expirer) schedule() handler.EventHandler {
 	schedule := func(c client.Object, q workqueue) {
 		verdict := retention.Decide(c.(*csr), r.clock.Now(), r.limits)
 		if wait := r.until(verdict); verdict.Delete() || wait != 0 {

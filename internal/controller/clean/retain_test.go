@@ -122,7 +122,7 @@ func (q recorded) Add(r reconcile.Request) { q.added[r.Name] = 0 }
 
 func TestScheduleOfRetention(t *testing.T) {
 	f := newFixture(t)
-	r := &retainer{clock: f.clock, limits: f.settings.limits()}
+	r := &expirer{clock: f.clock, limits: f.settings.limits()}
 	q := recorded{added: map[string]time.Duration{}}
 	schedule := r.schedule()
 	schedule.Create(t.Context(), event.CreateEvent{Object: newCSR("pending", time.Hour)}, q)

@@ -24,7 +24,7 @@ import (
 
 // newClockWorld is a world whose Certificates live by a clock of the test's. It
 // begins now and goes where the test says. Who sets it tells the controller, by
-// turn or touch.
+// pass or touch.
 func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	w := newWorldOn(t, untended.Start(t))
@@ -71,7 +71,7 @@ func (w *world) touch(t testing.TB, name string) (label string) {
 	return label
 }
 
-// turn returns once all has been done for a Certificate that is to be done now,
+// pass returns once all has been done for a Certificate that is to be done now,
 // and that was no issuance: the Secret's labels come last.
 func (w *world) turn(t testing.TB, name string) *cmv1.Certificate {
 	t.Helper()

@@ -22,7 +22,7 @@ import (
 )
 
 // issue does what the answer to the request for the next certificate asks for.
-func (t *turn) issue(ctx context.Context) (changed bool, err error) {
+func (t *pass) issue(ctx context.Context) (changed bool, err error) {
 	if err := t.readAnswers(ctx); err != nil {
 		return false, err
 	}
@@ -49,7 +49,7 @@ func (t *turn) issue(ctx context.Context) (changed bool, err error) {
 
 // store writes a certificate into its Secret, and then that it is there: if
 // the second fails, both are done again.
-func (t *turn) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
+func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	content, err := secret.Issued(t.Certificate, cr, key)
 	if err != nil {
 		return t.fail(ctx, issuing, issuance.Finding{Reason: issuance.ReasonInvalidCertificate, Message: fmt.Sprintf("Cannot encode the private key: %v", err)})
@@ -71,7 +71,7 @@ func (t *turn) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 // setIssued says that the certificate is in its Secret, and all that follows
 // from that: writes of a status cost the API more than all else that is done for
 // a Certificate.
-func (t *turn) setIssued(crt *cmv1.Certificate) {
+func (t *pass) setIssued(crt *cmv1.Certificate) {
 	issuance.SetIssued(crt)
 	crt.Status.NextPrivateKeySecretName = nil
 	issued := t.Situation
@@ -90,7 +90,7 @@ func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) 
 	return req.Temporary(ctx, secret.TemporaryIssuer, now)
 }
 
-func (t *turn) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
+func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	chain, err := temporary(ctx, cr, t.now)
 	if err != nil {
 		// The issuer says what is wrong with the request, if anything is.
@@ -127,7 +127,7 @@ func (e noPassword) Error() string {
 
 // apply writes the Certificate's Secret; t.Secret is then what was stored. It is
 // not written, without an error, while a password for a keystore is missing.
-func (t *turn) apply(ctx context.Context, content secret.Content) (written bool, err error) {
+func (t *pass) apply(ctx context.Context, content secret.Content) (written bool, err error) {
 	options := secret.Options{Owned: t.Settings.EnableCertificateOwnerRef, Now: t.now}
 	if t.Secret != nil {
 		options.Type = t.Secret.Type
@@ -135,7 +135,7 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	var missing noPassword
 	if options.Passwords, err = t.passwords(ctx); errors.As(err, &missing) {
 		t.by(t.now.Add(lookEvery))
-		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
+		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
 	}
 	if err != nil {
 		return false, err
@@ -143,7 +143,7 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	wanted, err := content.Apply(options)
 	if err != nil {
 		t.by(t.now.Add(lookEvery))
-		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
+		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
 	}
 	if err := t.unchanged(ctx); err != nil {
 		return false, err
@@ -155,7 +155,7 @@ func (t *turn) apply(ctx context.Context, content secret.Content) (written bool,
 	return true, nil
 }
 
-// stored is what the API has answered to an apply, as far as the rest of a turn
+// stored is what the API has answered to an apply, as far as the rest of a pass
 // needs it: a Secret need not be read that was just written.
 func stored(answer *applycorev1.SecretApplyConfiguration) *corev1.Secret {
 	return &corev1.Secret{
@@ -169,7 +169,7 @@ func stored(answer *applycorev1.SecretApplyConfiguration) *corev1.Secret {
 
 // passwords returns those of the keystores that are asked for. With an error,
 // it returns those that can be read.
-func (t *turn) passwords(ctx context.Context) (passwords secret.Passwords, err error) {
+func (t *pass) passwords(ctx context.Context) (passwords secret.Passwords, err error) {
 	var errJKS, errPKCS12 error
 	jks, pkcs12 := secret.PasswordRefs(&t.Certificate.Spec)
 	passwords.JKS, errJKS = t.password(ctx, jks)
@@ -177,7 +177,7 @@ func (t *turn) passwords(ctx context.Context) (passwords secret.Passwords, err e
 	return passwords, cmp.Or(errJKS, errPKCS12)
 }
 
-func (t *turn) password(ctx context.Context, ref *secret.PasswordRef) (string, error) {
+func (t *pass) password(ctx context.Context, ref *secret.PasswordRef) (string, error) {
 	switch {
 	case ref == nil:
 		return "", nil

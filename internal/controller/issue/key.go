@@ -14,11 +14,11 @@ import (
 )
 
 // keepKey sees to it that there is a key for the next certificate while one is
-// being issued, and none otherwise. A new one can be used in the same turn.
-func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
+// being issued, and none otherwise. A new one can be used in the same pass.
+func (t *pass) keepKey(ctx context.Context) (changed bool, err error) {
 	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
 	if !plan.Refusal.None() {
-		return true, t.hold(ctx, keyManager, plan.Refusal) // nothing goes on without a key
+		return true, t.reportBlocked(ctx, keyManager, plan.Refusal) // nothing goes on without a key
 	}
 	name := plan.Name
 	if plan.Generate || plan.Reuse != nil {
@@ -40,7 +40,7 @@ func (t *turn) keepKey(ctx context.Context) (changed bool, err error) {
 }
 
 // storeKey stores the key of the next certificate and returns where.
-func (t *turn) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
+func (t *pass) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
 	key, err := plan.Reuse, error(nil)
 	if plan.Generate {
 		key, err = wanted.NewKey(&t.Certificate.Spec)
@@ -63,7 +63,7 @@ func (t *turn) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, er
 	return &secret.Name, nil
 }
 
-func (t *turn) tellKey(plan issuance.KeyPlan, name string) {
+func (t *pass) tellKey(plan issuance.KeyPlan, name string) {
 	what := plan.Event
 	if what.Reason == issuance.EventGenerated {
 		what.Message += fmt.Sprintf(" %q", name)
@@ -75,7 +75,7 @@ func (t *turn) tellKey(plan issuance.KeyPlan, name string) {
 	t.inform(keyManager, t.Certificate, what)
 }
 
-func (t *turn) deleteKeys(ctx context.Context, names []string) error {
+func (t *pass) deleteKeys(ctx context.Context, names []string) error {
 	for _, secret := range t.nextKeys {
 		for _, name := range names {
 			if secret.Name != name {
@@ -91,9 +91,9 @@ func (t *turn) deleteKeys(ctx context.Context, names []string) error {
 }
 
 // nextKey returns the key of the next certificate, or nil. One that cannot be
-// read is none: keepKey replaces it. It is read once in a turn: for RSA, that
+// read is none: keepKey replaces it. It is read once in a pass: for RSA, that
 // costs as much as a request to the API.
-func (t *turn) nextKey() crypto.Signer {
+func (t *pass) nextKey() crypto.Signer {
 	for i := 0; t.key == nil && i < len(t.nextKeys); i++ {
 		t.key = keyOf(t.Certificate, t.nextKeys[i])
 	}

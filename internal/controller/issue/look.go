@@ -16,7 +16,7 @@ import (
 
 // look collects what there is of a Certificate. Secrets are read from the API,
 // everything else from the caches.
-func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*turn, error) {
+func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*pass, error) {
 	target, err := r.secret(ctx, crt.Namespace, crt.Spec.SecretName)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*turn, er
 	if err != nil {
 		return nil, fmt.Errorf("listing the requests of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
 	}
-	t := &turn{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
+	t := &pass{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
 		Certificate: crt, Secret: target, Owner: issuance.Owner(r.naming(ctx, crt.Namespace, crt.Spec.SecretName), target),
 	}}
 	t.Requests = issuance.Own(crt, t.requests)
@@ -49,7 +49,7 @@ func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev
 
 // readAnswers completes the requests whose answer is waited for: the cache holds
 // no certificates.
-func (t *turn) readAnswers(ctx context.Context) error {
+func (t *pass) readAnswers(ctx context.Context) error {
 	if !isIssuing(t.Certificate) {
 		return nil
 	}

@@ -39,8 +39,8 @@ const (
 // it was.
 var errChanged = errors.New("the Certificate has changed meanwhile")
 
-// turn is one look at a Certificate, and what is done on that occasion.
-type turn struct {
+// pass is one look at a Certificate, and what is done on that occasion.
+type pass struct {
 	*reconciler
 	issuance.Situation
 	now time.Time
@@ -50,28 +50,28 @@ type turn struct {
 	nextKeys []*corev1.Secret
 	// key is that of the next certificate, once nextKey has read it.
 	key crypto.Signer
-	// written tells that Certificate is what this turn has written.
+	// written tells that Certificate is what this pass has written.
 	written bool
 	// again is when to look again at the latest; zero: when something changes.
 	again time.Time
 }
 
 // step does one thing. It returns whether something has changed that those
-// after it decide by: then they have to wait for the next turn.
-type step func(*turn, context.Context) (changed bool, err error)
+// after it decide by: then they have to wait for the next pass.
+type step func(*pass, context.Context) (changed bool, err error)
 
 // steps are what is done for a Certificate, in this order.
 var steps = []step{
-	(*turn).restoreRevision,
-	(*turn).tellReadiness,
-	(*turn).adopt,
-	(*turn).yield,
-	(*turn).start,
-	(*turn).keepKey,
-	(*turn).request,
-	(*turn).issue,
-	(*turn).maintain,
-	(*turn).deleteSurplus,
+	(*pass).restoreRevision,
+	(*pass).tellReadiness,
+	(*pass).adopt,
+	(*pass).release,
+	(*pass).start,
+	(*pass).keepKey,
+	(*pass).request,
+	(*pass).issue,
+	(*pass).maintain,
+	(*pass).deleteSurplus,
 }
 
 // Reconcile does for one Certificate what is to be done now.
@@ -99,7 +99,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: t.lookAgain()}, nil
 }
 
-func (t *turn) do(ctx context.Context) error {
+func (t *pass) do(ctx context.Context) error {
 	for _, step := range steps {
 		if changed, err := step(t, ctx); changed || err != nil {
 			return err
@@ -109,14 +109,14 @@ func (t *turn) do(ctx context.Context) error {
 }
 
 // by has another look taken no later than at a time, if there is one.
-func (t *turn) by(at time.Time) {
+func (t *pass) by(at time.Time) {
 	if !at.IsZero() && (t.again.IsZero() || at.Before(t.again)) {
 		t.again = at
 	}
 }
 
 // lookAgain returns after how long; 0 is never.
-func (t *turn) lookAgain() time.Duration {
+func (t *pass) lookAgain() time.Duration {
 	if t.again.IsZero() {
 		return 0
 	}
@@ -126,7 +126,7 @@ func (t *turn) lookAgain() time.Duration {
 // setStatus changes the Certificate's status as an actor; if that changes
 // nothing, nothing is written. It fails with a conflict if somebody else was
 // faster.
-func (t *turn) setStatus(ctx context.Context, who actor, change func(*cmv1.Certificate)) (changed bool, err error) {
+func (t *pass) setStatus(ctx context.Context, who actor, change func(*cmv1.Certificate)) (changed bool, err error) {
 	before := t.Certificate
 	after := before.DeepCopy()
 	change(after)
@@ -142,9 +142,9 @@ func (t *turn) setStatus(ctx context.Context, who actor, change func(*cmv1.Certi
 }
 
 // unchanged fails unless the Certificate is in the API what it was when this
-// turn began. It comes before all that cannot be taken back: caches are late.
-// What this turn has written was the latest, or it would not have been written.
-func (t *turn) unchanged(ctx context.Context) error {
+// pass began. It comes before all that cannot be taken back: caches are late.
+// What this pass has written was the latest, or it would not have been written.
+func (t *pass) unchanged(ctx context.Context) error {
 	if t.written {
 		return nil
 	}

@@ -15,14 +15,14 @@ import (
 )
 
 // request sees to it that there is one request for the next certificate.
-func (t *turn) request(ctx context.Context) (changed bool, err error) {
+func (t *pass) request(ctx context.Context) (changed bool, err error) {
 	key := t.nextKey()
 	if key == nil {
 		return false, nil
 	}
 	plan := issuance.PlanRequest(t.Situation, key.Public())
-	for _, doomed := range plan.Delete {
-		if err := t.deleteRequest(ctx, requestManager, doomed.Request, doomed.Why); err != nil {
+	for _, stale := range plan.Delete {
+		if err := t.deleteRequest(ctx, requestManager, stale.Request, stale.Why); err != nil {
 			return false, err
 		}
 	}
@@ -35,7 +35,7 @@ func (t *turn) request(ctx context.Context) (changed bool, err error) {
 	return true, t.createRequest(ctx, key)
 }
 
-func (t *turn) deleteRequest(ctx context.Context, who actor, cr *cmv1.CertificateRequest, why string) error {
+func (t *pass) deleteRequest(ctx context.Context, who actor, cr *cmv1.CertificateRequest, why string) error {
 	log.FromContext(ctx).V(1).Info("Deleting CertificateRequest", "request", cr.Name, "by", who, "why", why)
 	err := t.Client.Delete(ctx, cr, client.Preconditions{UID: &cr.UID})
 	if client.IgnoreNotFound(err) != nil {
@@ -44,7 +44,7 @@ func (t *turn) deleteRequest(ctx context.Context, who actor, cr *cmv1.Certificat
 	return nil
 }
 
-func (t *turn) createRequest(ctx context.Context, key crypto.Signer) error {
+func (t *pass) createRequest(ctx context.Context, key crypto.Signer) error {
 	cr, err := issuance.NewRequest(t.Certificate, key, t.Settings.CopiedAnnotationPrefixes)
 	if err != nil {
 		return t.fail(ctx, requestManager, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Cannot make a certificate request: %v", err)})
@@ -67,7 +67,7 @@ func (t *turn) createRequest(ctx context.Context, key crypto.Signer) error {
 
 // collide is for a request that has the name that the next one is to have. If
 // it is the Certificate's own, the cache does not know it yet.
-func (t *turn) collide(ctx context.Context, name string) error {
+func (t *pass) collide(ctx context.Context, name string) error {
 	cr := &cmv1.CertificateRequest{}
 	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Certificate.Namespace, Name: name}, cr); err != nil {
 		return err
@@ -76,14 +76,14 @@ func (t *turn) collide(ctx context.Context, name string) error {
 		return errChanged
 	}
 	t.by(t.now.Add(lookEvery))
-	return t.hold(ctx, requestManager, issuance.Finding{
+	return t.reportBlocked(ctx, requestManager, issuance.Finding{
 		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and is not of this Certificate: delete it", name),
 	})
 }
 
-// fail ends an issuance without a certificate. The key goes in the same turn:
+// fail ends an issuance without a certificate. The key goes in the same pass:
 // somebody may want another attempt at once.
-func (t *turn) fail(ctx context.Context, who actor, why issuance.Finding) error {
+func (t *pass) fail(ctx context.Context, who actor, why issuance.Finding) error {
 	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
 	if err != nil || !changed {
 		return err

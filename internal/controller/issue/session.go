@@ -180,9 +180,9 @@ func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcil
 	if !ok {
 		return requests
 	}
-	for _, rival := range r.naming(ctx, crt.Namespace, crt.Spec.SecretName) {
-		if rival.Name != crt.Name {
-			requests = append(requests, requestFor(rival.Namespace, rival.Name))
+	for _, conflicting := range r.naming(ctx, crt.Namespace, crt.Spec.SecretName) {
+		if conflicting.Name != crt.Name {
+			requests = append(requests, requestFor(conflicting.Namespace, conflicting.Name))
 		}
 	}
 	return requests

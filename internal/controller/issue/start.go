@@ -10,7 +10,7 @@ import (
 )
 
 // restoreRevision takes up the count of certificates that a restore has lost.
-func (t *turn) restoreRevision(ctx context.Context) (changed bool, err error) {
+func (t *pass) restoreRevision(ctx context.Context) (changed bool, err error) {
 	revision := issuance.RestoredRevision(t.Certificate, t.requests)
 	if revision == nil {
 		return false, nil
@@ -20,7 +20,7 @@ func (t *turn) restoreRevision(ctx context.Context) (changed bool, err error) {
 
 // tellReadiness writes whether the certificate that there is will do. What is
 // done next does not depend on it.
-func (t *turn) tellReadiness(ctx context.Context) (changed bool, err error) {
+func (t *pass) tellReadiness(ctx context.Context) (changed bool, err error) {
 	ready := issuance.Ready(t.Situation, t.now)
 	t.by(ready.Again)
 	_, err = t.setStatus(ctx, readiness, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
@@ -28,7 +28,7 @@ func (t *turn) tellReadiness(ctx context.Context) (changed bool, err error) {
 }
 
 // adopt ends an issuance that is not needed any more.
-func (t *turn) adopt(ctx context.Context) (changed bool, err error) {
+func (t *pass) adopt(ctx context.Context) (changed bool, err error) {
 	why := issuance.Adopt(t.Situation, t.now)
 	if why.None() {
 		return false, nil
@@ -39,8 +39,8 @@ func (t *turn) adopt(ctx context.Context) (changed bool, err error) {
 	return changed, err
 }
 
-// yield ends an issuance whose Secret belongs to another Certificate.
-func (t *turn) yield(ctx context.Context) (changed bool, err error) {
+// release ends an issuance whose Secret belongs to another Certificate.
+func (t *pass) release(ctx context.Context) (changed bool, err error) {
 	why := issuance.Yield(t.Situation)
 	if why.None() {
 		return false, nil
@@ -52,7 +52,7 @@ func (t *turn) yield(ctx context.Context) (changed bool, err error) {
 }
 
 // start starts an issuance if one is due.
-func (t *turn) start(ctx context.Context) (changed bool, err error) {
+func (t *pass) start(ctx context.Context) (changed bool, err error) {
 	start := t.Settings.backoff().Decide(t.Situation, t.now)
 	t.by(start.Again)
 	if start.Held != "" {

@@ -31,7 +31,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return r.put(ctx, cr, denied, certmanager.NoType, r.reportOn(cr, certmanager.ReferredSigner(cr)))
 	case requests.Await:
 		return r.await(cr), nil
-	case requests.Elsewhere:
+	case requests.External:
 		return r.hint(cr), nil
 	case requests.Sign:
 		return r.sign(ctx, cr)
@@ -42,7 +42,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 
 // await tells that a request needs an approval.
 func (r *reconciler) await(cr *cmv1.CertificateRequest) reconcile.Result {
-	if wait := cr.CreationTimestamp.Add(requests.Patience).Sub(r.Clock.Now()); wait > 0 {
+	if wait := cr.CreationTimestamp.Add(requests.ApprovalGrace).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.tell(cr, EventAwaits, "Not signing CertificateRequest until it is Approved: "+decideByHand(cr))
@@ -60,7 +60,7 @@ func (r *reconciler) hint(cr *cmv1.CertificateRequest) reconcile.Result {
 		what = fmt.Sprintf("It is approved, and nothing has answered it: the program that signs for issuers of the group %s has to. Does it run?",
 			certmanager.IssuerGroup(cr.Spec.IssuerRef))
 	}
-	if wait := since.Add(requests.Patience).Sub(r.Clock.Now()); wait > 0 {
+	if wait := since.Add(requests.ApprovalGrace).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.tell(cr, EventElsewhere, what)

@@ -46,7 +46,7 @@ func (r *reconciler) awaits(c *csr) bool {
 
 // await tells that a request needs an approval.
 func (r *reconciler) await(c *csr) reconcile.Result {
-	if wait := c.CreationTimestamp.Add(requests.Patience).Sub(r.clock.Now()); wait > 0 {
+	if wait := c.CreationTimestamp.Add(requests.ApprovalGrace).Sub(r.clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
 	r.reportOn(c, r.clock.Now()).Await(r.awaitedEvent, "Waiting for an approval: kubectl certificate approve "+c.Name)

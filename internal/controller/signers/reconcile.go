@@ -117,9 +117,9 @@ func (s state) lookAgain(now time.Time) time.Duration {
 // open opens a signer, or tells why that cannot be. Its errors are those of
 // the API and go away.
 func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
-	if rival, err := r.rival(ctx, s); err != nil || rival != "" {
+	if conflicting, err := r.conflicting(ctx, s); err != nil || conflicting != "" {
 		return state{problem: newProblem(reasonDuplicate,
-			"the Signer %s is older and has the same spec.signerName: delete one of the two", rival)}, err
+			"the Signer %s is older and has the same spec.signerName: delete one of the two", conflicting)}, err
 	}
 	if r.Taken != nil {
 		if who := r.Taken(s.Spec.SignerName); who != "" {
@@ -135,9 +135,9 @@ func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time
 	return opened, err
 }
 
-// rival returns the name of the Signer that signs for the signer name of s
+// conflicting returns the name of the Signer that signs for the signer name of s
 // instead: the oldest one.
-func (r *reconciler) rival(ctx context.Context, s *v1alpha1.Signer) (string, error) {
+func (r *reconciler) conflicting(ctx context.Context, s *v1alpha1.Signer) (string, error) {
 	all, err := r.all(ctx)
 	if err != nil {
 		return "", err

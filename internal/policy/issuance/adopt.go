@@ -28,7 +28,7 @@ func Adopt(s Situation, now time.Time) Finding {
 		return Finding{}
 	}
 	i := inspect(s, now)
-	checks := append([]check{(*inspection).checkRival}, common...)
+	checks := append([]check{(*inspection).checkConflicting}, common...)
 	if wrong := i.find(append(checks, (*inspection).checkRenewal, (*inspection).checkExpiry)...); !wrong.None() || i.isOfNext() {
 		return Finding{}
 	}
@@ -52,7 +52,7 @@ func Yield(s Situation) Finding {
 	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) {
 		return Finding{}
 	}
-	return (&inspection{Situation: s}).checkRival()
+	return (&inspection{Situation: s}).checkConflicting()
 }
 
 // SetAbandoned ends an issuance in the status of crt without a new certificate,

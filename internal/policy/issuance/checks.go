@@ -240,12 +240,12 @@ func (i *inspection) checkExpiry() Finding {
 	return found(ReasonExpired, "Certificate expired on %s", i.leaf.NotAfter.UTC().Format(time.RFC1123))
 }
 
-// checkRival comes first for readiness: a Certificate that shares its
+// checkConflicting comes first for readiness: a Certificate that shares its
 // secretName must not look ready on account of the other's Secret.
-func (i *inspection) checkRival() Finding {
-	rival := i.rival()
-	if rival == nil {
+func (i *inspection) checkConflicting() Finding {
+	conflicting := i.conflicting()
+	if conflicting == nil {
 		return Finding{}
 	}
-	return found(ReasonIncorrectCertificate, "Secret %q belongs to Certificate %q, which names it too: choose another spec.secretName for one of the two", i.spec().SecretName, rival.Name)
+	return found(ReasonIncorrectCertificate, "Secret %q belongs to Certificate %q, which names it too: choose another spec.secretName for one of the two", i.spec().SecretName, conflicting.Name)
 }

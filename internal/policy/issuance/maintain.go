@@ -17,7 +17,7 @@ func Maintain(s Situation, owned bool, passwords secret.Passwords, now time.Time
 		return secret.Content{}, "", nil
 	}
 	i := inspect(s, now)
-	if !i.find((*inspection).checkRival, (*inspection).checkExists, (*inspection).checkData, (*inspection).checkPair, (*inspection).checkName).None() {
+	if !i.find((*inspection).checkConflicting, (*inspection).checkExists, (*inspection).checkData, (*inspection).checkPair, (*inspection).checkName).None() {
 		return secret.Content{}, "", nil
 	}
 	content, ok := secret.Existing(s.Certificate, s.Secret)

@@ -62,8 +62,8 @@ func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
 	switch {
 	case !isIssuing(s.Certificate) || isDeleted(s.Certificate):
 		return wait("no certificate is being issued")
-	case s.rival() != nil:
-		return wait("Secret %q belongs to Certificate %q", s.Certificate.Spec.SecretName, s.rival().Name)
+	case s.conflicting() != nil:
+		return wait("Secret %q belongs to Certificate %q", s.Certificate.Spec.SecretName, s.conflicting().Name)
 	case s.Certificate.Status.NextPrivateKeySecretName == nil || key == nil:
 		return wait("the private key for the next certificate does not exist yet")
 	case len(next) == 0:
@@ -72,7 +72,7 @@ func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
 		return wait("%d CertificateRequests exist for revision %d: all but one will be deleted", len(next), NextRevision(s.Certificate))
 	}
 	cr := next[0]
-	if why := s.doom(cr, key.Public()); why != "" {
+	if why := s.staleReason(cr, key.Public()); why != "" {
 		return wait("CertificateRequest %q will be deleted: %s", cr.Name, why)
 	}
 	outcome := s.judge(cr, key, now)

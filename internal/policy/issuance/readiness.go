@@ -30,7 +30,7 @@ type Readiness struct {
 // issuance under way does not matter: what is there stays good.
 func Ready(s Situation, now time.Time) Readiness {
 	i := inspect(s, now)
-	checks := append([]check{(*inspection).checkRival}, common...)
+	checks := append([]check{(*inspection).checkConflicting}, common...)
 	r := Readiness{Problem: i.find(append(checks, (*inspection).checkExpiry)...)}
 	if i.leaf == nil {
 		return r

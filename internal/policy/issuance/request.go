@@ -47,14 +47,14 @@ type Doomed struct {
 // that is not being issued, is being deleted, or whose Secret belongs to another
 // one: somebody may want such a certificate renewed by hand all the same.
 func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
-	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.rival() != nil {
+	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.conflicting() != nil {
 		return RequestPlan{}
 	}
 	var plan RequestPlan
 	var good []*cmv1.CertificateRequest
 	for _, cr := range s.Requests {
 		revision, ok := Revision(cr)
-		switch why := s.doom(cr, key); {
+		switch why := s.staleReason(cr, key); {
 		case !ok:
 			plan.Delete = append(plan.Delete, Doomed{cr, "it does not say for which revision it is"})
 		case revision != NextRevision(s.Certificate):
@@ -89,8 +89,8 @@ func prefer(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateR
 	return best
 }
 
-// doom says why a request for the next certificate leads to nothing.
-func (s Situation) doom(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
+// staleReason says why a request for the next certificate leads to nothing.
+func (s Situation) staleReason(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
 	if why := s.differs(cr, key); why != "" {
 		return why
 	}

@@ -74,16 +74,16 @@ func TestPlanRequest(t *testing.T) {
 				tc.change(w, key, cr)
 			}
 			plan := issuance.PlanRequest(w.situation(), key.Public())
-			var doomed []string
+			var stale []string
 			for _, d := range plan.Delete {
-				doomed = append(doomed, d.Request.Name)
+				stale = append(stale, d.Request.Name)
 			}
 			keep := ""
 			if plan.Keep != nil {
 				keep = plan.Keep.Name
 			}
-			if !slices.Equal(doomed, tc.delete) || keep != tc.keep || plan.Create != tc.create {
-				t.Errorf("deletes %q, keeps %q, creates %v; want %q, %q, %v", doomed, keep, plan.Create, tc.delete, tc.keep, tc.create)
+			if !slices.Equal(stale, tc.delete) || keep != tc.keep || plan.Create != tc.create {
+				t.Errorf("deletes %q, keeps %q, creates %v; want %q, %q, %v", stale, keep, plan.Create, tc.delete, tc.keep, tc.create)
 			}
 		})
 	}

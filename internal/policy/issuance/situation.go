@@ -70,8 +70,8 @@ func older(a, b *cmv1.Certificate) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// rival returns the Certificate that owns the Secret instead, or nil.
-func (s Situation) rival() *cmv1.Certificate {
+// conflicting returns the Certificate that owns the Secret instead, or nil.
+func (s Situation) conflicting() *cmv1.Certificate {
 	if s.Owner == nil || s.Owner.Name == s.Certificate.Name {
 		return nil
 	}

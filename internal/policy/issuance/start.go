@@ -14,9 +14,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// rivalRetry is how often a Certificate whose Secret belongs to another one
+// conflictRetry is how often a Certificate whose Secret belongs to another one
 // asks whether that is still so.
-const rivalRetry = 3 * time.Minute
+const conflictRetry = 3 * time.Minute
 
 // Start is whether an issuance starts.
 type Start struct {
@@ -41,8 +41,8 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 		return Start{}
 	}
 	i := inspect(s, now)
-	if rival := i.checkRival(); !rival.None() {
-		return Start{Held: rival.Message, Again: now.Add(rivalRetry)}
+	if conflicting := i.checkConflicting(); !conflicting.None() {
+		return Start{Held: conflicting.Message, Again: now.Add(conflictRetry)}
 	}
 	why := i.find(append(common[:len(common):len(common)], (*inspection).checkRenewal)...)
 	if why.None() {

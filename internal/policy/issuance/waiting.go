@@ -19,7 +19,7 @@ func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 		outcome.Tell = true
 		return outcome
 	}
-	if at := cr.CreationTimestamp.Add(requests.Patience); at.After(now) {
+	if at := cr.CreationTimestamp.Add(requests.ApprovalGrace); at.After(now) {
 		outcome.Again = at
 	} else {
 		outcome.Tell = true

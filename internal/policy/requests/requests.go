@@ -13,9 +13,9 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Patience is how long a request may wait for its approval, or for somebody to
+// ApprovalGrace is how long a request may wait for its approval, or for somebody to
 // take it up, before anybody is told: mostly that takes less than a second.
-const Patience = 10 * time.Second
+const ApprovalGrace = 10 * time.Second
 
 // Step is what a request is due for.
 type Step int
@@ -29,9 +29,9 @@ const (
 	Await
 	// Sign: to be answered by its issuer.
 	Sign
-	// Elsewhere: the issuer is of another API group, whose program answers. Until
+	// External: the issuer is of another API group, whose program answers. Until
 	// it has said something, nobody else can tell the requester how things are.
-	Elsewhere
+	External
 )
 
 // Due looks at a request alone. The order is that of the signers that other
@@ -39,7 +39,7 @@ const (
 func Due(cr *cmv1.CertificateRequest) Step {
 	switch {
 	case !certmanager.IsBuiltIn(cr.Spec.IssuerRef):
-		return dueElsewhere(cr)
+		return dueExternal(cr)
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
 		if denialIsTold(cr) {
 			return None
@@ -61,7 +61,7 @@ func answered(cr *cmv1.CertificateRequest) bool {
 	return reason == cmv1.CertificateRequestReasonFailed || reason == cmv1.CertificateRequestReasonIssued || len(cr.Status.Certificate) > 0
 }
 
-func dueElsewhere(cr *cmv1.CertificateRequest) Step {
+func dueExternal(cr *cmv1.CertificateRequest) Step {
 	for _, kind := range []cmv1.CertificateRequestConditionType{
 		cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest, cmv1.CertificateRequestConditionReady,
 	} {
@@ -69,7 +69,7 @@ func dueElsewhere(cr *cmv1.CertificateRequest) Step {
 			return None
 		}
 	}
-	return Elsewhere
+	return External
 }
 
 // MessageDenied is what the Ready condition of a denied request says.

@@ -16,15 +16,15 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// broom deletes requests and tells why.
-type broom struct {
+// deleter deletes requests and tells why.
+type deleter struct {
 	client client.Writer
 	report reporter
 }
 
 // sweep deletes c as it was judged. If it has changed meanwhile, somebody may
 // just have approved it: it must be judged again.
-func (b broom) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
+func (b deleter) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
 	judged := client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}
 	err := b.client.Delete(ctx, &csr{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}, judged)
 	switch {

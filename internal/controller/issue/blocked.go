@@ -15,10 +15,11 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// hold says what an issuance waits for that somebody has to do: as the message
+// reportBlocked says what an issuance waits for that a user has to do: as the
+// message
 // of the Issuing condition, whose reason stays, and as an Event when that is
 // news. Without an issuance there is the Event alone.
-func (t *turn) hold(ctx context.Context, who actor, why issuance.Finding) error {
+func (t *pass) reportBlocked(ctx context.Context, who actor, why issuance.Finding) error {
 	before := certmanager.CertificateCondition(t.Certificate, cmv1.CertificateConditionIssuing)
 	if before == nil || before.Status != cmmeta.ConditionTrue {
 		t.warn(who, t.Certificate, why)
@@ -35,10 +36,10 @@ func (t *turn) hold(ctx context.Context, who actor, why issuance.Finding) error 
 
 // refused tells of what the API does not let us do, and returns err, so that it
 // is tried again. What goes away by itself, as conflicts do, it does not tell of.
-func (t *turn) refused(ctx context.Context, who actor, reason string, err error) error {
+func (t *pass) refused(ctx context.Context, who actor, reason string, err error) error {
 	final := slices.Contains([]metav1.StatusReason{metav1.StatusReasonInvalid, metav1.StatusReasonForbidden, metav1.StatusReasonBadRequest}, apierrors.ReasonForError(err))
 	if !final || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return err
 	}
-	return errors.Join(err, t.hold(ctx, who, issuance.Finding{Reason: reason, Message: err.Error()}))
+	return errors.Join(err, t.reportBlocked(ctx, who, issuance.Finding{Reason: reason, Message: err.Error()}))
 }

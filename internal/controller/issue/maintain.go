@@ -14,7 +14,7 @@ import (
 
 // maintain writes a Secret again that is not what the Certificate asks for,
 // around a certificate that is.
-func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
+func (t *pass) maintain(ctx context.Context) (changed bool, err error) {
 	passwords, err := t.passwords(ctx)
 	if missing := (noPassword{}); err != nil && !errors.As(err, &missing) {
 		return false, err
@@ -22,7 +22,7 @@ func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
 	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, passwords, t.now)
 	if err != nil {
 		t.by(t.now.Add(lookEvery))
-		return false, t.hold(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
+		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
 			"Cannot compare Secret %q: %v: put that right, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
 	}
 	if drift == "" {
@@ -33,7 +33,7 @@ func (t *turn) maintain(ctx context.Context) (changed bool, err error) {
 }
 
 // deleteSurplus deletes the requests of certificates of the past.
-func (t *turn) deleteSurplus(ctx context.Context) (changed bool, err error) {
+func (t *pass) deleteSurplus(ctx context.Context) (changed bool, err error) {
 	for _, cr := range issuance.Surplus(t.Certificate, t.Requests) {
 		if err := t.deleteRequest(ctx, revisionManager, cr, "spec.revisionHistoryLimit"); err != nil {
 			return false, err

@@ -7,9 +7,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// roster knows the requests of each requester by name, and how large they are.
+// requesterIndex knows the requests of each requester by name, and how large they are.
 // It is safe for concurrent use.
-type roster struct {
+type requesterIndex struct {
 	exempt []string // groups whose members are not in it
 
 	mu         sync.Mutex // guards requesters
@@ -22,13 +22,13 @@ type holding struct {
 	total int64
 }
 
-func newRoster(exempt []string) *roster {
-	return &roster{exempt: exempt, requesters: map[string]*holding{}}
+func newRequesterIndex(exempt []string) *requesterIndex {
+	return &requesterIndex{exempt: exempt, requesters: map[string]*holding{}}
 }
 
 // add notes a request as it is now, and reports whether its requester is in the
-// roster.
-func (r *roster) add(c *csr) bool {
+// index.
+func (r *requesterIndex) add(c *csr) bool {
 	if slices.ContainsFunc(c.Spec.Groups, func(group string) bool { return slices.Contains(r.exempt, group) }) {
 		return false
 	}
@@ -45,7 +45,7 @@ func (r *roster) add(c *csr) bool {
 	return true
 }
 
-func (r *roster) remove(c *csr) {
+func (r *requesterIndex) remove(c *csr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, ok := r.requesters[c.Spec.Username]
@@ -61,7 +61,7 @@ func (r *roster) remove(c *csr) {
 
 // over returns the names of a requester's requests if there are more than
 // limit, else nothing.
-func (r *roster) over(limit retention.Cap, requester string) []string {
+func (r *requesterIndex) over(limit retention.Cap, requester string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, ok := r.requesters[requester]
