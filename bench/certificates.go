@@ -27,7 +27,7 @@ import (
 type certificateRound struct {
 	name         string
 	certificates int
-	// algorithm is that of their keys, which the server makes.
+	// algorithm is that of their keys, which the server generates.
 	algorithm cmv1.PrivateKeyAlgorithm
 }
 
@@ -36,7 +36,7 @@ const (
 	bookIssuer    = "bench-ca"
 )
 
-// book is where Certificates are asked for. Safe for concurrent use.
+// book creates Certificates. It is safe for concurrent use.
 type book struct {
 	config *rest.Config
 	client client.Client
@@ -98,7 +98,8 @@ func measureCertificateRound(ctx context.Context, s *system, book *book, r certi
 	return result, errors.Join(err, ctx.Err())
 }
 
-// openBook returns when there is an issuer with a CA of its own.
+// openBook creates an issuer with a CA of its own, and returns when it is
+// ready.
 func openBook(ctx context.Context, admin *rest.Config) (*book, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
@@ -150,7 +151,7 @@ func isReady(issuer *cmv1.Issuer) bool {
 	return false
 }
 
-// newCertificate is what a user writes for a server's certificate.
+// newCertificate returns what a user writes for a server's certificate.
 func newCertificate(name string, algorithm cmv1.PrivateKeyAlgorithm) *cmv1.Certificate {
 	return &cmv1.Certificate{
 		ObjectMeta: named(name),
@@ -162,7 +163,7 @@ func newCertificate(name string, algorithm cmv1.PrivateKeyAlgorithm) *cmv1.Certi
 	}
 }
 
-// follow returns when the watch stands.
+// follow starts the watch and returns once it is open.
 func (b *book) follow(ctx context.Context, round string) (*answers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	a := newAnswers(round, cancel)
@@ -196,8 +197,8 @@ func (b *book) watch(ctx context.Context, a *answers) error {
 	return nil
 }
 
-// seeCertificate notes that a Certificate is ready and by which issuance, which
-// is the first.
+// seeCertificate records that a Certificate is ready and by which issuance; it
+// must be the first.
 func (a *answers) seeCertificate(object any) {
 	crt, ok := object.(*cmv1.Certificate)
 	if !ok || !certmanager.CertificateIs(crt, cmv1.CertificateConditionReady) {

@@ -11,16 +11,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// configuration is the default but for the cleaner: it would not let one user
-// have as many requests as are measured. The peer's does not run either.
+// configuration is the default one without the cleaner, which would not let one
+// user have as many requests as are measured. Kubernetes' cleaner does not run
+// either.
 const configuration = `
 apiVersion: config.certplane.dev/v1alpha1
 kind: ServerConfiguration
 controllers: ["*", "-clean"]
 `
 
-// startCertplane returns when the server has written its kubeconfig, which is
-// how it says that it is ready.
+// startCertplane returns when the server has written its kubeconfig, which
+// means that it is ready.
 func startCertplane(ctx context.Context, opts options) (_ *system, err error) {
 	dir, err := os.MkdirTemp("", "certplane-bench-")
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *system) serve(ctx context.Context, opts options, listen string) error {
 	return err
 }
 
-// restartCertplane kills the server and starts it again where it was.
+// restartCertplane kills the server and starts it again at the same address.
 func (s *system) restartCertplane(ctx context.Context, opts options) error {
 	at, err := url.Parse(s.admin.Host)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 
 const csrs = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// requesterClient sends what client-go would send, with less work: what is
-// measured is the server, and the client runs on the same processors. Safe
-// for concurrent use.
+// requesterClient sends what client-go would send, with less work: the server
+// is measured, and the client runs on the same processors. It is safe for
+// concurrent use.
 type requesterClient struct {
 	url  string
 	http *http.Client
-	// spec is what every requester asks for.
+	// spec is that of every request.
 	spec certificatesv1.CertificateSigningRequestSpec
 	// putOff counts answers of 429 after which the request was sent again, as
 	// client-go does.
@@ -51,7 +51,7 @@ func newClient(cfg *rest.Config) (*requesterClient, error) {
 	return &requesterClient{url: cfg.Host, http: client, spec: spec}, err
 }
 
-// newSpec asks for a client certificate of one hour.
+// newSpec returns a request for a client certificate of one hour.
 func newSpec(commonName string) (certificatesv1.CertificateSigningRequestSpec, error) {
 	spec, _, err := newSpecAndKey(commonName)
 	return spec, err
@@ -92,8 +92,8 @@ func (c *requesterClient) submit(ctx context.Context, name string) error {
 	return nil
 }
 
-// maxPutOff is how often client-go sends a request again that a server puts
-// off with 429.
+// maxPutOff is how often client-go sends a request again that a server answers
+// with 429.
 const maxPutOff = 10
 
 func (c *requesterClient) send(ctx context.Context, method, path string, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
@@ -145,7 +145,7 @@ func (c *requesterClient) open(ctx context.Context, method, path string, body io
 	return c.http.Do(request)
 }
 
-// refusal is what a server says when it does not do what it is asked.
+// refusal is the error for an answer that refuses a request.
 func refusal(code int, answer []byte) error {
 	status := &metav1.Status{}
 	if _, _, err := codec.Decode(answer, nil, status); err != nil {

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// load is how much is created, and how fast.
+// load is how many objects are created, and how fast.
 type load struct {
 	objects int
 	// perSecond spreads the objects evenly; 0 creates all at once.
 	perSecond int
 }
 
-// creators is how many requests are on their way at the same time when all
+// creators is how many requests are under way at the same time when all objects
 // are created at once.
 const creators = 64
 
-// submit creates the object with a name, the i-th of a load.
+// submit creates the i-th object of a load, under this name.
 type submit func(ctx context.Context, name string, i int) error
 
 // create submits all objects of a load and returns how many could not be
@@ -67,12 +67,12 @@ func (l load) each(ctx context.Context, do func(i int)) {
 	running.Wait()
 }
 
-// comeBack is how clients try again when the server is away: for longer than it
-// takes to start.
+// comeBack is the back-off with which clients try again when the server is
+// away: for longer than it takes to start.
 var comeBack = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 20, Cap: 2 * time.Second}
 
-// persist creates an object, whatever it takes. One whose answer got lost is
-// there already.
+// persist creates an object, and tries again after failures. If an answer was
+// lost, the object already exists.
 func persist(ctx context.Context, create func(context.Context) error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, comeBack, func(ctx context.Context) (bool, error) {

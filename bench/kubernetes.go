@@ -22,10 +22,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The programs of a Kubernetes control plane that certplane stands in for.
+// The programs of a Kubernetes control plane that certplane replaces.
 var peers = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
 
-// missingPeers says why Kubernetes cannot be measured, or nothing.
+// missingPeers returns why Kubernetes cannot be measured, or "" if it can.
 func missingPeers(assets string) string {
 	if assets == "" {
 		return "$KUBEBUILDER_ASSETS (or --assets) does not say where its programs are; 'make bin/peers' builds them"
@@ -45,7 +45,7 @@ func missingPeers(assets string) string {
 const day = 24 * time.Hour
 
 // startKubernetes starts a control plane with every limit on its controllers
-// lifted, as fast as it can be configured.
+// removed, as fast as it can be configured.
 func startKubernetes(ctx context.Context, opts options) (_ *system, err error) {
 	dir, err := os.MkdirTemp("", "kubernetes-bench-")
 	if err != nil {
@@ -76,8 +76,8 @@ type controlPlane struct {
 	etcdURL string
 }
 
-// makePKI makes one CA, which is also that of the signers, and what the
-// components need of it.
+// makePKI makes one CA, which is also that of the signers, and the certificates
+// and keys that the components need.
 func (k *controlPlane) makePKI() error {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -126,7 +126,7 @@ func (k *controlPlane) issue(ca *pki.Authority, name string, s pki.Subject, usag
 	)
 }
 
-// writeKey writes a key in SEC 1, the one form that kube-apiserver takes both
+// writeKey writes a key in SEC 1, the one form that kube-apiserver accepts both
 // for signing tokens and for verifying them.
 func (k *controlPlane) writeKey(name string, key crypto.Signer) error {
 	der, err := x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
@@ -143,7 +143,7 @@ func (k *controlPlane) run(name string, args ...string) error {
 	return k.start(filepath.Join(k.assets, name), args...)
 }
 
-// startEtcd starts it as it comes: every write is synced to disk.
+// startEtcd starts etcd with its defaults: every write is synced to disk.
 func (k *controlPlane) startEtcd(context.Context) error {
 	client, err := freeAddress()
 	if err != nil {

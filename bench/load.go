@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// measureRound has requesters obtain certificates. A request that fails or
-// gets no certificate is counted, and the others go on.
+// measureRound has requesters obtain certificates. A request that fails or gets
+// no certificate is counted, and the round continues.
 func measureRound(ctx context.Context, s *system, client *requesterClient, r round) (roundResult, error) {
 	waiting, err := startWaiting(ctx, client)
 	if err != nil {
@@ -52,7 +52,7 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 	return result, ctx.Err()
 }
 
-// outcome is what became of one request.
+// outcome is the result of one request.
 type outcome struct {
 	took time.Duration
 	err  error
@@ -79,7 +79,7 @@ func obtainAll(ctx context.Context, r round, obtain func(name string) error) []o
 	return outcomes
 }
 
-// shownErrors is how many errors of a round are worth reading.
+// shownErrors is how many errors of a round are printed.
 const shownErrors = 5
 
 func summarize(r round, outcomes []outcome, took time.Duration) roundResult {

@@ -1,8 +1,7 @@
 // Command bench measures from outside how fast, and at what cost, a server
-// takes requests from submission to certificate: certplane, and beside it
-// etcd, kube-apiserver and kube-controller-manager where their programs are
-// found. It starts all of them itself, one after the other, in temporary
-// folders.
+// takes requests from submission to certificate. It measures certplane, and
+// etcd, kube-apiserver and kube-controller-manager if their programs are found.
+// It starts all of them itself, one after the other, in temporary folders.
 package main
 
 import (
@@ -33,7 +32,7 @@ func main() {
 	}
 }
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	certplane string // path of the program
 	assets    string // folder of the peers' programs; empty: they are not measured
@@ -48,7 +47,8 @@ type options struct {
 	settle, limit     time.Duration
 }
 
-// round is one load: so many requesters obtain so many certificates together.
+// round is one load: a number of requesters together obtain a number of
+// certificates.
 type round struct {
 	name                 string
 	requesters, requests int
@@ -103,7 +103,7 @@ func parseFlags() options {
 	return opts
 }
 
-// podsPerSecond is the pace of the round that measures how soon pods get their
+// podsPerSecond is the rate of the round that measures how soon pods get their
 // certificates.
 const podsPerSecond = 200
 

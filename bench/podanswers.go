@@ -37,8 +37,8 @@ type loadResult struct {
 	MemoryMB              float64 `json:"memoryMB"`
 }
 
-// answers follows what becomes of the requests of a round, whatever they are
-// made with. Safe for concurrent use.
+// answers records the answers to the requests of a round, of whatever kind they
+// are. It is safe for concurrent use.
 type answers struct {
 	round  string
 	stop   context.CancelFunc
@@ -46,7 +46,7 @@ type answers struct {
 
 	mu      sync.Mutex
 	started map[string]time.Time // requests without an answer
-	chains  map[string]string    // or what else tells one certificate from another
+	chains  map[string]string    // or another value that differs between certificates
 	took    []time.Duration
 	changed int
 }
@@ -55,7 +55,7 @@ func newAnswers(round string, stop context.CancelFunc) *answers {
 	return &answers{round: round, stop: stop, started: map[string]time.Time{}, chains: map[string]string{}}
 }
 
-// follow returns when the watch stands.
+// follow starts the watch and returns once it is open.
 func follow(ctx context.Context, fleet *fleet, r podRound) (*answers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	a := newAnswers(r.name, cancel)
@@ -91,7 +91,7 @@ func (a *answers) forget(name string) {
 	delete(a.started, name)
 }
 
-// see notes the certificate of a request, if it has one.
+// see records the certificate of a request, if it has one.
 func (a *answers) see(object any) {
 	request, ok := object.(*certificatesv1.PodCertificateRequest)
 	if !ok || !meta.IsStatusConditionTrue(request.Status.Conditions, certificatesv1.PodCertificateRequestConditionTypeIssued) {
@@ -100,7 +100,7 @@ func (a *answers) see(object any) {
 	a.note(request.Name, request.Status.CertificateChain)
 }
 
-// note takes down which certificate a request has.
+// note records which certificate a request has.
 func (a *answers) note(name, certificate string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,12 +120,13 @@ func (a *answers) note(name, certificate string) {
 	a.issued.Add(1)
 }
 
-// answerPatience is how long a round waits for the next certificate. Certificates
-// of which all are worked on in turn are finished late, and nearly together.
+// answerPatience is how long a round waits for the next certificate. If a
+// server works on all Certificates in turn, they are finished late, and nearly
+// together.
 const answerPatience = 2 * time.Minute
 
-// await returns when every request has its certificate, or none comes any
-// more.
+// await returns when every request has its certificate, or when no certificate
+// has arrived for answerPatience.
 func (a *answers) await(ctx context.Context) {
 	last, since := int64(-1), time.Now()
 	for {

@@ -22,8 +22,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The pods for which certificates are requested: several nodes, as a cluster
-// has, and pods enough that no cache is asked for one alone.
+// The pods for which certificates are requested: several nodes, as in a
+// cluster, and enough pods that no cache is queried for one pod only.
 const (
 	fleetNodes       = 20
 	fleetPodsPerNode = 10
@@ -31,7 +31,7 @@ const (
 	fleetSigner      = "example.com/bench"
 )
 
-// fleetSignerYAML makes X.509-SVIDs, as the ready-made Signer for SPIFFE does.
+// fleetSignerYAML issues X.509-SVIDs, as the ready-made Signer for SPIFFE does.
 const fleetSignerYAML = `
 apiVersion: certplane.dev/v1alpha1
 kind: Signer
@@ -45,7 +45,8 @@ spec:
     usages: [digital signature, client auth, server auth]
 `
 
-// fleet is the pods with which requests are made. Safe for concurrent use.
+// fleet is the pods with which requests are made. It is safe for concurrent
+// use.
 type fleet struct {
 	client  kubernetes.Interface
 	nodes   []*corev1.Node
@@ -77,7 +78,7 @@ func newFleet(ctx context.Context, cfg *rest.Config) (*fleet, error) {
 	return f, declareSigner(ctx, cfg)
 }
 
-// newStub is a request in which nothing counts but the key.
+// newStub returns a request of which only the key matters.
 func newStub() ([]byte, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -116,7 +117,7 @@ func newPod(name, node string) *corev1.Pod {
 	}
 }
 
-// declareSigner returns when the signer is ready.
+// declareSigner creates the signer and returns when it is ready.
 func declareSigner(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = runtime.ContentTypeJSON
@@ -153,7 +154,7 @@ func declareSigner(ctx context.Context, cfg *rest.Config) error {
 	}
 }
 
-// request is what the node of a pod asks for.
+// request returns what the node of a pod requests.
 func (f *fleet) request(name string, i int) *certificatesv1.PodCertificateRequest {
 	pod, node := f.pods[i%len(f.pods)], f.nodes[i%len(f.pods)]
 	return &certificatesv1.PodCertificateRequest{

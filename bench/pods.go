@@ -15,13 +15,13 @@ type podRound struct {
 	requests int
 	// perSecond spreads the requests evenly; 0 creates all at once.
 	perSecond int
-	// kill ends the server without warning when a third is issued, and starts
+	// kill kills the server when a third of the certificates is issued, and starts
 	// it again.
 	kill bool
 }
 
 // measurePods loads a certplane of its own with requests of pods. Kubernetes
-// has no signer for them to compare with.
+// has no signer for them, so there is no comparison.
 func measurePods(ctx context.Context, opts options) (results []loadResult, err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
@@ -78,8 +78,8 @@ func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet,
 	return result, err
 }
 
-// killAndRestart kills the server as soon as it has issued so many, and
-// returns when it runs again.
+// killAndRestart kills the server as soon as it has issued this many
+// certificates, and returns when it runs again.
 func killAndRestart(ctx context.Context, s *system, opts options, answers *answers, after int) error {
 	for answers.issued.Load() < int64(after) {
 		if err := sleep(ctx, time.Millisecond); err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// system is what is measured: one server, made of one or more processes.
+// system is the measured server, made of one or more processes.
 type system struct {
 	name      string
 	processes []*process
@@ -22,9 +22,9 @@ type system struct {
 	dir string
 	// startup is from the first process's start to the readiness of all.
 	startup time.Duration
-	// admin is how the API is reached with all rights.
+	// admin is the configuration to reach the API with all rights.
 	admin *rest.Config
-	// profiled says that the API has profiles.
+	// profiled says that the API serves profiles.
 	profiled bool
 }
 
@@ -104,7 +104,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// alive returns why the process is not there any more.
+// alive returns nil, or why the process has ended.
 func (p *process) alive() error {
 	select {
 	case err := <-p.ended:
@@ -123,14 +123,14 @@ func (p *process) explain(err error) error {
 	return fmt.Errorf("%s: %w; it said:\n%s", filepath.Base(p.cmd.Path), err, p.tail())
 }
 
-// tail is the end of the process's output.
+// tail returns the end of the process's output.
 func (p *process) tail() string {
 	output, _ := os.ReadFile(p.log.Name())
 	const enough = 4096
 	return string(output[max(0, len(output)-enough):])
 }
 
-// output is what the processes said last.
+// output returns the end of the output of all processes.
 func (s *system) output() string {
 	var said strings.Builder
 	for _, p := range s.processes {
@@ -143,8 +143,8 @@ func (s *system) output() string {
 type usage struct {
 	// cpu is user and system time.
 	cpu time.Duration
-	// residentMB is physical memory now; anonymousMB the part of it that is
-	// no page of a file, and peakMB the most it ever was.
+	// residentMB is physical memory now; anonymousMB is the part of it that is not
+	// pages of files, and peakMB is the most it ever was.
 	residentMB, anonymousMB, peakMB float64
 }
 
@@ -173,7 +173,7 @@ func (p *process) usage() (usage, error) {
 	if err != nil {
 		return usage{}, fmt.Errorf("measuring needs Linux's proc(5): %w", err)
 	}
-	// The second field is a name in brackets that can hold anything.
+	// The second field is a name in brackets that can contain anything.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	user, err1 := strconv.Atoi(fields[11])
 	kernel, err2 := strconv.Atoi(fields[12])
@@ -193,7 +193,7 @@ func (p *process) usage() (usage, error) {
 	return u, nil
 }
 
-// ownCPU is what this process, the client, has used.
+// ownCPU returns the CPU time of this process, the client.
 func ownCPU() (time.Duration, error) {
 	self := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
 	u, err := self.usage()
@@ -203,7 +203,7 @@ func ownCPU() (time.Duration, error) {
 // readyTimeout bounds the start of a system.
 const readyTimeout = 2 * time.Minute
 
-// await polls until holds, or a process of s has ended.
+// await polls until holds returns true, or a process of s has ended.
 func (s *system) await(ctx context.Context, what string, holds func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

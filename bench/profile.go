@@ -14,8 +14,8 @@ import (
 // profiled is how long a CPU profile takes.
 const profiled = 25
 
-// startProfile takes a CPU profile of what follows and returns what waits for
-// it, and then takes one of the heap.
+// startProfile starts a CPU profile and returns a function that waits for its
+// end, and then takes a profile of the heap.
 func startProfile(ctx context.Context, admin *rest.Config, dir string) (finish func()) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// results are what a run has measured, as they are written.
+// results are the measurements of a run, in the form in which they are written.
 type results struct {
 	Machine machine        `json:"machine"`
 	Systems []systemResult `json:"systems"`
@@ -32,7 +32,7 @@ type machine struct {
 	Go       string `json:"go"`
 }
 
-// systemResult is about one server, whatever processes it is made of.
+// systemResult is the result of one server, whatever processes it is made of.
 type systemResult struct {
 	Name         string  `json:"name"`
 	ReadySeconds float64 `json:"readySeconds"`

@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requester is the user that all load comes from. It is not an administrator:
-// those are let through by servers without a look at their rights or at how
-// many requests are under way.
+// requester is the user that sends all load. It is not an administrator:
+// servers check neither an administrator's rights nor how many of their
+// requests are under way.
 const requester = "bench-requester"
 
-// newRequesterClient makes the requester with the rights it needs, and a
-// client certificate in the way that is measured.
+// newRequesterClient makes the requester with the rights that it needs, and
+// gets it a client certificate in the way that is measured.
 func newRequesterClient(ctx context.Context, admin *rest.Config) (*requesterClient, error) {
 	if err := grant(ctx, admin); err != nil {
 		return nil, fmt.Errorf("granting rights: %w", err)
@@ -77,7 +77,7 @@ func grant(ctx context.Context, admin *rest.Config) error {
 // as lost.
 const patience = time.Minute
 
-// obtain takes one request to its certificate.
+// obtain creates one request and waits for its certificate.
 func (w *waiting) obtain(ctx context.Context, client *requesterClient, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

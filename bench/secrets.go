@@ -19,9 +19,9 @@ import (
 // in the store, and how much each holds.
 type secretLoad struct{ secrets, bytes int }
 
-// secretsResult is what they cost a server. Its memory is that at rest: Before
-// is without Secrets, After is with them and without a restart meanwhile, and
-// Restarted after one.
+// secretsResult is what the Secrets cost a server. Its memory is that at rest:
+// Before is without Secrets, After is with them and without a restart
+// meanwhile, and Restarted is after a restart.
 type secretsResult struct {
 	Secrets int `json:"secrets"`
 	Bytes   int `json:"bytes"`
@@ -34,16 +34,16 @@ type secretsResult struct {
 
 // restMemory is resident memory: AnonymousMB is what the process has allocated,
 // FileMB are pages of files, which are its program and etcd's database. The
-// kernel can take those back.
+// kernel can reclaim those pages.
 type restMemory struct {
 	ResidentMB  float64 `json:"residentMB"`
 	AnonymousMB float64 `json:"anonymousMB"`
 	FileMB      float64 `json:"fileMB"`
 }
 
-// measureSecrets fills the store of a certplane of its own. It is started
-// again before the first look, so that the first and the last are both on a
-// store that was there.
+// measureSecrets fills the store of a certplane of its own. The server is
+// restarted before the first measurement, so that the first and the last are
+// both on an existing store.
 func measureSecrets(ctx context.Context, opts options) (result *secretsResult, err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
@@ -103,7 +103,7 @@ func (l secretLoad) create(ctx context.Context, admin *rest.Config) (failed int,
 	return int(failures.Load()), ctx.Err()
 }
 
-// secret is one that nobody asks for.
+// secret returns a Secret that is never read.
 func (l secretLoad) secret(i int) *corev1.Secret {
 	contents := make([]byte, l.bytes)
 	rand.Read(contents) // never fails

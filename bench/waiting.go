@@ -16,21 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// waiting is the one watch that all requesters share: it hands each the
-// certificate that it waits for. Safe for concurrent use.
+// waiting is the one watch that all requesters share: it passes each
+// certificate to the requester that waits for it. It is safe for concurrent
+// use.
 type waiting struct {
 	client *requesterClient
 	stop   func()
 	failed chan error // has room for the one error that ends the watch
-	// resumed counts how often the server ended the watch: servers do that to
-	// watchers that fall behind, and clients go on from where they were.
+	// resumed counts how often the server ended the watch. Servers do that to
+	// watches that fall behind, and clients continue from the last version seen.
 	resumed atomic.Int64
 
 	mu       sync.Mutex
 	expected map[string]chan []byte // by the name of the request
 }
 
-// startWaiting returns when the watch stands, from now on.
+// startWaiting starts the watch at the current version, and returns once it is
+// open.
 func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waiting{client: client, stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
@@ -48,7 +50,7 @@ func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error
 	return w, nil
 }
 
-// now returns the version of what is there.
+// now returns the current version of the list of requests.
 func (w *waiting) now(ctx context.Context) (string, error) {
 	code, _, answer, err := w.client.roundTrip(ctx, http.MethodGet, csrs+"?limit=1", nil)
 	if err != nil {
@@ -76,7 +78,7 @@ func (w *waiting) watch(ctx context.Context, version string) (io.ReadCloser, err
 	return response.Body, nil
 }
 
-// follow reads events, and goes on when the server ends the watch.
+// follow reads events, and opens the watch again when the server ends it.
 func (w *waiting) follow(ctx context.Context, version string, events io.ReadCloser) error {
 	for {
 		seen, err := w.read(events)
@@ -92,7 +94,7 @@ func (w *waiting) follow(ctx context.Context, version string, events io.ReadClos
 	}
 }
 
-// expect returns where the certificate of a request will arrive.
+// expect returns the channel on which the certificate of a request will arrive.
 func (w *waiting) expect(name string) <-chan []byte {
 	arrival := make(chan []byte, 1)
 	w.mu.Lock()
@@ -104,7 +106,7 @@ func (w *waiting) expect(name string) <-chan []byte {
 // maxEvent is far more than any event of a watch.
 const maxEvent = 1 << 20
 
-// read hands out certificates until the server ends the watch, and returns the
+// read passes on certificates until the server ends the watch, and returns the
 // last version that it has seen.
 func (w *waiting) read(events io.ReadCloser) (version string, err error) {
 	frames := protobuf.LengthDelimitedFramer.NewFrameReader(events)
@@ -132,7 +134,7 @@ func (w *waiting) read(events io.ReadCloser) (version string, err error) {
 	}
 }
 
-// see hands out the certificate of a request, if it has one.
+// see passes on the certificate of a request, if it has one.
 func (w *waiting) see(object []byte) (version string, err error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if _, _, err := codec.Decode(object, nil, csr); err != nil {

@@ -62,7 +62,7 @@ func script(t *testing.T, path, commands string) {
 	}
 }
 
-// run runs vulncheck.sh with the programs in bin before others.
+// run runs vulncheck.sh with the programs in bin first in its path.
 func run(t *testing.T, bin, database string) (code int, output string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "./vulncheck.sh")

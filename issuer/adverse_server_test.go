@@ -23,8 +23,8 @@ import (
 	"github.com/certplane/certplane/issuer"
 )
 
-// A definition without the status subresource is the first thing to forget. The
-// log says so, and the controller goes on when it is fixed.
+// A CRD without the status subresource is a common mistake. The controller logs
+// it, and continues once the CRD is fixed.
 func TestKindWithoutStatus(t *testing.T) {
 	w := start(t)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -76,8 +76,8 @@ func TestConditionsNotKept(t *testing.T) {
 	}
 }
 
-// Whoever takes the condition of an issuer away gets it back, also where nothing
-// else has it looked at again.
+// The controller restores the condition of an issuer when another client
+// removes it, even if there is no other reason to check the issuer again.
 func TestConditionTakenAway(t *testing.T) {
 	w := share(t, &common)
 	w.run(t, issuer.Controller{Sign: newCA(t).sign, Check: func(context.Context, issuer.Issuer) error {
@@ -149,8 +149,8 @@ func (l *lagging) List(ctx context.Context, into client.ObjectList, options ...c
 	return err
 }
 
-// A request is signed once, however far its cache is behind: the CA would make
-// another certificate, for nobody.
+// A request is signed once, however old the cache is: otherwise the CA would
+// issue another certificate that is not used.
 func TestSignedOnce(t *testing.T) {
 	w := share(t, &common)
 	c := newCA(t)
@@ -174,8 +174,8 @@ func TestSignedOnce(t *testing.T) {
 	}
 }
 
-// A call that does not heed its context keeps no other from being made, and the
-// log tells of it.
+// A call that ignores its context does not block other calls, and the
+// controller logs it.
 func TestOverdue(t *testing.T) {
 	w := share(t, &common)
 	c := newCA(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// certificateRequests are those of cert-manager.io.
+// certificateRequests is the CertificateRequest API of cert-manager.io.
 var certificateRequests = requestAPI{
 	GroupVersionKind: cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind),
 	plural:           "certificaterequests",
@@ -54,7 +54,7 @@ func (cr certificateRequest) step() step {
 	}
 }
 
-// answered reports whether a request has its answer, whoever gave it.
+// answered reports whether a request has its answer, from any controller.
 func (cr certificateRequest) answered() bool {
 	if cr.is(cmv1.CertificateRequestConditionReady) || len(cr.Status.Certificate) > 0 {
 		return true
@@ -67,7 +67,7 @@ func (cr certificateRequest) answered() bool {
 	}
 }
 
-// mayRefer: a request can name issuers of its own namespace only.
+// mayRefer returns true: a request can name issuers of its own namespace only.
 func (cr certificateRequest) mayRefer(context.Context, *controller, who) (bool, error) {
 	return true, nil
 }

@@ -31,13 +31,13 @@ import (
 type readiness struct {
 	ready           bool
 	reason, message string
-	// again is when to look again; zero: as err says.
+	// again is when to check again; zero means as err says.
 	again time.Duration
-	// err has it looked at again after the back-off.
+	// err causes another check after the back-off.
 	err error
 }
 
-// judge makes a readiness of what Check says.
+// judge converts the result of Check to a readiness.
 func judge(err error, checkEvery time.Duration) readiness {
 	v := verdictOf(err)
 	switch {
@@ -52,8 +52,8 @@ func judge(err error, checkEvery time.Duration) readiness {
 	}
 }
 
-// condition is what the issuer says then. The time of the last transition moves
-// with the status only.
+// condition returns the Ready condition for r. lastTransitionTime changes only
+// with the status.
 func (r readiness) condition(issuer Issuer, now time.Time) metav1.Condition {
 	next := metav1.Condition{
 		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: note.Fit(r.message),
@@ -84,7 +84,7 @@ type issuers struct {
 	kind *kind
 }
 
-// queued remembers the queue of a worker, so that others can put work into it.
+// queued keeps the queue of a worker, so that other workers can add to it.
 type queued struct{ queue atomic.Pointer[worker.Queue] }
 
 func (q *queued) source() source.Source {
@@ -100,9 +100,10 @@ func (q *queued) add(w who) {
 	}
 }
 
-// changesIssuer lets through what makes an issuer's condition untrue: a new spec,
-// another object by the same name, which a watch that was away tells of as a
-// change, and that somebody has taken the condition away.
+// changesIssuer passes the events that make an issuer's condition outdated: a
+// new spec; another object with the same name, which a watch that was
+// interrupted reports as an update; and the removal of the condition by another
+// client.
 var changesIssuer = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, wasIssuer := e.ObjectOld.(Issuer)
@@ -112,7 +113,7 @@ var changesIssuer = predicate.Funcs{
 	},
 }
 
-// newIssuerWorker returns what looks after the issuers of a kind.
+// newIssuerWorker returns the controller of the issuers of a kind.
 func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
 	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
 		Concurrency: c.Concurrency, FirstPause: firstPause, LastPause: max(firstPause, min(lastPause, c.CheckEvery)),
@@ -131,7 +132,7 @@ func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroll
 	return looking, nil
 }
 
-// Reconcile makes the status of one issuer true.
+// Reconcile updates the status of one issuer.
 func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	named := who{i.kind, key.NamespacedName}
 	issuer := i.kind.new()
@@ -144,7 +145,7 @@ func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	}
 	r := i.look(ctx, named, issuer)
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // whoever works next looks again
+		return reconcile.Result{}, nil // the next leader checks again
 	}
 	err = i.write(ctx, issuer, r.condition(issuer, i.clock.Now()))
 	switch {
@@ -158,7 +159,8 @@ func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	return reconcile.Result{RequeueAfter: r.again}, nil
 }
 
-// look judges an issuer: what Sign has met counts more than what Check can see.
+// look returns the readiness of an issuer. A fault that Sign has reported takes
+// precedence over the result of Check.
 func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness {
 	now := i.clock.Now()
 	if met, ok := i.faults.of(named, issuer, now); ok {
@@ -167,11 +169,12 @@ func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness 
 	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
 }
 
-// errNotKept says that a definition drops what it does not describe.
+// errNotKept reports that the CRD drops the fields that its schema does not
+// describe.
 var errNotKept = errors.New("the API does not keep status.conditions: the schema in the issuer's definition must have it, as a list with the key type")
 
-// write applies the Ready condition, and nothing else, if it is another; it
-// fails if the issuer has changed since it was looked at.
+// write applies only the Ready condition, and only if it differs. It fails if
+// the issuer has changed since it was checked.
 func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Condition) error {
 	before := readyOf(issuer)
 	if before != nil && *before == ready {
@@ -189,7 +192,7 @@ func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Conditi
 		return errNotKept
 	}
 	if before != nil && before.Status == ready.Status && before.Reason == ready.Reason && before.Message == ready.Message {
-		return nil // it is about a newer spec, that is all
+		return nil // only the observed generation differs
 	}
 	log.FromContext(ctx).Info("Issuer has changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
 	eventType := corev1.EventTypeWarning

@@ -66,7 +66,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// A template says what was asked for, within what the CA can give.
+// A template has what was requested, within the limits of the CA.
 func TestTemplate(t *testing.T) {
 	c := newCA(t)
 	key := apitest.NewKey(t)

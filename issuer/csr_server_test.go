@@ -25,8 +25,8 @@ func (w world) ask(t *testing.T, user, name, signerName string, annotations map[
 	return apitest.Decide(t, apitest.Client(t, w.Admin(t)), created, certificatesv1.CertificateApproved)
 }
 
-// says waits until a request has a condition with this reason; it returns its
-// message.
+// says waits until a request has a condition with this reason, and returns the
+// message of the condition.
 func (w world) says(t *testing.T, name string, kind certificatesv1.RequestConditionType, reason string) string {
 	t.Helper()
 	admin, message := apitest.Client(t, w.Admin(t)), ""
@@ -65,9 +65,9 @@ func (w world) signedAfterAll(t *testing.T, name string, was certificatesv1.Requ
 	})
 }
 
-// CertificateSigningRequests can name issuers: those of a namespace if their
-// requester may refer to it, those of all namespaces always. Nobody approves
-// them here.
+// CertificateSigningRequests can name issuers: an issuer with a namespace if
+// the requester may refer to it, a cluster-scoped one always. No approver runs
+// here.
 func TestCertificateSigningRequests(t *testing.T) {
 	w := start(t)
 	c := newCA(t)

@@ -11,12 +11,12 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// step is what a CertificateRequest is due for.
+// step is what to do next for a request.
 type step int
 
 const (
 	stepNone  step = iota // it has its answer
-	stepDeny              // to say that it was denied
+	stepDeny              // to report that it was denied
 	stepAwait             // to be approved
 	stepSign
 )
@@ -37,19 +37,19 @@ const (
 	reasonDeniedReference = "DeniedReference"
 )
 
-// denied is the outcome of whatever an approver does not want. That there is no
-// Event about it leaves it to the approver to make one.
+// denied is the outcome of a request that an approver has denied. It makes no
+// Event: that is left to the approver.
 var denied = answer.Outcome{State: answer.Denied, Message: "The CertificateRequest was denied by an approval controller"}
 
-// notAllowed is the outcome for who may not refer to an issuer.
+// notAllowed is the outcome if the requester may not refer to the issuer.
 func notAllowed(w who) answer.Outcome {
 	return answer.Fail(reasonDeniedReference,
 		"the requester may not refer to the %s %q in namespace %q: grant the verb reference on %s.%s there",
 		w.kind.Kind, w.Name, w.Namespace, w.kind.plural, w.kind.Group)
 }
 
-// findIssuer tells what there is to wait for before an issuer can sign; ok is
-// false if there is something. issuer is nil if it does not exist.
+// findIssuer returns ok if an issuer can sign, and otherwise the outcome of a
+// request that has to wait for it. issuer is nil if it does not exist.
 func findIssuer(issuer Issuer, w who) (o answer.Outcome, ok bool) {
 	if issuer == nil {
 		return answer.Wait(reasonNotFound, "Referenced %q not found: there is no %s named %s", w.kind.Kind, w.kind.Kind, w.Name), false
@@ -67,9 +67,9 @@ func findIssuer(issuer Issuer, w who) (o answer.Outcome, ok bool) {
 	return answer.Wait(reasonNotReady, "Referenced issuer does not have a Ready status condition: %s", why), false
 }
 
-// decide makes an outcome of an answer that is not NotReady. failing is for how
-// long Sign has returned nothing but errors that say nothing else, retryFor how
-// long that may go on.
+// decide converts an answer of Sign that is not NotReady to an outcome. failing
+// is how long Sign has returned only errors without a verdict; retryFor is how
+// long that may continue.
 func decide(chain *pki.Chain, err error, failing, retryFor time.Duration) answer.Outcome {
 	if err == nil {
 		return issued(chain)
@@ -101,7 +101,7 @@ func decide(chain *pki.Chain, err error, failing, retryFor time.Duration) answer
 	}
 }
 
-// issued is the outcome of a chain: what goes into status.certificate is leaf
+// issued is the outcome for a chain. status.certificate gets the chain leaf
 // first, without the root.
 func issued(chain *pki.Chain) answer.Outcome {
 	o := answer.Outcome{

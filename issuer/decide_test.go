@@ -114,8 +114,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Failures in a row count from the first, for as long as it is the same request
-// and nothing else has become of it.
+// Consecutive failures count from the first, as long as it is the same request
+// and it has no other outcome in between.
 func TestFailing(t *testing.T) {
 	f := newFailing()
 	cr := func(uid types.UID) *cmv1.CertificateRequest {
@@ -149,7 +149,8 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// An issuer is waited for until somebody has looked at it as it is.
+// A request waits for its issuer until the issuer's current spec has been
+// checked.
 func TestFindIssuer(t *testing.T) {
 	k := &kind{}
 	k.Kind = "Sample"

@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/answer"
 )
 
-// failing remembers since when Sign goes wrong with requests of one API, without
-// an answer between. A process that begins knows nothing of that: a controller
-// that was away has not tried. It is safe for concurrent use.
+// failing records, for the requests of one API, since when Sign has returned
+// only errors. A new process starts without records, because a controller that
+// did not run has not tried. It is safe for concurrent use.
 type failing struct {
 	mu sync.Mutex
 	by map[types.NamespacedName]failure // mu guards it
@@ -25,7 +25,8 @@ type failure struct {
 
 func newFailing() *failing { return &failing{by: map[types.NamespacedName]failure{}} }
 
-// since is when the first of the failures in a row was: now, if there was none.
+// since returns the time of the first of the consecutive failures, or now if
+// there was none.
 func (f *failing) since(request client.Object, now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,7 +36,7 @@ func (f *failing) since(request client.Object, now time.Time) time.Time {
 	return now
 }
 
-// note takes down what became of a request.
+// note records the outcome of a request.
 func (f *failing) note(request client.Object, o answer.Outcome, now time.Time) {
 	key := client.ObjectKeyFromObject(request)
 	if o.Reason != reasonRetried {
@@ -48,7 +49,7 @@ func (f *failing) note(request client.Object, o answer.Outcome, now time.Time) {
 	f.by[key] = failure{uid: request.GetUID(), since: since}
 }
 
-// end forgets a request that has another answer or is gone.
+// end removes the record of a request that has another answer or was deleted.
 func (f *failing) end(request types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/backoff"
 )
 
-// How long something with which a call has failed waits for the next one, if
-// nothing tells of a change before: the first time, and at most.
+// The first and the longest pause after a failed call, if no change of the
+// object is seen before.
 const (
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
@@ -18,8 +18,8 @@ const (
 
 var pauses = backoff.Backoff{First: firstPause, Most: lastPause}
 
-// faults are what Sign has said against issuers that Check had found good. It
-// is safe for concurrent use.
+// faults are the faults that Sign has reported for issuers that had passed
+// Check. It is safe for concurrent use.
 type faults struct {
 	mu sync.Mutex
 	by map[who]fault // mu guards it
@@ -30,18 +30,18 @@ type fault struct {
 	uid        types.UID // of the issuer
 	generation int64     // of the issuer
 	until      time.Time
-	count      int // since it has signed last
+	count      int // since it last signed
 }
 
-// about reports whether a fault is that of an issuer as it is now. A newer spec can
-// have fixed it, and another object by the same name never had it.
+// about reports whether a fault is about this version of an issuer. A newer
+// spec can have fixed it, and another object with the same name never had it.
 func (f fault) about(issuer Issuer) bool {
 	return f.uid == issuer.GetUID() && f.generation == issuer.GetGeneration()
 }
 
 func newFaults() *faults { return &faults{by: map[who]fault{}} }
 
-// put notes that an issuer cannot sign, and until when nobody is to try.
+// put records that an issuer cannot sign, and until when it is not called.
 func (f *faults) put(w who, issuer Issuer, err error, now time.Time) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *faults) put(w who, issuer Issuer, err error, now time.Time) fault {
 	return next
 }
 
-// of returns the fault because of which an issuer is not to be tried now.
+// of returns the fault that keeps an issuer from being called now.
 func (f *faults) of(w who, issuer Issuer, now time.Time) (fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *faults) of(w who, issuer Issuer, now time.Time) (fault, bool) {
 	return last, ok && last.about(issuer) && now.Before(last.until)
 }
 
-// forget notes that an issuer has signed or is gone.
+// forget removes the fault of an issuer that has signed or was deleted.
 func (f *faults) forget(issuer who) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

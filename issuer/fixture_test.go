@@ -308,7 +308,7 @@ func (j *journal) wants(t *testing.T, words string) {
 	apitest.Eventually(t, "the log says "+words, func() bool { return strings.Contains(j.String(), words) })
 }
 
-// quiet logs while a test runs: what is said later has nobody to hear it.
+// quiet logs while a test runs, and drops what is logged after its end.
 type quiet struct{ t *testing.T }
 
 func (q quiet) Helper() {}
@@ -463,7 +463,7 @@ func (w world) isReady(t *testing.T, name string, status metav1.ConditionStatus,
 	return r.Status.Conditions[0]
 }
 
-// told waits for an Event about an object; it returns its note.
+// told waits for an Event about an object, and returns its note.
 func (w world) told(t *testing.T, name, kind, reason string) string {
 	t.Helper()
 	note := ""

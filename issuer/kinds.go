@@ -20,13 +20,13 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// kind is a kind of issuers, as the API has it.
+// kind is a kind of issuers, as the API serves it.
 type kind struct {
 	schema.GroupVersionKind
 	empty      Issuer
 	plural     string
 	namespaced bool
-	// blamed has issuers looked at with which Sign has found fault.
+	// blamed queues checks of the issuers for which Sign has reported a fault.
 	blamed queued
 }
 
@@ -36,14 +36,14 @@ func (k *kind) new() Issuer { return k.empty.DeepCopyObject().(Issuer) }
 // common.
 func (k *kind) domain() string { return k.plural + "." + k.Group }
 
-// who names an issuer.
+// who identifies an issuer.
 type who struct {
 	kind *kind
 	types.NamespacedName
 }
 
-// String is the name by which CertificateSigningRequests and the rights to
-// approve them know an issuer.
+// String returns the name of an issuer in CertificateSigningRequests and in the
+// permissions to approve them.
 func (w who) String() string {
 	if w.kind.namespaced {
 		return w.kind.domain() + "/" + w.Namespace + "." + w.Name
@@ -51,12 +51,12 @@ func (w who) String() string {
 	return w.kind.domain() + "/" + w.Name
 }
 
-// kinds are all of a controller.
+// kinds are all kinds of a controller.
 type kinds []*kind
 
 // referred returns the issuer to which a CertificateRequest refers. ok is false
-// if it is of no kind of ours. A reference without a kind is to the kind
-// Issuer, as everywhere in this API: approvers take it for that too.
+// if it is of another controller's kind. A reference without a kind is to the
+// kind Issuer, as everywhere in this API: approvers take it for that too.
 func (ks kinds) referred(ref cmmeta.IssuerReference, namespace string) (issuer who, ok bool) {
 	i := slices.IndexFunc(ks, func(k *kind) bool {
 		return k.Group == ref.Group && k.Kind == certmanager.IssuerKind(ref)
@@ -90,8 +90,8 @@ func (ks kinds) named(signerName string) (issuer who, ok bool) {
 	return who{ks[i], types.NamespacedName{Namespace: namespace, Name: name}}, namespace != "" && name != ""
 }
 
-// known returns the kinds as the scheme has them, without what only the API
-// can tell.
+// known returns the kinds as the scheme has them, without the values that only
+// discovery provides.
 func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 	var ks kinds
 	for i, empty := range empties {
@@ -116,14 +116,14 @@ func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 	return ks, nil
 }
 
-// What keeps a kind from being used, until somebody changes its definition.
+// The reasons why a kind cannot be used until its CRD is changed.
 var (
 	errNotServed = errors.New("the API does not have it: install its definition")
 	errNoStatus  = errors.New("it has no status, which says whether an issuer is ready: give its definition the status subresource " +
 		"(+kubebuilder:subresource:status)")
 )
 
-// resolve asks the API what the kinds are called there.
+// resolve gets the resource names of the kinds from the API.
 func (ks kinds) resolve(ctx context.Context, lookup worker.Lookup) error {
 	for _, k := range ks {
 		list, err := lookup(ctx, k.GroupVersion().String())

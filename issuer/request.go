@@ -15,30 +15,31 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Request is what Sign makes a certificate from. It has been approved, and is
-// not to be modified.
+// Request is a request to be signed. It has been approved, and must not be
+// modified.
 type Request struct {
-	// Issuer is the issuer that was asked, of one of Controller.Kinds. It is
-	// ready.
+	// Issuer is the issuer that the request refers to, of one of
+	// Controller.Kinds. It is ready.
 	Issuer Issuer
 	// Object is the request: a *CertificateRequest of cert-manager.io/v1 or a
 	// *CertificateSigningRequest of certificates.k8s.io/v1. Its annotations can
 	// have changed since its approval.
 	Object client.Object
-	// Requester is who made it, as the API server knows them.
+	// Requester is the user who created the request, as authenticated by the
+	// API server.
 	Requester authenticationv1.UserInfo
 
 	// CSR is the PKCS#10 request, and PEM is the same in PEM. Its signature has
 	// been verified: the requester has the key.
 	CSR *x509.CertificateRequest
 	PEM []byte
-	// Duration is how long the certificate is to live, more than zero.
+	// Duration is the lifetime of the certificate, more than zero.
 	Duration time.Duration
-	// IsCA reports whether the certificate is to be that of a CA.
+	// IsCA is set if a CA certificate is requested.
 	IsCA bool
-	// KeyUsage and ExtKeyUsage are what the key is to be used for. Those of the
-	// CSR, if it has any, are the same in a CertificateRequest; in a
-	// CertificateSigningRequest they do not count.
+	// KeyUsage and ExtKeyUsage are the requested usages. Those in the CSR, if
+	// it has any, are the same in a CertificateRequest; in a
+	// CertificateSigningRequest they are ignored.
 	KeyUsage    x509.KeyUsage
 	ExtKeyUsage []x509.ExtKeyUsage
 }
@@ -49,12 +50,13 @@ func (r *Request) Usages() []string { return r.usages().Names() }
 
 func (r *Request) usages() pki.Usages { return pki.Usages{Key: r.KeyUsage, Extended: r.ExtKeyUsage} }
 
-// Template describes the certificate that is asked for, for
-// [x509.CreateCertificate] with parent as the certificate of the CA that signs.
-// It has the subject, the alternative names and the name constraints of the CSR,
-// to the byte, what the other fields say, and a random serial number. It begins
-// now and ends with parent at the latest. An error is Permanent if there can be
-// no such certificate, and NotReady if parent is not valid now.
+// Template returns a template of the requested certificate for
+// [x509.CreateCertificate], with parent as the certificate of the CA that
+// signs. It has the subject, the alternative names and the name constraints of
+// the CSR, byte for byte, the values of the other fields, and a random serial
+// number. It is valid from now, and ends with parent at the latest. An error is
+// Permanent if such a certificate is not possible, and NotReady if parent is
+// not valid now.
 func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(rand.Reader)
 	if err != nil {
@@ -74,7 +76,8 @@ func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certi
 	return template, nil
 }
 
-// accept makes what Sign has returned what goes into a status.
+// accept checks the PEM bundle that Sign has returned and converts it to a
+// chain for the status.
 func (r *Request) accept(bundle []byte) (*pki.Chain, error) {
 	certs, err := pki.ParseCertificates(bundle)
 	if err != nil {
@@ -90,8 +93,8 @@ func (r *Request) accept(bundle []byte) (*pki.Chain, error) {
 	return chain, err
 }
 
-// newRequest returns what is in a request, or the outcome if it asks for what
-// cannot be.
+// newRequest returns the content of a request, or the outcome if the request is
+// invalid.
 func newRequest(from request.Request, usual, limit time.Duration) (*Request, *answer.Outcome) {
 	terms, err := from.Terms()
 	var refused *request.TermsError
@@ -113,8 +116,8 @@ func newRequest(from request.Request, usual, limit time.Duration) (*Request, *an
 	return r, nil
 }
 
-// setDuration keeps a wish, which is nil if there is none, to a controller's
-// limits. A limit of zero is none.
+// setDuration limits the requested duration, which may be nil, to a
+// controller's limits. A limit of zero means no limit.
 func (r *Request) setDuration(wish *time.Duration, usual, limit time.Duration) error {
 	r.Duration = usual
 	if wish != nil {

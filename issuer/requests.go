@@ -31,34 +31,36 @@ const patience = 10 * time.Second
 // asked is a request of one of the two APIs.
 type asked interface {
 	client.Object
-	// object is what Sign gets to see.
+	// object is the object that Sign gets.
 	object() client.Object
-	// step is what the request is due for, if it is for one of our issuers.
+	// step returns what to do next, if the request is for one of our issuers.
 	step() step
-	// issuer is who was asked; ok is false if that is none of ours.
+	// issuer returns the issuer that the request refers to; ok is false if it
+	// is not one of ours.
 	issuer(ks kinds) (issuer who, ok bool)
-	// view is what is asked for.
+	// view returns what is requested.
 	view() request.Request
 	// mayRefer reports whether its requester may use an issuer.
 	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
-	// put stores an outcome and reports it; it returns when to look again.
+	// put stores an outcome and reports it; it returns when to reconcile again.
 	put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error)
-	// latest looks, past the cache, at what has become of the request.
+	// latest reads the request from the API, not from the cache.
 	latest(ctx context.Context, c *controller) (asked, error)
-	// awaits is the reason and the text of the Event that an approval is missing.
+	// awaits returns the reason and the text of the Event that an approval is
+	// missing.
 	awaits(w who) (reason, note string)
 }
 
-// requestAPI is one of the two.
+// requestAPI is one of the two APIs for requests.
 type requestAPI struct {
 	schema.GroupVersionKind
 	plural string
-	// namespaced reports whether its requests are in namespaces, those of their
-	// issuers. A cache finds nothing of the others in any namespace.
+	// namespaced is set if the requests are in the namespaces of their issuers.
+	// Requests without a namespace are not found in the cache by a namespace.
 	namespaced bool
 	new        func() client.Object
 	list       func() client.ObjectList
-	// as gives an object its methods; false if it is none of this API.
+	// as converts an object; it returns false if the object is not of this API.
 	as func(o client.Object) (asked, bool)
 }
 
@@ -66,11 +68,11 @@ type requestAPI struct {
 type requests struct {
 	*controller
 	api requestAPI
-	// failing are those with which Sign goes wrong.
+	// failing are the requests for which Sign fails.
 	failing *failing
 }
 
-// Start answers requests while the API has them.
+// Start answers requests while the API serves their kind.
 func (r requests) Start(ctx context.Context) error {
 	resource := worker.Resource{Group: r.api.Group, Versions: []string{r.api.Version}, Name: r.api.plural, Lookup: r.lookup}
 	resource.Follow(ctx, "Answering "+r.api.Kind+"s", r.work)
@@ -99,7 +101,7 @@ func (r requests) work(ctx context.Context, _ string) error {
 	return signing.Start(ctx)
 }
 
-// stepOf is what an object is due for.
+// stepOf returns what to do next for an object.
 func (r requests) stepOf(o client.Object) step {
 	if a, ok := r.api.as(o); ok {
 		if _, ours := a.issuer(r.kinds); ours {
@@ -109,8 +111,9 @@ func (r requests) stepOf(o client.Object) step {
 	return stepNone
 }
 
-// due keeps out of the queue what there is nothing to do for, and what this
-// controller writes itself: a request that waits would never wait else.
+// due keeps requests that need nothing out of the queue, and also the
+// controller's own writes: otherwise a waiting request would be reconciled at
+// once after each.
 func (r requests) due() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return r.stepOf(e.Object) != stepNone },
@@ -122,7 +125,7 @@ func (r requests) due() predicate.Predicate {
 	}
 }
 
-// changesReadiness lets through what tells an issuer's requests something new.
+// changesReadiness passes the events of an issuer that matter to its requests.
 var changesReadiness = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(Issuer)
@@ -136,7 +139,7 @@ var changesReadiness = predicate.Funcs{
 	},
 }
 
-// asking are the requests that wait for a certificate of an issuer.
+// asking returns the requests that wait for a certificate of an issuer.
 func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
 	list, options := r.api.list(), []client.ListOption{client.UnsafeDisableDeepCopy}
 	if r.api.namespaced {
@@ -161,7 +164,7 @@ func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
 	return waiting
 }
 
-// Reconcile takes one request a step further.
+// Reconcile takes the next step for one request.
 func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	object := r.api.new()
 	if err := r.cache.Get(ctx, key.NamespacedName, object); err != nil {
@@ -195,8 +198,8 @@ func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	return reconcile.Result{}, nil
 }
 
-// await tells that a request needs an approval, and who may give it: an approver
-// without that right waits in silence, too.
+// await reports that a request needs an approval, and which permission the
+// approver needs: an approver without that permission reports nothing.
 func (r requests) await(a asked, w who) reconcile.Result {
 	if wait := a.GetCreationTimestamp().Add(patience).Sub(r.clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
@@ -206,10 +209,10 @@ func (r requests) await(a asked, w who) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// answer asks the issuer. It fails with answer.ErrSuperseded if there is no need
-// to. Its other errors are those of the API and go away.
+// answer asks the issuer. It fails with answer.ErrSuperseded if that is not
+// necessary. Its other errors are API errors and temporary.
 func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, error) {
-	// Who may not refer to an issuer need not wait for it.
+	// A requester that may not refer to the issuer need not wait for it.
 	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
 	case err != nil:
 		return answer.Outcome{}, err
@@ -224,8 +227,8 @@ func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, e
 	if issuer == nil {
 		return o, err
 	}
-	// The cache can be behind what this controller has written a moment ago, and
-	// the CA would make another certificate.
+	// The cache can be older than this controller's last write; the CA would
+	// then issue a second certificate.
 	latest, err := a.latest(ctx, r.controller)
 	if err == nil && latest.step() != stepSign {
 		err = answer.ErrSuperseded
@@ -237,7 +240,8 @@ func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, e
 	return r.ask(ctx, w, request), nil
 }
 
-// find returns an issuer that is ready, or what to wait for.
+// find returns an issuer that is ready, or the outcome of a request that waits
+// for it.
 func (r requests) find(ctx context.Context, w who) (Issuer, answer.Outcome, error) {
 	found := w.kind.new()
 	err := r.cache.Get(ctx, w.NamespacedName, found)
@@ -257,15 +261,15 @@ func (r requests) find(ctx context.Context, w who) (Issuer, answer.Outcome, erro
 	return found, answer.Outcome{}, nil
 }
 
-// blame is the outcome of a request to an issuer with which Sign has found
-// fault.
+// blame returns the outcome of a request to an issuer for which Sign has
+// reported a fault.
 func (r requests) blame(met fault) answer.Outcome {
 	o := answer.Wait(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
-	o.After = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was looked at
+	o.After = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was checked
 	return o
 }
 
-// ask has a request signed and notes what that says of the issuer.
+// ask calls Sign for a request and records a fault of the issuer.
 func (r requests) ask(ctx context.Context, w who, request *Request) answer.Outcome {
 	chain, err := r.sign(ctx, request)
 	now := r.clock.Now()

@@ -28,13 +28,13 @@ import (
 )
 
 // Run runs a controller in a manager of its own until ctx ends, and returns nil
-// then. options are those of controller-runtime: leader election, where metrics
-// and probes are served, which namespaces are watched. Without a scheme there it
-// makes one. The name of the lease is c.Name if options say nothing else, and
-// the lease is given back at the end.
+// then. options are those of controller-runtime: leader election, the addresses
+// of metrics and probes, the watched namespaces. If they have no scheme, Run
+// creates one. The name of the lease is c.Name unless options set another one,
+// and the lease is released at the end.
 //
-// Run fails at once if c or options cannot work, and later if the lease is lost:
-// the process should end then.
+// Run fails at once if c or options are invalid, and later if the lease is
+// lost: the process should exit then.
 func Run(ctx context.Context, config *rest.Config, c Controller, options ctrl.Options) error {
 	if _, err := c.withDefaults(); err != nil {
 		return fmt.Errorf("issuer.Controller: %w", err)
@@ -63,9 +63,10 @@ func Run(ctx context.Context, config *rest.Config, c Controller, options ctrl.Op
 	return mgr.Start(ctx)
 }
 
-// Add adds a controller to a manager, for programs that have more in it. It must
-// be called before the manager starts; it adds the kinds that it works with to
-// the manager's scheme, and works while the manager leads.
+// Add adds a controller to a manager, for programs that run other controllers
+// in it too. It must be called before the manager starts. It adds the kinds
+// that the controller uses to the manager's scheme. The controller runs while
+// the manager leads.
 func Add(mgr ctrl.Manager, c Controller) error {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -93,7 +94,7 @@ func Add(mgr ctrl.Manager, c Controller) error {
 	})
 }
 
-// register adds all that a controller reads and writes.
+// register adds all types that a controller reads and writes to a scheme.
 func register(scheme *runtime.Scheme, own func(*runtime.Scheme) error) error {
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, certificatesv1.AddToScheme, authorizationv1.AddToScheme, cmv1.AddToScheme, own,
@@ -108,7 +109,7 @@ func register(scheme *runtime.Scheme, own func(*runtime.Scheme) error) error {
 	return nil
 }
 
-// controller is a Controller at work.
+// controller is a running Controller.
 type controller struct {
 	Controller
 	mgr    ctrl.Manager
@@ -117,7 +118,7 @@ type controller struct {
 	client client.Client // past the cache
 	lookup worker.Lookup
 	events events.EventRecorder
-	// faults are those of issuers, by what Sign says of them.
+	// faults are the faults of issuers that Sign has reported.
 	faults *faults
 }
 
@@ -146,16 +147,16 @@ func (c *controller) Start(ctx context.Context) error {
 	return worker.Run(ctx, parts...)
 }
 
-// event tells of what has happened to an object.
+// event records an Event about an object.
 func (c *controller) event(about runtime.Object, eventType, reason, action, text string) {
 	c.events.Eventf(about, nil, eventType, reason, action, "%s", note.Fit(text))
 }
 
-// lookEvery is how often to look for kinds that the API does not have yet.
+// lookEvery is how often to look for kinds that the API does not serve yet.
 const lookEvery = 2 * time.Second
 
-// waitForKinds returns when the API has all kinds of issuers; false if ctx has
-// ended before.
+// waitForKinds waits until the API serves all kinds of issuers. It returns
+// false if ctx ends before.
 func (c *controller) waitForKinds(ctx context.Context) bool {
 	said := ""
 	for {

@@ -23,7 +23,7 @@ import (
 )
 
 // From an issuer and a request to a certificate, with the built-in approver.
-// The controller is there before the kinds of its issuers are.
+// The controller starts before the kinds of its issuers exist.
 func TestIssued(t *testing.T) {
 	w := startWithout(t)
 	c := newCA(t)
@@ -85,8 +85,8 @@ func TestRequest(t *testing.T) {
 	w.becomes(t, "sub", cmv1.CertificateRequestReasonIssued)
 }
 
-// Nothing is signed that nobody has approved, and what an approver has written
-// stays to the letter: clients in other languages write microseconds.
+// An unapproved request is not signed, and the conditions of an approver stay
+// unchanged to the letter: clients in other languages write microseconds.
 func TestDecisions(t *testing.T) {
 	w := share(t, &byHand)
 	c := newCA(t)
@@ -145,7 +145,7 @@ func TestDeniedMeanwhile(t *testing.T) {
 	w.create(t, remote("ca"), request(t, "gone", "ca", apitest.NewKey(t)), request(t, "next", "ca", apitest.NewKey(t)))
 	w.decide(t, "gone", cmv1.CertificateRequestConditionApproved)
 	<-working
-	// Nobody but who may write the status at will can do that.
+	// Only a client that may write the status freely can do that.
 	cr := w.request(t, "gone")
 	metav1.SetMetaDataAnnotation(&cr.ObjectMeta, "example.com/changed", "meanwhile")
 	if err := w.admin.Update(t.Context(), cr); err != nil {
@@ -251,8 +251,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// Requests wait for an issuer, and go on by themselves when it is there and can
-// sign. What Check says is about the spec that it has seen.
+// Requests wait for an issuer, and continue without help once it exists and can
+// sign. The result of Check is about the spec that it has seen.
 func TestReadiness(t *testing.T) {
 	w := share(t, &common)
 	c := newCA(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// answerError says that what Sign has returned is no use. Another attempt would
-// cost another certificate and bring the same.
+// answerError reports that what Sign has returned is not usable. Another
+// attempt would cost another certificate and have the same result.
 type answerError struct{ error }
 
 func (e answerError) Unwrap() error { return e.error }
 
-// sign calls Sign and looks at its answer.
+// sign calls Sign and checks its answer.
 func (c *Controller) sign(ctx context.Context, request *Request) (*pki.Chain, error) {
 	var bundle []byte
 	err := c.call(ctx, "Sign", func(ctx context.Context) (err error) {
@@ -40,12 +40,12 @@ func (c *Controller) check(ctx context.Context, issuer Issuer) error {
 	return c.call(ctx, "Check", func(ctx context.Context) error { return c.Check(ctx, issuer) })
 }
 
-// errPanic is all that a requester is told of a panic, whose text can hold
+// errPanic is all that a requester can see of a panic, whose text can contain
 // anything.
 var errPanic = errors.New("the issuer's controller has a fault, which its log describes")
 
-// call bounds a call in time, and makes an error of a panic: it is about one
-// object, and the controller works for others.
+// call limits the time of a call, and converts a panic to an error: the panic
+// is about one object, and the controller also serves others.
 func (c *Controller) call(ctx context.Context, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (c *Controller) call(ctx context.Context, what string, do func(context.Cont
 		}
 	}()
 	if err = do(ctx); err != nil {
-		_ = err.Error() // a panic in it, as in that of Permanent(nil), is one of the call
+		_ = err.Error() // a panic in it, as for Permanent(nil), counts as a panic of the call
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// signingRequests are those of certificates.k8s.io.
+// signingRequests is the CertificateSigningRequest API of certificates.k8s.io.
 var signingRequests = requestAPI{
 	GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
 	plural:           "certificatesigningrequests",
@@ -38,7 +38,7 @@ func (csr signingRequest) condition(kind certificatesv1.RequestConditionType) *c
 
 func (csr signingRequest) issuer(ks kinds) (who, bool) { return ks.named(csr.Spec.SignerName) }
 
-// step: Approved and Denied count by their presence alone; their status can only
+// step looks only at the presence of Approved and Denied; their status can only
 // be True.
 func (csr signingRequest) step() step {
 	switch {
@@ -57,8 +57,9 @@ func (csr signingRequest) awaits(w who) (reason, note string) {
 		certificatesv1.GroupName, w.kind.domain())
 }
 
-// mayRefer asks the API: CertificateSigningRequests have no namespace, and
-// without the right everybody could use the issuers of all.
+// mayRefer asks the API server: CertificateSigningRequests have no namespace,
+// and without this permission every requester could use the issuers of every
+// namespace.
 func (csr signingRequest) mayRefer(ctx context.Context, c *controller, w who) (bool, error) {
 	if !w.kind.namespaced || c.AnybodyMayRefer {
 		return true, nil

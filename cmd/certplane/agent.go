@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/duration"
 )
 
-// newAgent returns the agent verb and what is below it.
+// newAgent returns the agent verb with its subcommands.
 func newAgent(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
 	flags, once, timeout := agent.DefaultConfig(), false, 2*time.Minute
@@ -65,7 +65,7 @@ SIGHUP makes it ask again, now, for what was refused.`,
 	return cmd
 }
 
-// addAgentFlags adds the flags that stand for fields of the configuration.
+// addAgentFlags adds the flags for fields of the configuration.
 func addAgentFlags(flags *pflag.FlagSet, cfg *agent.Config) {
 	flags.StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "Name of this host's Node. Default: the host's name.")
 	flags.StringVar(&cfg.BootstrapKubeconfig, "bootstrap-kubeconfig", cfg.BootstrapKubeconfig, "File that says where the API is, with a token for the first certificate of this host.")
@@ -81,7 +81,8 @@ func addAgentDataDir(flags *pflag.FlagSet, cfg *agent.Config) {
 	flags.StringVar(&cfg.DataDir, "data-dir", cfg.DataDir, "Folder with the host's own certificate and the agent's status.")
 }
 
-// agentConfig reads the file, if one is named, and puts the given flags on top.
+// agentConfig reads the file, if one is named, and applies the given flags on
+// top.
 func agentConfig(file string, flags *pflag.FlagSet, fromFlags agent.Config) (agent.Config, error) {
 	cfg, err := onTop(file, agent.LoadConfig, addAgentFlags, flags, fromFlags)
 	if err != nil {
@@ -97,7 +98,8 @@ func agentOnce(ctx context.Context, cfg agent.Config, timeout time.Duration) err
 	return agent.Once(ctx, cfg, clock.RealClock{})
 }
 
-// hangups has a value for each SIGHUP until ctx ends.
+// hangups returns a channel that receives a value for each SIGHUP until ctx
+// ends.
 func hangups(ctx context.Context) (<-chan struct{}, func()) {
 	signals, again := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
@@ -172,7 +174,8 @@ func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config, format st
 	return nil
 }
 
-// agentRuns returns nil if only others may know.
+// agentRuns reports whether the agent runs. It returns nil if the user may not
+// know.
 func agentRuns(cfg agent.Config) (*bool, error) {
 	runs, err := agent.Runs(cfg)
 	if errors.Is(err, os.ErrPermission) {

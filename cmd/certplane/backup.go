@@ -29,7 +29,7 @@ import (
 // passphraseEnv can hold the passphrase of backups.
 const passphraseEnv = "CERTPLANE_BACKUP_PASSPHRASE"
 
-// newBackup returns the backup verb and what is below it.
+// newBackup returns the backup verb with its subcommands.
 func newBackup(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
@@ -45,8 +45,8 @@ $` + passphraseEnv + ` or asked for, or to the public key of a key pair made wit
 	return cmd
 }
 
-// addStoreFlags adds the flags that say where a server keeps what is saved, as
-// serve has them.
+// addStoreFlags adds serve's flags for the place of the data that a backup
+// saves.
 func addStoreFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	cli.AddDataDirFlag(flags, &cfg.DataDir)
 	addEtcdFlags(flags, &cfg.Etcd)
@@ -215,7 +215,7 @@ func newBackupKeygen(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 }
 
-// restoreFlags say how to open a backup.
+// restoreFlags are the flags for opening a backup.
 type restoreFlags struct {
 	passphraseFile, identityFile, pki string
 }
@@ -298,7 +298,7 @@ func addPassphraseFlag(flags *pflag.FlagSet, file *string) {
 	flags.StringVar(file, "passphrase-file", "", "File whose first line is the passphrase. If not given: $"+passphraseEnv+", else it is asked for.")
 }
 
-// sealFlags are how a new file is encrypted.
+// sealFlags are the flags for encrypting a new file.
 type sealFlags struct {
 	passphraseFile string
 	recipients     []string
@@ -309,11 +309,11 @@ func (f *sealFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.recipients, "recipient", nil, "Public key to encrypt to, age1..., or a file of such keys. Can be repeated.")
 }
 
-// given reports whether the user has said how to encrypt.
+// given reports whether the user has chosen how to encrypt.
 func (f *sealFlags) given() bool { return len(f.recipients) > 0 || f.passphraseFile != "" }
 
-// protection encrypts to the recipients or, without any, with a passphrase, which
-// the flags named by instead spare.
+// protection encrypts to the recipients or, if there are none, with a
+// passphrase. instead names the flags that make the passphrase unnecessary.
 func (f *sealFlags) protection(streams genericiooptions.IOStreams, instead string) (protection backup.Protection, err error) {
 	if len(f.recipients) > 0 {
 		protection.Recipients, err = parseRecipients(f.recipients)
@@ -327,8 +327,9 @@ func addIdentityFlag(flags *pflag.FlagSet, file *string) {
 	flags.StringVar(file, "identity", "", "File with the private key, for a file that is encrypted to a public key.")
 }
 
-// passphrase is from the file, the environment or the person. A new one, which
-// the flags named by instead spare, has to be typed twice.
+// passphrase returns the passphrase from the file, the environment or the
+// terminal. A new passphrase has to be typed twice; instead names the flags
+// that make it unnecessary.
 func passphrase(streams genericiooptions.IOStreams, file, instead string) (string, error) {
 	if file != "" {
 		data, err := os.ReadFile(file)
@@ -383,7 +384,8 @@ func oneArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	return args[0], nil
 }
 
-// loadStoreConfig is loadConfig for who needs to know where the store is alone.
+// loadStoreConfig is loadConfig for callers that need only the place of the
+// store.
 func loadStoreConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (server.Config, error) {
 	cfg, err := onTop(file, server.LoadConfig, addStoreFlags, flags, fromFlags)
 	if err != nil {
@@ -403,7 +405,7 @@ func source(cfg server.Config) backup.Source {
 	return from
 }
 
-// printSummary says what is in a backup.
+// printSummary prints what is in a backup.
 func printSummary(out io.Writer, summary backup.Summary) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "  store\t%s, format %d, revision %d\n", summary.Record.ID, summary.Record.Format, summary.Revision)

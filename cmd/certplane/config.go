@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// newConfig returns the config verb and what is below it.
+// newConfig returns the config verb with its subcommands.
 func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -24,7 +24,7 @@ func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// defaultsFiles are the kinds of configuration files that there are.
+// defaultsFiles are the configuration files with the defaults, by kind.
 var defaultsFiles = map[string]string{
 	"ServerConfiguration":      server.DefaultsFile,
 	"ControllersConfiguration": cluster.DefaultsFile,

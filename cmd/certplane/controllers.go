@@ -50,9 +50,8 @@ place of three controllers of Kubernetes:
 	return cmd
 }
 
-// addControllersFlags adds the flags that stand for fields of the
-// configuration. Those that kube-controller-manager has too are called as
-// there.
+// addControllersFlags adds the flags for fields of the configuration. Flags
+// that kube-controller-manager has too have the same names as there.
 func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	client, election := &cfg.ClientConnection, &cfg.LeaderElection
 	flags.StringVar(&client.Kubeconfig, "kubeconfig", client.Kubeconfig, "File that says where the API is and who asks. Not needed in a pod.")
@@ -76,7 +75,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	addLoggingFlags(flags, &cfg.Logging)
 }
 
-// addChoice adds the flag by which controllers are chosen, to do this with them.
+// addChoice adds the flag that chooses the controllers for the verb.
 func addChoice(flags *pflag.FlagSet, choice *controllers.Selection, verb string) {
 	flags.StringSliceVar((*[]string)(choice), "controllers", *choice,
 		fmt.Sprintf("Controllers to %s: * for all, NAME for one more, -NAME for one less. Names: %s.", verb, strings.Join(rights.Names(), ", ")))

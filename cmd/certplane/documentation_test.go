@@ -15,14 +15,14 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// flagPattern is a flag in a command line.
+// flagPattern matches a flag in a command line.
 var flagPattern = regexp.MustCompile(`(?:^| )--([a-z][a-z0-9-]*)`)
 
-// endPattern is what ends a command: a pipe, a redirection or a comment.
+// endPattern matches the end of a command: a pipe, a redirection or a comment.
 var endPattern = regexp.MustCompile(` [|>#]`)
 
-// The commands that the documentation says to type have the flags that it gives
-// them. kubectl's are its own.
+// The commands in the documentation have the flags that it uses. Flags of
+// kubectl are not checked.
 func TestDocumentedFlags(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	root := newCommand(streams)
@@ -56,7 +56,7 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 }
 
-// The README shows what a start prints.
+// The README shows the output of a start.
 func TestReadmeShowsAStart(t *testing.T) {
 	var printed strings.Builder
 	const dir = "/home/you/certplane/.data"

@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/logging"
 )
 
-// addLoggingFlags adds the flags for what a process tells about itself.
+// addLoggingFlags adds the flags for the log of a process.
 func addLoggingFlags(flags *pflag.FlagSet, cfg *logging.Config) {
 	flags.IntVarP(&cfg.Verbosity, "v", "v", cfg.Verbosity, "How much to log, from 0 to 10, as in Kubernetes' components.")
 	flags.StringVar(&cfg.Format, "logging-format", cfg.Format, "How to log: text, or json with one object a line.")
@@ -22,8 +22,8 @@ func addLeaseFlags(flags *pflag.FlagSet, times *controllers.LeaseTimes) {
 }
 
 // onTop returns the configuration in a file, if one is named, with the given
-// flags on top; else what the flags alone say. add adds the flags of a
-// configuration to a set.
+// flags on top, and otherwise the configuration from the flags alone. add adds
+// the flags of a configuration to a set.
 func onTop[C any](file string, load func(string) (C, error), add func(*pflag.FlagSet, *C), given *pflag.FlagSet, fromFlags C) (C, error) {
 	if file == "" {
 		return fromFlags, nil
@@ -37,7 +37,7 @@ func onTop[C any](file string, load func(string) (C, error), add func(*pflag.Fla
 	return cfg, override(target, given)
 }
 
-// override sets in target the flags that were given.
+// override sets the given flags in target.
 func override(target, given *pflag.FlagSet) error {
 	var failed error
 	given.Visit(func(f *pflag.Flag) {
@@ -49,8 +49,8 @@ func override(target, given *pflag.FlagSet) error {
 	return failed
 }
 
-// setFlag copies a value. A list has to go as a list: its text form is not
-// one that can be set.
+// setFlag copies a value. A list has to be copied as a list, because its text
+// form cannot be set.
 func setFlag(to *pflag.Flag, value pflag.Value) error {
 	if list, ok := value.(pflag.SliceValue); ok {
 		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // windows for renewal have time zones, and images often none
+	_ "time/tzdata" // windows for renewal have time zones, and images often lack their data
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"

@@ -38,14 +38,14 @@ two pods, of which one works, each controller with an account and rights of its 
 	return cmd
 }
 
-// addManifestsFlags adds the flags that stand for fields of the configuration.
+// addManifestsFlags adds the flags for fields of the configuration.
 func addManifestsFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	flags.StringVar(&cfg.Namespace, "namespace", cfg.Namespace, "Namespace to install into.")
 	addChoice(flags, &cfg.Controllers, "install")
 }
 
-// defaultImage is an image of this version, from whatever registry the
-// cluster's nodes look into.
+// defaultImage returns the name of an image of this version, without a
+// registry: the cluster's nodes use their default.
 func defaultImage() string {
 	return "certplane:" + strings.NewReplacer("(", "", ")", "", "+", "-").Replace(buildinfo.Read().Version)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// newPKI returns the pki verb and what is below it.
+// newPKI returns the pki verb with its subcommands.
 func newPKI(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
@@ -124,7 +124,7 @@ func printKeys(out io.Writer, keys storerecord.Keys) {
 	}
 }
 
-// keyPart is one kind of keys.
+// keyPart is one kind of key.
 type keyPart struct {
 	name         string
 	fingerprints []string

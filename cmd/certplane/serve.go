@@ -63,11 +63,12 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 	return cmd
 }
 
-// settled is how long after a start the last of its work is done.
+// settled is how long after a start its remaining work takes.
 const settled = 5 * time.Second
 
-// keepPace has the garbage collector of this process keep to the pace of the work
-// until stop is called; started is to be called once, when the start is over.
+// keepPace adapts the garbage collector of this process to the pace of its work
+// until stop is called. The caller must call started once, when the start is
+// over.
 func keepPace(ctx context.Context) (started, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
@@ -79,7 +80,7 @@ func keepPace(ctx context.Context) (started, stop func()) {
 	}
 }
 
-// addConfigFlags adds the flags that stand for fields of the configuration.
+// addConfigFlags adds the flags for fields of the configuration.
 func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	cli.AddDataDirFlag(flags, &cfg.DataDir)
 	addLoggingFlags(flags, &cfg.Logging)
@@ -91,7 +92,7 @@ func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	sign.AddFlags(flags, &cfg.Signing)
 }
 
-// addEtcdFlags adds the flags that say where an external etcd is.
+// addEtcdFlags adds the flags for the address of an external etcd.
 func addEtcdFlags(flags *pflag.FlagSet, cfg *server.EtcdConfig) {
 	flags.StringSliceVar(&cfg.Servers, "etcd-servers", cfg.Servers, "URLs of an external etcd. Runs its own etcd if not given.")
 	flags.StringVar(&cfg.CAFile, "etcd-cafile", cfg.CAFile, "CA bundle for the external etcd's certificates.")
@@ -100,7 +101,8 @@ func addEtcdFlags(flags *pflag.FlagSet, cfg *server.EtcdConfig) {
 	flags.StringVar(&cfg.Prefix, "etcd-prefix", cfg.Prefix, "Root of all keys in etcd.")
 }
 
-// loadConfig reads the file, if one is named, and puts the given flags on top.
+// loadConfig reads the file, if one is named, and applies the given flags on
+// top.
 func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (server.Config, error) {
 	cfg, err := onTop(file, server.LoadConfig, addConfigFlags, flags, fromFlags)
 	if err != nil {
@@ -114,8 +116,9 @@ func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (ser
 	return cfg, cfg.Validate()
 }
 
-// announce tells where the server is and what to try. Where the log is for
-// programs it is a line of the log: what reads the one often reads both.
+// announce prints the address of the server and what to try. If the log has a
+// format for programs, announce writes a line of the log, as a program that
+// reads one output often reads both.
 func announce(out io.Writer, format string, r server.Ready) {
 	if format == logging.JSON {
 		klog.InfoS("certplane is ready", "url", r.URL, "dataDir", r.DataDir, "kubeconfig", r.Kubeconfig,

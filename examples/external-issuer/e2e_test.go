@@ -48,7 +48,8 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// What nobody has approved is not signed; what is denied or refused says so.
+// An unapproved request is not signed; a denied or refused one has a condition
+// that says so.
 func TestCertificateRequests(t *testing.T) {
 	w := start(t, "controllers: ['*', '-certificaterequests-approver']")
 	w.issue(t)
@@ -126,7 +127,7 @@ func TestLeaderElection(t *testing.T) {
 	verify(t, w.becomes(t, "two", cmv1.CertificateRequestReasonIssued).Status.Certificate, root, key.Public())
 }
 
-// leader waits until somebody other than not leads.
+// leader waits until a process other than not is the leader, and returns it.
 func (w world) leader(t *testing.T, not string) string {
 	t.Helper()
 	holder := ""

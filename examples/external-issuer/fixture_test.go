@@ -170,8 +170,8 @@ func (w world) account(t *testing.T) string {
 	return path
 }
 
-// background runs a program until the test ends or somebody stops it, and waits
-// until it says that it is ready.
+// background runs a program until the test ends or stop is called, and waits
+// until the program prints that it is ready.
 func background(t *testing.T, ready, program string, arguments ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -209,7 +209,7 @@ func background(t *testing.T, ready, program string, arguments ...string) (stop 
 	return stop
 }
 
-// output collects what a program says while it runs.
+// output collects the output of a program while it runs.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // mu guards it

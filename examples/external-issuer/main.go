@@ -1,5 +1,5 @@
-// Command external-issuer is a small issuer for cert-manager.io's API. It is
-// meant to be copied and changed.
+// Command external-issuer is a small issuer for cert-manager.io's API, as a
+// template for your own.
 package main
 
 import (

@@ -40,7 +40,7 @@ func (s signer) sign(ctx context.Context, request *issuer.Request) ([]byte, erro
 	}
 	ca, err := s.open(ctx, request.Issuer)
 	if err != nil {
-		// It is not this request's fault: all others would fail as well.
+		// The fault is not in this request: all others would fail as well.
 		return nil, issuer.NotReady(err)
 	}
 	template, err := request.Template(ca.certificate(), time.Now())
@@ -54,7 +54,7 @@ func (s signer) sign(ctx context.Context, request *issuer.Request) ([]byte, erro
 	return ca.with(der), nil
 }
 
-// specOf returns what both kinds have in common.
+// specOf returns the spec, which both kinds have in common.
 func specOf(i issuer.Issuer) v1alpha1.IssuerSpec {
 	switch i := i.(type) {
 	case *v1alpha1.SampleIssuer:
@@ -66,8 +66,8 @@ func specOf(i issuer.Issuer) v1alpha1.IssuerSpec {
 	}
 }
 
-// checkNames is the policy of this issuer: under which domains there can be
-// names. Other kinds of names are for CAs without domains.
+// checkNames is the policy of this issuer: it checks that all names are in the
+// permitted domains. Other kinds of names need an issuer without domains.
 func checkNames(csr *x509.CertificateRequest, domains []string) error {
 	if len(domains) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func checkNames(csr *x509.CertificateRequest, domains []string) error {
 
 // ca signs certificates.
 type ca struct {
-	chain []*x509.Certificate // who signs first
+	chain []*x509.Certificate // the issuing CA first
 	key   crypto.PrivateKey
 }
 
@@ -104,8 +104,8 @@ func (c ca) with(der []byte) []byte {
 	return out
 }
 
-// open reads the CA of an issuer. The errors are shown to everybody who may read
-// its requests: they say nothing of what is in the Secret.
+// open reads the CA of an issuer. Every client that may read the issuer's
+// requests can read the errors: they show nothing of the Secret's content.
 func (s signer) open(ctx context.Context, i issuer.Issuer) (ca, error) {
 	name := types.NamespacedName{Namespace: i.GetNamespace(), Name: specOf(i).SecretName}
 	if name.Namespace == "" {

@@ -13,24 +13,24 @@ import (
 const (
 	// maxBody bounds requests, in bytes.
 	maxBody = 1 << 20
-	// remembered is for how many requests the answers are kept.
+	// remembered is the number of requests whose answers are kept.
 	remembered = 1000
 )
 
-// endpoint speaks the protocol; what to sign is the signer's decision.
+// endpoint implements the protocol; the signer decides what to sign.
 type endpoint struct {
 	signer signer
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	// issued are the certificates for the last requests by their UIDs. A call
-	// is repeated when its answer got lost: then nothing new is signed. An
-	// endpoint that must not forget keeps this in its database.
+	// is repeated when its answer was lost: then nothing new is signed. An
+	// endpoint that must not lose them keeps them in its database.
 	issued map[string]*v1alpha1.SigningResponse
 	order  []string
 }
 
-// ServeHTTP implements http.Handler. What is wrong with the HTTP request is an
-// HTTP status; what is wrong with the certificate request is an answer.
+// ServeHTTP implements http.Handler. An error in the HTTP request is reported
+// as an HTTP status, an error in the certificate request as an answer.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != "/sign" {
 		http.NotFound(w, r)
@@ -57,7 +57,8 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer gives one request one certificate, however often it is called.
+// answer returns the same certificate for the same request, however often it is
+// called.
 func (e *endpoint) answer(request *v1alpha1.SigningRequest) (*v1alpha1.SigningResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// makeKeys makes three keys, each with a certificate of its own making: the CA
-// (ca), this endpoint (endpoint) and certplane as its client (certplane).
+// makeKeys makes three keys, each with a self-signed certificate: the CA (ca),
+// this endpoint (endpoint) and certplane as its client (certplane).
 func makeKeys(dir string, now time.Time) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Command webhook-signer is a small signing endpoint: the other side of
-// signing.webhooks in certplane's configuration. It is meant to be read and
-// changed.
+// signing.webhooks in certplane's configuration. It is an example to start
+// from.
 package main
 
 import (
@@ -77,8 +77,8 @@ func serve(ctx context.Context, args []string) error {
 	return nil
 }
 
-// mutualTLS lets nobody in but the holder of certplane's key: an endpoint that
-// does not know who calls it signs for everybody.
+// mutualTLS admits only the holder of certplane's key: an endpoint that does
+// not authenticate its callers signs for every client.
 func mutualTLS(dir string) (*tls.Config, error) {
 	own, err := tls.LoadX509KeyPair(filepath.Join(dir, "endpoint.crt"), filepath.Join(dir, "endpoint.key"))
 	if err != nil {

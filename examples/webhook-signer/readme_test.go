@@ -79,7 +79,8 @@ func execute(t *testing.T, script string) string {
 	return string(out)
 }
 
-// background runs what does not end, and waits until it says that it is ready.
+// background runs a script that does not end, and waits until it prints that it
+// is ready.
 func background(t *testing.T, script, ready string) {
 	t.Helper()
 	i := strings.LastIndex(strings.TrimSpace(script), "\n") + 1
@@ -108,7 +109,7 @@ func background(t *testing.T, script, ready string) {
 	}
 }
 
-// output collects what a program says while it runs.
+// output collects the output of a program while it runs.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

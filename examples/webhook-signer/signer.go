@@ -15,18 +15,18 @@ import (
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 )
 
-// backdate is for verifiers whose clocks are behind.
+// backdate is for verifiers whose clocks are slow.
 const backdate = time.Minute
 
-// signer decides which certificates there are, and makes them.
+// signer decides which certificates are issued, and issues them.
 type signer struct {
-	name   string // of the signer that this is
+	name   string // the name of this signer
 	domain string // under which certificates are issued
 	ca     authority
 }
 
-// authority is the CA. The key can be anywhere: all that is asked of it is to
-// sign a hash, so a cloud KMS or an HSM fits here.
+// authority is the CA. The key can be anywhere: it only has to sign a hash, so
+// a cloud KMS or an HSM fits here.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
@@ -44,8 +44,8 @@ func loadCA(certFile, keyFile string) (authority, error) {
 	return authority{certificate: pair.Leaf, key: key}, nil
 }
 
-// answer signs what is in order and says of everything else why not. An error
-// is about the signer: the same request is welcome again.
+// answer signs valid requests, and returns the reason for the others. An error
+// is about the signer: the same request may be repeated.
 func (s signer) answer(request *v1alpha1.SigningRequest, now time.Time) (*v1alpha1.SigningResponse, error) {
 	if request.SignerName != s.name {
 		return request.Refused("WrongSigner", "this is not the signer "+request.SignerName), nil
@@ -82,7 +82,7 @@ func (s signer) answer(request *v1alpha1.SigningRequest, now time.Time) (*v1alph
 	return request.Issued(chain), nil
 }
 
-// checkNames is the policy: DNS names of the domain and nothing else.
+// checkNames is the policy: only DNS names of the domain.
 func (s signer) checkNames(csr *x509.CertificateRequest) error {
 	if len(csr.IPAddresses)+len(csr.EmailAddresses)+len(csr.URIs) > 0 {
 		return errors.New("certificates are issued for DNS names only")
@@ -95,7 +95,7 @@ func (s signer) checkNames(csr *x509.CertificateRequest) error {
 	return nil
 }
 
-// usages translates the names that Kubernetes has for them.
+// usages converts the Kubernetes names of usages.
 func usages(names []string) (key x509.KeyUsage, extended []x509.ExtKeyUsage, err error) {
 	for _, name := range names {
 		switch name {
@@ -122,7 +122,7 @@ func (a authority) issue(template *x509.Certificate, key crypto.PublicKey) ([]by
 		return nil, err
 	}
 	template.SerialNumber = serial.Add(serial, big.NewInt(1)) // never 0
-	template.BasicConstraintsValid = true                     // says "not a CA"
+	template.BasicConstraintsValid = true                     // states "not a CA"
 	if template.NotAfter.After(a.certificate.NotAfter) {
 		template.NotAfter = a.certificate.NotAfter
 	}

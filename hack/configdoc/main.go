@@ -1,6 +1,5 @@
-// Command configdoc prints a default configuration as a commented YAML file:
-// that of the kind it is given. The comments are the doc comments of the Go
-// fields.
+// Command configdoc prints a default configuration of the given kind as a
+// commented YAML file. The comments are the doc comments of the Go fields.
 package main
 
 import (

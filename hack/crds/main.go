@@ -1,10 +1,10 @@
-// Program crds finishes generated CustomResourceDefinitions whose Go types are
-// not ours to mark.
+// Program crds completes generated CustomResourceDefinitions whose Go types
+// belong to another project and cannot have markers of ours.
 //
 //	crds DIR VERSION
 //
-// VERSION is that of cert-manager's types, which its definitions are labelled
-// with: cmctl and others find out by it which cert-manager is installed.
+// VERSION is that of cert-manager's types, with which its definitions are
+// labelled: cmctl and others read from it which cert-manager is installed.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// definition is what of a CustomResourceDefinition is kept as it is.
+// definition has the fields of a CustomResourceDefinition that are kept.
 type definition struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -28,7 +28,7 @@ type definition struct {
 // versionLabel is the label that has the version.
 const versionLabel = "app.kubernetes.io/version"
 
-// edits are made to versions in the files, besides the label.
+// edits are made to versions in the files, in addition to the label.
 var edits = []struct {
 	file  string
 	edits []func(version map[string]any) error
@@ -72,7 +72,7 @@ func change(file, release string, edits ...func(map[string]any) error) error {
 	return os.WriteFile(file, append([]byte("---\n"), text...), 0o644)
 }
 
-// addExpiration adds a column of tables of Certificates, before the age, that
+// addExpiration adds a column to tables of Certificates, before the age, that
 // the newest clients know.
 func addExpiration(version map[string]any) error {
 	const name = "Expiration"
@@ -89,8 +89,9 @@ func addExpiration(version map[string]any) error {
 }
 
 // openPods leaves the specs of the pods that solve challenges to admission,
-// which refuses fields that do not exist. Written out they are three quarters of
-// all schemas: a server would need tens of megabytes and a second more for them.
+// which refuses fields that do not exist. Written out, these specs are three
+// quarters of all schemas: a server would need tens of megabytes and a second
+// more for them.
 func openPods(version map[string]any) error {
 	opened := 0
 	var walk func(schema any)

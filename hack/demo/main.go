@@ -1,6 +1,6 @@
-// Command demo shows certplane's main job: from a request to a certificate
-// that works. It runs a server in a temporary folder and types, step by step,
-// what a person would type.
+// Command demo shows certplane's main job: from a request to a certificate that
+// works. It runs a server in a temporary folder and types, step by step, the
+// commands of a user.
 package main
 
 import (
@@ -64,7 +64,7 @@ func run(ctx context.Context, program string) (err error) {
 	return d.verify()
 }
 
-// step is one command of the conversation.
+// step is one command of the demo.
 type step struct {
 	say  string
 	args []string
@@ -104,7 +104,8 @@ type demo struct {
 	serverLog bytes.Buffer
 }
 
-// startServer runs "certplane serve" and returns when it says it is ready.
+// startServer runs "certplane serve" and returns when it reports that it is
+// ready.
 func (d *demo) startServer(ctx context.Context) (*exec.Cmd, error) {
 	fmt.Println("# A certificate control plane, with nothing but one program:")
 	fmt.Println("$ certplane serve --data-dir data --listen 127.0.0.1:0 &")

@@ -1,5 +1,5 @@
-// Command rightsdoc prints docs/controllers.md: the table in internal/rights for
-// people.
+// Command rightsdoc prints docs/controllers.md: the table in internal/rights in
+// readable form.
 package main
 
 import (

@@ -22,18 +22,18 @@ import (
 // get. A server can give less or more.
 const lifetime = time.Hour
 
-// requestTimeout bounds one request for a token. Whoever acts as the account
-// waits meanwhile.
+// requestTimeout bounds one request for a token. Requests that act as the
+// account wait meanwhile.
 const requestTimeout = 10 * time.Second
 
-// Config says whose accounts they are and who asks for their tokens.
+// Config names the accounts and the client that requests their tokens.
 type Config struct {
 	// Client is the process's own identity. It needs create on
 	// serviceaccounts/token of the accounts.
 	Client *rest.Config
 	// Namespace is where the accounts are.
 	Namespace string
-	// Clock tells the time; nil is the real one.
+	// Clock returns the time; nil is the real one.
 	Clock clock.PassiveClock
 }
 
@@ -47,7 +47,7 @@ type Accounts struct {
 	sources map[string]*source
 }
 
-// New returns the accounts of a namespace; it asks for no token yet.
+// New returns the accounts of a namespace; it requests no token yet.
 func New(cfg Config) (*Accounts, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -61,8 +61,9 @@ func New(cfg Config) (*Accounts, error) {
 	return &Accounts{config: cfg, client: client.CoreV1(), sources: map[string]*source{}}, nil
 }
 
-// As returns how to reach the API as an account. The first call for an account
-// asks for its token, so that a missing account is an error here and now.
+// As returns the configuration to reach the API as an account. The first call
+// for an account requests its token, so that it fails if the account does not
+// exist.
 func (a *Accounts) As(ctx context.Context, name string) (*rest.Config, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +95,7 @@ func (a *Accounts) request(ctx context.Context, name string) (*authenticationv1.
 	return &answer.Status, nil
 }
 
-// MissingError says that there is no such account.
+// MissingError reports that a service account does not exist.
 type MissingError struct{ Namespace, Name string }
 
 // Error implements error.

@@ -15,7 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// newAccounts are those of the namespace "team", asked for by the admin.
+// newAccounts returns those of the namespace "team", with requests of the
+// admin.
 func newAccounts(t *testing.T, own *rest.Config) *account.Accounts {
 	t.Helper()
 	accounts, err := account.New(account.Config{Client: own, Namespace: "team"})

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// retryPeriod is how long a token that still holds is used on after it could
-// not be renewed.
+// retryPeriod is the time between a failed renewal and the next attempt, while
+// the old token is still valid.
 const retryPeriod = 10 * time.Second
 
 // source is the token of one account, renewed when four fifths of its life are
@@ -22,7 +22,7 @@ type source struct {
 	request func(context.Context) (*authenticationv1.TokenRequestStatus, error)
 
 	mu       sync.Mutex // guards all below; held while a token is asked for
-	token    string     // empty: there is none
+	token    string     // empty if there is none
 	obtained time.Time
 	renewal  time.Time
 	end      time.Time

@@ -45,7 +45,7 @@ func TestTokenIsRenewed(t *testing.T) {
 	for _, step := range []struct {
 		reason  string
 		after   time.Duration // since the start
-		broken  bool          // nobody issues tokens
+		broken  bool          // requests for tokens fail
 		refused bool          // the API refuses what was used before
 		want    string        // empty: an error
 	}{
@@ -71,8 +71,8 @@ func TestTokenIsRenewed(t *testing.T) {
 	}
 }
 
-// A refusal of a request that began before the token was there says nothing
-// about the token.
+// A refused request that began before the token was obtained says nothing about
+// the token.
 func TestLateRefusal(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	i := &issuer{clock: clocktesting.NewFakePassiveClock(start)}

@@ -1,5 +1,5 @@
-// Package admission decides whether a user may do what the request's content,
-// and not only its address, asks for.
+// Package admission decides whether a user may make a request with this
+// content. Authorization has decided only about its address.
 package admission
 
 import (
@@ -108,7 +108,7 @@ func plugins() []plugin {
 	}
 }
 
-// Validate reports plugins that do not exist.
+// Validate returns an error for plugins that do not exist.
 func (c Config) Validate() error {
 	var known []string
 	for _, p := range plugins() {
@@ -122,8 +122,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// New returns the plugins that cfg leaves on as one. They ask authz what a
-// user may do with a signer, and get what else they want from init.
+// New returns the plugins that cfg leaves on, joined into one. The plugins ask
+// authz what a user may do with a signer. init gives them everything they need
+// otherwise.
 func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission.PluginInitializer) (admission.Interface, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -140,7 +141,8 @@ func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission
 		names = append(names, p.name)
 		registered.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.make(authz), nil })
 	}
-	// The library's chain runs again what asks for it after a later change.
+	// The library's chain calls plugins again that ask for it after a later
+	// change.
 	chain, err := registered.NewFromPlugins(names, noFiles{}, admission.PluginInitializers(init), admission.DecoratorFunc(metrics.WithControllerMetrics))
 	if err != nil {
 		return nil, fmt.Errorf("making the admission plugins: %w", err)
@@ -148,7 +150,7 @@ func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission
 	return metrics.WithStepMetrics(chain), nil
 }
 
-// noFiles says that no plugin has a configuration file of its own.
+// noFiles reports that no plugin has a configuration file of its own.
 type noFiles struct{}
 
 func (noFiles) ConfigFor(string) (io.Reader, error) { return nil, nil }

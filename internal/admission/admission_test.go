@@ -21,8 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Each plugin answers for one refusal here: switching it off lets that
-// through, and nothing else.
+// Each plugin is responsible for one refusal here: disabling it allows that
+// write, and no other.
 func TestPluginsAreSwitchedByName(t *testing.T) {
 	issued := signedBy("abc.com/xyz")
 	issued.Status.Certificate = []byte("x")
@@ -41,7 +41,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
-		// Those that others configure are tested with a server around them.
+		// Plugins that other objects configure are tested with a server.
 		off := append([]string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}, disabled...)
 		chain, err := New(Config{DisabledPlugins: off}, &rules{}, fromFake())
 		if err != nil {
@@ -64,21 +64,22 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer")
 }
 
-// fromFake gives plugins what they want, of a server that has nothing.
+// fromFake initializes plugins for a server without objects.
 func fromFake() admission.PluginInitializer {
 	client := fake.NewClientset()
 	loose := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{declaration.Resource: "SignerList"})
 	return initializer.New(client, loose, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
 }
 
-// A plugin that misses something would panic at the first request.
+// A plugin with a missing dependency would panic at the first request.
 func TestPluginsThatMissSomething(t *testing.T) {
 	if _, err := New(Config{}, &rules{}); err == nil || !strings.Contains(err.Error(), "NamespaceLifecycle") {
 		t.Errorf("error = %v, want one that names the plugin", err)
 	}
 }
 
-// The order is what clients see when several plugins would refuse.
+// The order decides which refusal clients get when several plugins would
+// refuse.
 func TestPluginOrder(t *testing.T) {
 	want := []string{
 		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer",

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// newApproval lets only those write to /approval who may approve for the
-// request's signer.
+// newApproval lets a user write to /approval only if the user may approve for
+// the request's signer.
 func newApproval(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	return signerCheck{
 		Handler: admission.NewHandler(admission.Update),
@@ -17,8 +17,8 @@ func newApproval(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	}
 }
 
-// approvedSigner trusts only the stored object: the other one is what the user
-// wants it to be.
+// approvedSigner takes the signer from the stored object: the user chooses what
+// is in the other one.
 func approvedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "approval") {
 		return "", false, nil

@@ -34,8 +34,8 @@ func newBundle(t *testing.T, name, signerName string) *certificatesv1.ClusterTru
 	}
 }
 
-// Writing needs the right to attest as well, in every version, and what is
-// wrong with a bundle is said first.
+// A write needs the right to attest as well, in every version, and validation
+// errors come first.
 func TestServerAttest(t *testing.T) {
 	w := start(t)
 	w.Grant(t, "by-name", apitest.Allow("*", "clustertrustbundles"), apitest.Allow("attest", "signers", signerName))
@@ -108,7 +108,7 @@ func TestServerAttestOfUpdates(t *testing.T) {
 	}
 }
 
-// toldWarnings are what the server tells a client.
+// toldWarnings are the warnings that a client gets from the server.
 type toldWarnings []string
 
 func (w *toldWarnings) HandleWarningHeader(_ int, _ string, text string) { *w = append(*w, text) }

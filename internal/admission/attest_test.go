@@ -15,7 +15,7 @@ import (
 
 type trustBundle = certificatesv1.ClusterTrustBundle
 
-// trusts returns a bundle of the signer, changed by edits.
+// trusts returns a bundle of the signer with edits applied.
 func trusts(signerName string, edits ...func(*trustBundle)) *trustBundle {
 	bundle := &trustBundle{
 		ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -43,7 +43,7 @@ func TestAttest(t *testing.T) {
 	for _, tc := range []struct {
 		reason   string
 		answers  map[string]answer
-		obj, old *trustBundle // old is nil at a create
+		obj, old *trustBundle // old is nil for a create
 		allowed  bool
 	}{
 		{"no signer, new", nil, trusts(""), nil, true},
@@ -98,12 +98,12 @@ func TestAttestMindsItsOwnRequests(t *testing.T) {
 	}
 }
 
-// warnings remembers what clients are told.
+// warnings records the warnings that clients get.
 type warnings []string
 
 func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 
-// Deletion is everybody's who may delete, but not in silence.
+// Every user who may delete bundles may delete this one, but gets a warning.
 func TestAttestWarnsOfDeletion(t *testing.T) {
 	const told = `deleting trust bundle "test" of signer "abc.com/xyz", for which you may not attest: you cannot bring it back`
 	for _, tc := range []struct {

@@ -23,8 +23,9 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// certManager is the admission webhook of cert-manager.io without the way to
-// it. Refusals read as a webhook's do, because its clients know them as such.
+// certManager is the admission webhook of cert-manager.io, called inside the
+// server. Its refusals read like those of the webhook, because clients know
+// them in that form.
 type certManager struct {
 	*admission.Handler
 	authz  authorizer.UnconditionalAuthorizer
@@ -42,12 +43,12 @@ func newCertManager(authz authorizer.UnconditionalAuthorizer) admission.Interfac
 	return &certManager{Handler: admission.NewHandler(admission.Create, admission.Update), authz: authz}
 }
 
-// SetExternalKubeClientSet brings what finds the kinds of issuers.
+// SetExternalKubeClientSet sets the client that finds the kinds of issuers.
 func (p *certManager) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.mayApprove)
 }
 
-// ValidateInitialization reports what is missing.
+// ValidateInitialization returns an error if something is missing.
 func (p *certManager) ValidateInitialization() error {
 	if p.checks == nil {
 		return errors.New("CertManager needs a client")
@@ -55,7 +56,7 @@ func (p *certManager) ValidateInitialization() error {
 	return nil
 }
 
-// Admit writes down who asks for a certificate.
+// Admit records the user who requests a certificate.
 func (p *certManager) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !isCertManager(a) {
 		return nil
@@ -66,7 +67,7 @@ func (p *certManager) Admit(_ context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// Validate refuses what must not be stored.
+// Validate refuses objects that must not be stored.
 func (p *certManager) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !isCertManager(a) {
 		return nil
@@ -96,8 +97,8 @@ func (p *certManager) mayApprove(ctx context.Context, who authenticationv1.UserI
 		ResourceRequest: true,
 	})
 	if err != nil {
-		// As in an access review: a broken rule of somebody is no answer, and
-		// others may still allow it.
+		// As in an access review: an error in one user's rules decides nothing,
+		// and other rules may still allow it.
 		klog.FromContext(ctx).V(3).Info("Cannot authorize an approval", "user", who.Username, "signer", signer, "err", err)
 	}
 	return decision == authorizer.DecisionAllow, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/admission/declaration"
 )
 
-// signerDeclaration lets only Signers in that can work.
+// signerDeclaration refuses Signers that cannot work.
 type signerDeclaration struct {
 	*admission.Handler
 	checks *declaration.Checks

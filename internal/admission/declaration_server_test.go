@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// declared is a Signer that has all it needs.
+// declared is a Signer with all required fields.
 const declared = `
 apiVersion: certplane.dev/v1alpha1
 kind: Signer
@@ -39,7 +39,7 @@ func signersOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
 	return client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
 }
 
-// declare returns the Signer with fields, each a path and a value, changed.
+// declare returns the Signer after changes, a map from paths to values.
 func declare(t *testing.T, name string, changes map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	signer := &unstructured.Unstructured{}
@@ -102,7 +102,7 @@ func TestBadSignersAreRefused(t *testing.T) {
 	}
 }
 
-// assertCause wants 422 Invalid, with a cause about a field.
+// assertCause requires 422 Invalid, with a cause about a field.
 func assertCause(t *testing.T, err error, field, want string) {
 	t.Helper()
 	var status apierrors.APIStatus

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Webhooks and policies are the library's. Making one fails for nothing but a
-// bad configuration file of its own, and none has one here.
+// Webhooks and policies are the library's plugins. Creating one fails only for
+// a bad configuration file of its own, and here none has such a file.
 
 func newMutatingPolicy(authorizer.UnconditionalAuthorizer) admission.Interface {
 	plugin, err := mutatingpolicy.NewPlugin(nil)

@@ -32,7 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// dryCreate tries something out.
+// dryCreate is for trying a create without storing.
 var dryCreate = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 func TestWebhooksAndPolicies(t *testing.T) {
@@ -65,8 +65,8 @@ func (d decide) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	json.NewEncoder(rw).Encode(review)
 }
 
-// rule matches writes to resources of any group; resources are separated by
-// blanks.
+// rule returns rules that match writes to resources of any group; resources are
+// separated by blanks.
 func rule(resources string) []v1.RuleWithOperations {
 	return []v1.RuleWithOperations{{
 		Operations: []v1.OperationType{v1.Create, v1.Update},
@@ -74,7 +74,7 @@ func rule(resources string) []v1.RuleWithOperations {
 	}}
 }
 
-// validating sets up one validating webhook until the test ends.
+// validating creates one validating webhook until the test ends.
 func (w world) validating(t *testing.T, name string, hook v1.ValidatingWebhook) {
 	t.Helper()
 	hook.Name = name + ".example.com"
@@ -87,7 +87,7 @@ func (w world) validating(t *testing.T, name string, hook v1.ValidatingWebhook) 
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
-// mutating sets up a configuration of mutating webhooks until the test ends.
+// mutating creates a configuration of mutating webhooks until the test ends.
 func (w world) mutating(t *testing.T, name string, hooks ...v1.MutatingWebhook) {
 	t.Helper()
 	for i := range hooks {
@@ -102,14 +102,14 @@ func (w world) mutating(t *testing.T, name string, hooks ...v1.MutatingWebhook) 
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
-// at makes a client configuration of a webhook that the test serves.
+// at returns the client configuration of a webhook that the test serves.
 func at(t *testing.T, handler http.Handler) v1.WebhookClientConfig {
 	t.Helper()
 	url, ca := apitest.Webhook(t, handler)
 	return v1.WebhookClientConfig{URL: &url, CABundle: ca}
 }
 
-// tries to create a role, which nothing but the tested rules has to do with.
+// tries creates a role in a dry run, which only the tested rules affect.
 func (w world) tries(t *testing.T, name string, labels ...string) (*rbacv1.ClusterRole, error) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
@@ -194,10 +194,10 @@ func (w world) testNamespaceSelector(t *testing.T) {
 	}
 }
 
-// testFailures finds what happens when a webhook does not answer.
+// testFailures checks the result when a webhook does not answer.
 func (w world) testFailures(t *testing.T) {
 	hangs := at(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		io.Copy(io.Discard, req.Body) // else nobody notices that the client has gone
+		io.Copy(io.Discard, req.Body) // otherwise a disconnect is not noticed
 		<-req.Context().Done()
 	}))
 	allows := at(t, decide(func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -236,8 +236,8 @@ func (w world) testFailures(t *testing.T) {
 	}
 }
 
-// testWebhooksOfServices: a webhook that is named by a Service is called where
-// the Service says, and must be who the Service's name says.
+// testWebhooksOfServices: a webhook with a Service is called at the address of
+// the Service, and must have a certificate for the Service's name.
 func (w world) testWebhooksOfServices(t *testing.T) {
 	refuses := decide(func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "the service refuses"}}
@@ -280,8 +280,8 @@ func (w world) testWebhooksOfServices(t *testing.T) {
 	}
 }
 
-// testQuestionsPass: a webhook that stops everything does not stop the
-// questions whose answers could lead to its end.
+// testQuestionsPass: a webhook that refuses everything does not block the
+// reviews that may be needed to remove it.
 func (w world) testQuestionsPass(t *testing.T) {
 	nowhere := "https://127.0.0.1:1/"
 	w.validating(t, "everything", v1.ValidatingWebhook{ClientConfig: v1.WebhookClientConfig{URL: &nowhere}, Rules: rule("*/*")})
@@ -431,8 +431,8 @@ spec: {policyName: team}`)
 }
 
 // testPodKeysStay: webhooks and policies for v1 see and change requests of
-// kubelet 1.35, and leave them their keys, which v1 does not have. A webhook
-// for v1beta1 that comes later sees the key.
+// kubelet 1.35, and the requests keep their keys, which v1 does not have. A
+// later webhook for v1beta1 sees the key.
 func (w world) testPodKeysStay(t *testing.T) {
 	labels := func(op string) decide {
 		return func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -501,7 +501,7 @@ spec: {policyName: keys}`)
 	}
 }
 
-// Switched off, webhooks and policies are stored and mean nothing.
+// If they are disabled, webhooks and policies are stored and have no effect.
 func TestDisabledExtensions(t *testing.T) {
 	t.Parallel()
 	w := start(t)

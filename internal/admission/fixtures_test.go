@@ -16,7 +16,7 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// alice does what the tests are about.
+// alice is the user in the tests.
 var alice = &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}
 
 // signedBy returns a request for the signer.
@@ -27,7 +27,7 @@ func signedBy(signer string) *csr {
 	}
 }
 
-// update is alice's update of a request through a subresource.
+// update returns alice's update of a request through a subresource.
 func update(subresource string, obj, old runtime.Object) admission.Attributes {
 	return attributes(admission.Update, subresource, obj, old, false)
 }
@@ -42,11 +42,10 @@ func attributes(operation admission.Operation, subresource string, obj, old runt
 	return admission.NewAttributesRecord(obj, old, kind, "", "test", resource, subresource, operation, options, dryRun, alice)
 }
 
-// asked is one question to an authorizer.
+// asked is one call of an authorizer.
 type asked = authorizer.AttributesRecord
 
-// rules answers with an entry for the signer asked about, and remembers the
-// questions.
+// rules answers with the entry for the signer, and records the calls.
 type rules struct {
 	answers map[string]answer
 	asked   []asked
@@ -87,7 +86,8 @@ func validate(t testing.TB, plugin admission.Interface, a admission.Attributes) 
 	return plugin.(admission.ValidationInterface).Validate(context.Background(), a, nil)
 }
 
-// checkForbidden compares a refusal to the letter; no detail wants none.
+// checkForbidden compares the full text of a refusal; an empty detail means no
+// refusal.
 func checkForbidden(t testing.TB, err error, detail string) {
 	t.Helper()
 	if detail == "" {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// newNamespaceLifecycle is the library's: it looks at its informer first, and
-// at the store before it refuses.
+// newNamespaceLifecycle returns the library's plugin: it reads its informer
+// first, and the store before it refuses.
 func newNamespaceLifecycle(authorizer.UnconditionalAuthorizer) admission.Interface {
 	immortal := sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic)
 	plugin, err := lifecycle.NewLifecycle(immortal)

@@ -20,10 +20,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// nodeRestriction lets nodes write only what is theirs: their own object and
-// lease, the pods that are bound to them, tokens for those pods, certificates
-// in their own name. It runs before what changes objects, as it does
-// everywhere, so that later changes are not blamed on the node.
+// nodeRestriction lets nodes write only what belongs to them: their own Node
+// object and Lease, the pods that are bound to them, tokens for those pods and
+// certificates in their own name. As in Kubernetes, it runs before the plugins
+// that change objects, so that the node is not blamed for later changes.
 type nodeRestriction struct {
 	*admission.Handler
 	authz   authorizer.UnconditionalAuthorizer
@@ -46,18 +46,18 @@ func newNodeRestriction(authz authorizer.UnconditionalAuthorizer) admission.Inte
 	}
 }
 
-// SetExternalKubeInformerFactory brings what is known of pods and nodes.
+// SetExternalKubeInformerFactory sets the informers of pods and nodes.
 func (p *nodeRestriction) SetExternalKubeInformerFactory(shared informers.SharedInformerFactory) {
 	p.pods, p.nodes = shared.Core().V1().Pods().Lister(), shared.Core().V1().Nodes().Lister()
 	p.objects.follow(shared)
 }
 
-// SetExternalKubeClientSet brings what reads the store.
+// SetExternalKubeClientSet sets the client that reads the store.
 func (p *nodeRestriction) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.objects.live = client
 }
 
-// ValidateInitialization reports what is missing.
+// ValidateInitialization returns an error if something is missing.
 func (p *nodeRestriction) ValidateInitialization() error {
 	if p.pods == nil || p.nodes == nil || !p.objects.ready() {
 		return errors.New("NodeRestriction needs informers and a client")
@@ -75,7 +75,7 @@ var restrictions = map[schema.GroupResource]func(p *nodeRestriction, ctx context
 	podRequests: (*nodeRestriction).admitPodRequest,
 }
 
-// Admit refuses and changes nothing.
+// Admit only refuses; it changes nothing.
 func (p *nodeRestriction) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	node, isNode := nodeid.Of(a.GetUserInfo())
 	if !isNode {
@@ -90,8 +90,8 @@ func (p *nodeRestriction) Admit(ctx context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// admitCSR keeps nodes from asking for the certificates of others. Other
-// signers than a node's have rules of their own.
+// admitCSR keeps a node from requesting certificates of other nodes. Signers
+// that do not sign for nodes have their own rules.
 func (p *nodeRestriction) admitCSR(_ context.Context, node string, a admission.Attributes) error {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
 		return nil
@@ -113,8 +113,7 @@ func (p *nodeRestriction) admitCSR(_ context.Context, node string, a admission.A
 	return nil
 }
 
-// admitPodRequest lets a node ask for the certificates of the pods on it, and
-// nothing else.
+// admitPodRequest lets a node request certificates only for the pods on it.
 func (p *nodeRestriction) admitPodRequest(ctx context.Context, node string, a admission.Attributes) error {
 	if a.GetOperation() != admission.Create {
 		return forbidden(a, "unexpected operation %q, node %q can only create pod certificate requests", a.GetOperation(), node)
@@ -137,7 +136,7 @@ func (p *nodeRestriction) admitLease(_ context.Context, node string, a admission
 		return forbidden(a, "can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
 	name := a.GetName()
-	if a.GetOperation() == admission.Create { // the name can be in the object alone
+	if a.GetOperation() == admission.Create { // only the object can have the name
 		lease, ok := a.GetObject().(*coordinationv1.Lease)
 		if !ok {
 			return unexpected(a)
@@ -154,8 +153,8 @@ func forbidden(a admission.Attributes, format string, args ...any) error {
 	return admission.NewForbidden(a, fmt.Errorf(format, args...))
 }
 
-// unexpected refuses an object of another type, which only a mistake in the
-// server can bring here.
+// unexpected refuses an object of another type, which only a bug in the server
+// can cause.
 func unexpected(a admission.Attributes) error {
 	return forbidden(a, "unexpected type %T", a.GetObject())
 }

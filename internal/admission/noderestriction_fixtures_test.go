@@ -18,7 +18,7 @@ import (
 
 var csrs = certificatesv1.Resource("certificatesigningrequests")
 
-// node has labels in the form key=value.
+// node returns a node; labels have the form key=value.
 func node(name string, labels ...string) *corev1.Node {
 	made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
 	for _, label := range labels {
@@ -44,7 +44,7 @@ func lease(name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// mirror is a pod that node n may create, changed.
+// mirror returns a pod that node n may create, after an edit.
 func mirror(edit func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	pod := bound("mirror", "n")
@@ -73,7 +73,7 @@ func tokenVolume(audience string) corev1.VolumeSource {
 	return projected(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience}})
 }
 
-// bound is a pod on a node that names the audience vault.
+// bound returns a pod on a node that names the audience vault.
 func bound(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
@@ -109,8 +109,8 @@ func csrFor(t *testing.T, signer, commonName string) attempt {
 	return attempt{op: create, resource: csrs, obj: &csr{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Request: request}}}
 }
 
-// hosted is a pod that node n may create for the service account that it may
-// host, changed.
+// hosted returns a pod that node n may create for the service account that it
+// may host, after an edit.
 func hosted(edit func(*corev1.Pod)) *corev1.Pod {
 	return mirror(func(p *corev1.Pod) {
 		p.Annotations = nil
@@ -139,8 +139,8 @@ func secretSource(name string) *corev1.SecretProjection {
 	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 }
 
-// audienceRules let the account ns/sa have tokens for the audience "granted",
-// and node n host what is called "granted" in ns.
+// audienceRules let the account ns/sa get tokens for the audience "granted",
+// and node n host objects called "granted" in ns.
 type audienceRules struct{}
 
 func (*audienceRules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

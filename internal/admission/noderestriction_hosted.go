@@ -13,20 +13,21 @@ import (
 
 const (
 	// hostVerb lets a node register pods of a service account by itself, and
-	// name ConfigMaps and Secrets in them. Whoever grants it for an account
-	// makes the node a holder of that account: of its tokens, for any audience,
-	// and of all certificates that signers have for it. It says nothing about
-	// other accounts, of the same namespace or another.
+	// name ConfigMaps and Secrets in them. Granting it for an account gives the
+	// node everything that the account has: its tokens, for any audience, and
+	// all certificates that signers issue for it. It has no effect on other
+	// accounts, in the same namespace or another.
 	hostVerb = "host"
-	// publicConfigMap is in every namespace, and no secret to anybody.
+	// publicConfigMap exists in every namespace and is not secret.
 	publicConfigMap = "kube-root-ca.crt"
-	// defaultAccount is that of a pod that names none.
+	// defaultAccount is the service account of a pod that names none.
 	defaultAccount = "default"
 )
 
-// admitHosted lets a node register a pod that is no mirror: one that runs on
-// its host without a kubelet, and needs an identity. By such a pod the node
-// comes to read what the pod names, so it must have been granted each of it.
+// admitHosted lets a node register a pod that is not a mirror pod: one that
+// runs on its host without a kubelet and needs an identity. Such a pod lets the
+// node read the objects that the pod names, so the node must have been granted
+// each of them.
 func (p *nodeRestriction) admitHosted(ctx context.Context, node string, pod *corev1.Pod, a admission.Attributes) error {
 	account := cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount, defaultAccount)
 	if !p.mayHost(ctx, a, "serviceaccounts", account) {
@@ -56,8 +57,8 @@ func (p *nodeRestriction) admitHostedReferences(ctx context.Context, node string
 	return nil
 }
 
-// mayHost asks for one object by its name: rules for a whole namespace say yes
-// to it too, nothing says yes to an object of no name.
+// mayHost asks for one object by its name: a rule for a whole namespace allows
+// it too, and no rule allows an object without a name.
 func (p *nodeRestriction) mayHost(ctx context.Context, a admission.Attributes, resource, name string) bool {
 	decision, _, err := p.authz.Authorize(ctx, authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: hostVerb, Namespace: a.GetNamespace(),

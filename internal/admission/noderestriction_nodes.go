@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// admitNode lets a node look after its own object, but for what others steer
-// it by: taints, owners and the labels that are not a node's to set.
+// admitNode lets a node update its own object, except for the fields that
+// control it: taints, owners and the labels that a node must not set.
 func (p *nodeRestriction) admitNode(_ context.Context, name string, a admission.Attributes) error {
 	requested := a.GetName()
 	var node *corev1.Node
@@ -29,8 +29,8 @@ func (p *nodeRestriction) admitNode(_ context.Context, name string, a admission.
 		if labels := forbiddenLabels(changedLabels(node.Labels, nil)); len(labels) > 0 {
 			return forbidden(a, "node %q is not allowed to set the following labels: %s", name, strings.Join(labels, ", "))
 		}
-		// Stricter than Kubernetes: such a node's object could be made to go,
-		// and to be recreated without its taints.
+		// Stricter than Kubernetes: an object with owners could be deleted by
+		// garbage collection, and recreated without its taints.
 		if len(node.OwnerReferences) > 0 {
 			return forbidden(a, "node %q is not allowed to modify ownerReferences", name)
 		}
@@ -56,8 +56,8 @@ func admitNodeUpdate(name string, node *corev1.Node, a admission.Attributes) err
 	if !equality.Semantic.DeepEqual(node.Spec.Taints, stored.Spec.Taints) {
 		return forbidden(a, "node %q is not allowed to modify taints", name)
 	}
-	// An owner that does not exist would have the node's object deleted, and
-	// recreated without its taints.
+	// An owner that does not exist would cause the node's object to be deleted,
+	// and recreated without its taints.
 	if !equality.Semantic.DeepEqual(node.OwnerReferences, stored.OwnerReferences) {
 		return forbidden(a, "node %q is not allowed to modify ownerReferences", name)
 	}
@@ -67,7 +67,7 @@ func admitNodeUpdate(name string, node *corev1.Node, a admission.Attributes) err
 	return nil
 }
 
-// changedLabels are the keys that were added, changed or removed, sorted.
+// changedLabels returns the keys that were added, changed or removed, sorted.
 func changedLabels(now, before map[string]string) []string {
 	changed := map[string]bool{}
 	for key, value := range now {
@@ -83,8 +83,8 @@ func changedLabels(now, before map[string]string) []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// forbiddenLabels are those that a node must not choose for itself: they
-// decide which pods come to it.
+// forbiddenLabels returns the labels that a node must not choose for itself:
+// they decide which pods are scheduled to it.
 func forbiddenLabels(keys []string) []string {
 	var found []string
 	for _, key := range keys {
@@ -101,7 +101,8 @@ func forbiddenLabels(keys []string) []string {
 	return found
 }
 
-// isKubeletLabel knows the labels of Kubernetes that describe a machine.
+// isKubeletLabel reports whether the label is one of those of Kubernetes that
+// describe a machine.
 func isKubeletLabel(prefix, key string) bool {
 	return slices.Contains(kubeletLabels, key) ||
 		within(prefix, corev1.LabelNamespaceSuffixKubelet) || within(prefix, corev1.LabelNamespaceSuffixNode)
@@ -115,7 +116,7 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// within reports whether a label's prefix is a domain or below it.
+// within reports whether a label's prefix is the domain or a subdomain of it.
 func within(prefix, domain string) bool {
 	return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 }

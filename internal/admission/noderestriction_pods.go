@@ -36,11 +36,11 @@ func (p *nodeRestriction) admitPod(ctx context.Context, node string, a admission
 	return forbidden(a, "unexpected operation %q, node %q can only create and delete mirror pods", a.GetOperation(), node)
 }
 
-// requireBound lets a node do something with the pods that are bound to it.
+// requireBound lets a node access only pods that are bound to it.
 func (p *nodeRestriction) requireBound(node string, a admission.Attributes, verb string) error {
 	pod, err := p.pods.Pods(a.GetNamespace()).Get(a.GetName())
 	if apierrors.IsNotFound(err) {
-		return err // perhaps not seen yet: the node asks again
+		return err // perhaps not seen yet: the node tries again
 	}
 	if err != nil {
 		return admission.NewForbidden(a, err)
@@ -62,7 +62,7 @@ func (p *nodeRestriction) admitNewPod(ctx context.Context, node string, a admiss
 	return p.admitHosted(ctx, node, pod, a)
 }
 
-// admitOwnPod wants a pod that is the node's: bound to it and owned by it.
+// admitOwnPod requires that the pod is bound to the node and owned by it.
 func (p *nodeRestriction) admitOwnPod(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if pod.Spec.NodeName != node {
 		return forbidden(a, "node %q can only create pods with spec.nodeName set to itself", node)
@@ -70,8 +70,9 @@ func (p *nodeRestriction) admitOwnPod(node string, pod *corev1.Pod, a admission.
 	return p.admitPodOwner(node, pod, a)
 }
 
-// admitMirror lets a node show the pods that it runs by itself. They belong to
-// the node, and name nothing that the node could read because of them.
+// admitMirror lets a node create mirrors of the pods that it runs by itself.
+// The node owns them, and they refer to no object that the node could read
+// because of them.
 func (p *nodeRestriction) admitMirror(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if err := p.admitOwnPod(node, pod, a); err != nil {
 		return err
@@ -82,8 +83,8 @@ func (p *nodeRestriction) admitMirror(node string, pod *corev1.Pod, a admission.
 	return nil
 }
 
-// admitPodOwner wants the node, and nobody else, to own the pod, so that
-// the pod goes with it.
+// admitPodOwner requires that the node, and no other object, owns the pod, so
+// that the pod is deleted with the node.
 func (p *nodeRestriction) admitPodOwner(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if len(pod.OwnerReferences) > 1 {
 		return forbidden(a, "node %q can only create pods with a single owner reference set to itself", node)
@@ -103,7 +104,7 @@ func (p *nodeRestriction) admitPodOwner(node string, pod *corev1.Pod, a admissio
 	}
 	known, err := p.nodes.Get(node)
 	if apierrors.IsNotFound(err) {
-		return err // perhaps not seen yet: the node asks again
+		return err // perhaps not seen yet: the node tries again
 	}
 	if err != nil {
 		return forbidden(a, "error looking up node %q to verify uid: %w", node, err)
@@ -114,7 +115,7 @@ func (p *nodeRestriction) admitPodOwner(node string, pod *corev1.Pod, a admissio
 	return nil
 }
 
-// referenced is the first kind of object that a pod refers to.
+// referenced returns the first kind of object that a pod refers to.
 func referenced(pod *corev1.Pod) string {
 	if pod.Spec.ServiceAccountName != "" {
 		return "serviceaccounts"
@@ -139,7 +140,7 @@ func referenced(pod *corev1.Pod) string {
 	return ""
 }
 
-// claimed is the first kind of object that a pod claims for itself.
+// claimed returns the first kind of object that a pod claims for itself.
 func claimed(pod *corev1.Pod) string {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return "resourceclaims"
@@ -189,11 +190,11 @@ func admitPodStatus(node string, a admission.Attributes) error {
 	return nil
 }
 
-// audienceVerb lets an account have tokens for an audience that no pod names.
+// audienceVerb lets an account get tokens for an audience that no pod names.
 const audienceVerb = "request-serviceaccounts-token-audience"
 
-// admitToken lets a node have tokens for the pods that are bound to it, which
-// end with the pod, for the audiences that the pod names.
+// admitToken lets a node get tokens for the pods that are bound to it. The
+// tokens end with the pod and are for the audiences that the pod names.
 func (p *nodeRestriction) admitToken(ctx context.Context, node string, a admission.Attributes) error {
 	if a.GetSubresource() != "token" || a.GetOperation() != admission.Create {
 		return nil
@@ -211,7 +212,7 @@ func (p *nodeRestriction) admitToken(ctx context.Context, node string, a admissi
 	}
 	pod, err := p.pods.Pods(a.GetNamespace()).Get(ref.Name)
 	if apierrors.IsNotFound(err) {
-		return err // perhaps not seen yet: the node asks again
+		return err // perhaps not seen yet: the node tries again
 	}
 	if err != nil {
 		return admission.NewForbidden(a, err)
@@ -229,7 +230,7 @@ func (p *nodeRestriction) admitAudience(ctx context.Context, audiences []string,
 	if len(audiences) > 1 {
 		return forbidden(a, "node may only request 0 or 1 audiences")
 	}
-	audience := "" // the server's own
+	audience := "" // the audience of the server itself
 	if len(audiences) == 1 {
 		audience = audiences[0]
 	}

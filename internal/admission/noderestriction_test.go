@@ -157,8 +157,8 @@ func TestNodeRestriction(t *testing.T) {
 	}
 }
 
-// Who is no node is none of this plugin's business; who says he is one and has
-// no name can write nothing.
+// The plugin does not apply to users that are not nodes; a node user with an
+// empty node name can write nothing.
 func TestNodeRestrictionIdentity(t *testing.T) {
 	plugin := newTestRestriction(t)
 	write := attempt{op: create, resource: corev1.Resource("nodes"), obj: node("m")}
@@ -178,7 +178,8 @@ func TestNodeRestrictionIdentity(t *testing.T) {
 	}
 }
 
-// newTestRestriction knows node n and the pods "mine" and "theirs" of ns.
+// newTestRestriction returns a plugin that knows node n and the pods "mine" and
+// "theirs" of ns.
 func newTestRestriction(t *testing.T) *nodeRestriction {
 	t.Helper()
 	plugin := newNodeRestriction(&audienceRules{}).(*nodeRestriction)

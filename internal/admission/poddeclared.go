@@ -9,8 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// declares reports whether a pod wants the certificate that is asked for. Nodes
-// copy what the pod says; one that asks for more speaks for itself.
+// declares reports whether a pod's spec asks for the certificate that is
+// requested. Nodes copy what the pod's spec has; a node that requests more does
+// so on its own.
 func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {
@@ -32,8 +33,8 @@ func wants(source *corev1.PodCertificateProjection, spec *certificatesv1beta1.Po
 		hasKeyType(source.KeyType, spec)
 }
 
-// lastsAsLong compares what a pod and a request say, or leave to the default.
-// A request may be for less.
+// lastsAsLong compares the lifetime of a pod's source with that of a request;
+// either may be the default. A request may have a shorter one.
 func lastsAsLong(source, request *int32) bool {
 	return expiration(request) <= expiration(source)
 }
@@ -45,7 +46,7 @@ func expiration(seconds *int32) int32 {
 	return *seconds
 }
 
-// hasKeyType lets keys pass that validation refuses with better words.
+// hasKeyType accepts keys that validation refuses with a better message.
 func hasKeyType(keyType string, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
 	key, err := certificates.PodRequestKey(spec)
 	if err != nil {

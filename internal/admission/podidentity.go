@@ -14,9 +14,9 @@ import (
 
 var podRequests = certificatesv1beta1.Resource("podcertificaterequests")
 
-// podIdentity makes what PodCertificateRequests say of pods true, whoever
-// writes them: signers put it into certificates. It looks at the object after
-// everything that could change it.
+// podIdentity checks that PodCertificateRequests are true about their pods,
+// whichever client writes them: signers put these facts into certificates. It
+// checks the object after all plugins that could change it.
 type podIdentity struct {
 	*admission.Handler
 	objects podObjects
@@ -33,15 +33,15 @@ func newPodIdentity(authorizer.UnconditionalAuthorizer) admission.Interface {
 	return &podIdentity{Handler: admission.NewHandler(admission.Create)}
 }
 
-// SetExternalKubeInformerFactory brings what is known of pods.
+// SetExternalKubeInformerFactory sets the informer of pods.
 func (p *podIdentity) SetExternalKubeInformerFactory(shared informers.SharedInformerFactory) {
 	p.objects.follow(shared)
 }
 
-// SetExternalKubeClientSet brings what reads the store.
+// SetExternalKubeClientSet sets the client that reads the store.
 func (p *podIdentity) SetExternalKubeClientSet(client kubernetes.Interface) { p.objects.live = client }
 
-// ValidateInitialization reports what is missing.
+// ValidateInitialization returns an error if something is missing.
 func (p *podIdentity) ValidateInitialization() error {
 	if !p.objects.ready() {
 		return errors.New("PodCertificateIdentity needs informers and a client")
@@ -49,7 +49,7 @@ func (p *podIdentity) ValidateInitialization() error {
 	return nil
 }
 
-// Validate refuses requests for pods that are not as the request says.
+// Validate refuses requests that are not true about their pods.
 func (p *podIdentity) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != podRequests || a.GetSubresource() != "" {
 		return nil

@@ -21,14 +21,15 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// How a request is refused.
+// The ways in which a request is refused.
 const (
 	allowed = ""
 	for403  = "Forbidden"
-	for409  = "Conflict" // asking again can help
+	for409  = "Conflict" // a retry can succeed
 )
 
-// declaring is a pod on node n that wants a certificate of example.com/signer.
+// declaring returns a pod on node n that asks for a certificate of
+// example.com/signer.
 func declaring(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	hours := int32(7200)
 	pod := bound(name, "n")
@@ -43,7 +44,8 @@ func declaring(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// world is what there is: as the informers know it and as the store has it.
+// newTestIdentity returns a plugin with the objects that the informers know and
+// those in the store.
 func newTestIdentity(t *testing.T, known, stored []runtime.Object) *podIdentity {
 	t.Helper()
 	plugin := newPodIdentity(nil).(*podIdentity)
@@ -157,7 +159,7 @@ func TestPodIdentity(t *testing.T) {
 				"stored": newTestIdentity(t, nil, there),
 			} {
 				if where == "known" && tt.want != allowed {
-					continue // the store decides, and has nothing here
+					continue // the store decides, and is empty here
 				}
 				err := plugin.Validate(context.Background(), creation(request, alice), nil)
 				if got := string(apierrors.ReasonForError(err)); err == nil && tt.want != "" || err != nil && got != tt.want {
@@ -176,8 +178,8 @@ func creation(request *podRequest, who user.Info) admission.Attributes {
 	return admission.NewAttributesRecord(request, nil, schema.GroupVersionKind{}, "ns", "", podRequests.WithVersion("v1"), "", create, nil, false, who)
 }
 
-// What informers have not seen yet is in the store; what they still remember
-// is not believed against it.
+// Objects that informers have not seen yet are in the store; objects that
+// informers still have are compared with the store.
 func TestPodIdentityAsksTheStore(t *testing.T) {
 	pod := declaring("p")
 	request := requestFor(t, pod, pki.ECDSAP256)
@@ -202,7 +204,8 @@ func TestPodIdentityAsksTheStore(t *testing.T) {
 	}
 }
 
-// A node can ask in its own name, for creation alone.
+// A node can request certificates in its own name, but only create the
+// requests.
 func TestNodeAsksForPodCertificates(t *testing.T) {
 	pod := declaring("p")
 	other := requestFor(t, pod, pki.ECDSAP256)

@@ -16,8 +16,8 @@ import (
 )
 
 // Webhooks and policies for v1 also see requests of v1beta1, converted. The
-// pkixPublicKey and the proofOfPossession of a PodCertificateRequest are not in
-// v1; without these wrappers, a change of anything would take them away.
+// pkixPublicKey and the proofOfPossession of a PodCertificateRequest do not
+// exist in v1; without these wrappers, any change would remove them.
 
 type keyKeepingWebhook struct{ *mutatingwebhook.Plugin }
 
@@ -37,8 +37,9 @@ func (p keyKeepingPolicy) Admit(ctx context.Context, a admission.Attributes, o a
 	return p.Plugin.Admit(ctx, a, keepPodKeys(a, o))
 }
 
-// keepPodKeys returns o, for a PodCertificateRequest with conversions that put
-// the key and the proof of the request being admitted into what comes from v1.
+// keepPodKeys returns o. For a PodCertificateRequest, its conversions copy the
+// key and the proof of the request being admitted into objects that come from
+// v1.
 func keepPodKeys(a admission.Attributes, o admission.ObjectInterfaces) admission.ObjectInterfaces {
 	request, ok := a.GetObject().(*certificatesv1beta1.PodCertificateRequest)
 	if !ok {
@@ -55,8 +56,8 @@ type keyKeepingInterfaces struct {
 // GetObjectConvertor implements admission.ObjectInterfaces.
 func (i keyKeepingInterfaces) GetObjectConvertor() runtime.ObjectConvertor { return i.convertor }
 
-// keyKeepingConvertor converts for one request. What webhooks and policies
-// change is converted into admitted itself.
+// keyKeepingConvertor converts for one request. It converts the changes of
+// webhooks and policies into admitted itself.
 type keyKeepingConvertor struct {
 	runtime.ObjectConvertor
 	admitted *certificatesv1beta1.PodCertificateRequest

@@ -16,7 +16,7 @@ import (
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
-// podObjects finds the objects that PodCertificateRequests name.
+// podObjects finds the objects to which PodCertificateRequests refer.
 type podObjects struct {
 	pods     corelisters.PodLister
 	nodes    corelisters.NodeLister
@@ -40,8 +40,8 @@ type getters struct {
 	account func(namespace, name string) (*corev1.ServiceAccount, error)
 }
 
-// check holds what a request says against the objects that it names. What the
-// informers do not confirm, they may not have seen yet: the store decides.
+// check compares a request with the objects to which it refers. If the
+// informers do not confirm it, they may be behind, so the store decides.
 func (o *podObjects) check(ctx context.Context, request *podRequest, a admission.Attributes) error {
 	if o.known().check(request, a) == nil {
 		return nil
@@ -72,9 +72,10 @@ func (o *podObjects) stored(ctx context.Context) getters {
 	}
 }
 
-// check is about what is true: the node, the pod on it, and its account, each
-// the one that exists now. What cannot become true is forbidden; what another
-// request can put right is a conflict, after which clients ask again.
+// check verifies the facts: the node, the pod on it, and the pod's account must
+// each be the object that exists now. A request that cannot become true is
+// forbidden. If a later request can make it true, it is a conflict, after which
+// clients try again.
 func (g getters) check(request *podRequest, a admission.Attributes) error {
 	spec, namespace := &request.Spec, a.GetNamespace()
 	node, err := g.node(string(spec.NodeName))
@@ -104,7 +105,7 @@ func (g getters) check(request *podRequest, a admission.Attributes) error {
 	return nil
 }
 
-// checkPod is about the pod that is meant.
+// checkPod compares the request with the pod that it names.
 func checkPod(request *podRequest, pod *corev1.Pod, a admission.Attributes) error {
 	spec := &request.Spec
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -123,7 +124,7 @@ func checkPod(request *podRequest, pod *corev1.Pod, a admission.Attributes) erro
 	return nil
 }
 
-// missing tells why an object is not there.
+// missing explains why an object does not exist.
 func missing(a admission.Attributes, err error) error {
 	if apierrors.IsNotFound(err) {
 		return stale(a, "%w", err)
@@ -131,7 +132,7 @@ func missing(a admission.Attributes, err error) error {
 	return fmt.Errorf("checking the objects that a PodCertificateRequest names: %w", err)
 }
 
-// stale is no 403, after which nodes would give up.
+// stale does not return a 403, after which nodes would give up.
 func stale(a admission.Attributes, format string, args ...any) error {
 	return apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(format, args...))
 }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// requestLifetime has requests for certificates go when their time is over, and
-// not when somebody removes a finalizer. Owners are of no concern: they can only
-// make a request go sooner. It looks before policies and webhooks: what those
-// add is their operator's wish.
+// requestLifetime makes sure that requests for certificates are deleted when
+// their time is over, and not when a user removes a finalizer. Owners do not
+// matter: they can only cause a request to be deleted sooner. It runs before
+// policies and webhooks: the operator wants what they add.
 type requestLifetime struct {
 	*admission.Handler
 	authz authorizer.UnconditionalAuthorizer
@@ -25,8 +25,8 @@ func newRequestLifetime(authz authorizer.UnconditionalAuthorizer) admission.Inte
 	return requestLifetime{admission.NewHandler(admission.Create), authz}
 }
 
-// Admit changes nothing. It refuses new requests that only who may update them
-// could have deleted.
+// Admit changes nothing. It refuses finalizers in new requests unless the user
+// may update requests: only an update could remove them.
 func (p requestLifetime) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	resource := a.GetResource().GroupResource()
 	if a.GetSubresource() != "" || resource != certificatesv1.Resource("certificatesigningrequests") && resource != podRequests {

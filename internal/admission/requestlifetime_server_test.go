@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// A user who may only create requests cannot create ones that stay forever.
+// A user who may only create requests cannot create requests that stay forever.
 func (w world) testRequestLifetime(t *testing.T) {
 	w.Grant(t, "asks", apitest.Allow("create", "certificatesigningrequests"))
 	w.Grant(t, "asks-and-updates", apitest.Allow("create update", "certificatesigningrequests"))

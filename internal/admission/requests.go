@@ -15,8 +15,8 @@ func isCSR(a admission.Attributes, subresource string) bool {
 		a.GetSubresource() == subresource
 }
 
-// asCSR refuses objects of another type, which only a mistake in the server
-// can bring here.
+// asCSR refuses objects of another type, which only a bug in the server can
+// cause.
 func asCSR(a admission.Attributes, obj runtime.Object) (*certificatesv1.CertificateSigningRequest, error) {
 	csr, ok := obj.(*certificatesv1.CertificateSigningRequest)
 	if !ok {

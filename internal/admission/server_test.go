@@ -19,7 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// signerName is nobody's, so that what the tests do to requests stays.
+// signerName is a name for which no controller signs, so that requests stay as
+// the tests leave them.
 const signerName = "example.com/signer"
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -91,7 +92,7 @@ type rightsCase struct {
 	want   bool
 }
 
-// rightsCases are about approving and signing alike.
+// rightsCases apply both to approving and to signing.
 var rightsCases = []rightsCase{
 	{"the exact name", "exact", []string{signerName}, true},
 	{"the domain", "domain", []string{"example.com/*"}, true},
@@ -126,7 +127,7 @@ func TestServer(t *testing.T) {
 	t.Run("v1beta1", w.testOldVersion)
 }
 
-// testOldVersion: there is no way around a check in another version.
+// testOldVersion: a check cannot be bypassed through another version.
 func (w world) testOldVersion(t *testing.T) {
 	w.Grant(t, "old", apitest.Allow("create", "certificatesigningrequests"),
 		apitest.Allow("update", "certificatesigningrequests/approval certificatesigningrequests/status"))

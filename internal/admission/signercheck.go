@@ -7,16 +7,16 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// signerCheck lets only those do something who may do it for the signer that
-// it is about.
+// signerCheck lets a user do something only if the user may do it for the
+// signer in question.
 type signerCheck struct {
 	*admission.Handler
 	signers signers
 	// verb is what the user must be allowed to do with the signer.
 	verb string
-	// action says so in a refusal.
+	// action describes it in a refusal.
 	action string
-	// about finds the signer. asks is false if the request needs nobody's
+	// about returns the signer. asks is false if the request needs no
 	// permission.
 	about func(a admission.Attributes) (signerName string, asks bool, err error)
 }

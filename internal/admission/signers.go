@@ -10,14 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// signers asks what users may do with signers. A signer is no object: its
+// signers asks what users may do with signers. A signer is not an object: its
 // name is only a resource name in authorization rules.
 type signers struct {
 	authz authorizer.UnconditionalAuthorizer
 }
 
-// MaySign returns what reports whether a user may sign for a signer, for kinds
-// whose storage asks by itself.
+// MaySign returns a function that reports whether a user may sign for a signer,
+// for kinds whose storage checks this itself.
 func MaySign(authz authorizer.UnconditionalAuthorizer) func(ctx context.Context, who user.Info, signerName string) bool {
 	return func(ctx context.Context, who user.Info, signerName string) bool {
 		return signers{authz}.allow(ctx, who, "sign", signerName)
@@ -25,8 +25,8 @@ func MaySign(authz authorizer.UnconditionalAuthorizer) func(ctx context.Context,
 }
 
 // allow reports whether requester may do verb with the signer, by its name or
-// by "<domain>/*". The two stand side by side: refusing the name does not
-// refuse the domain.
+// by "<domain>/*". Each is asked separately: refusing the name does not refuse
+// the domain.
 func (s signers) allow(ctx context.Context, requester user.Info, verb, signerName string) bool {
 	if requester == nil {
 		return false
@@ -35,7 +35,8 @@ func (s signers) allow(ctx context.Context, requester user.Info, verb, signerNam
 	return s.allowName(ctx, requester, verb, signerName) || s.allowName(ctx, requester, verb, domain+"/*")
 }
 
-// allowName fails closed: an error is a no, whatever came with it.
+// allowName fails closed: with an error the answer is no, whatever the decision
+// is.
 func (s signers) allowName(ctx context.Context, requester user.Info, verb, name string) bool {
 	decision, reason, err := s.authz.Authorize(ctx, authorizer.AttributesRecord{
 		User:            requester,

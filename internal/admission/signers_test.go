@@ -12,7 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Approving and signing ask the same two questions, with another verb.
+// Approving and signing make the same two authorizer calls, with different
+// verbs.
 func TestSignerAuthorization(t *testing.T) {
 	const (
 		mayNotApprove = `user not permitted to approve requests with signerName "abc.com/xyz"`
@@ -57,7 +58,7 @@ func TestSignerAuthorization(t *testing.T) {
 	}
 }
 
-// The questions are a contract with whoever writes authorization rules.
+// Authors of authorization rules depend on these attributes.
 func TestSignerQuestions(t *testing.T) {
 	question := func(verb, name string) asked {
 		return asked{
@@ -83,7 +84,7 @@ func TestSignerQuestions(t *testing.T) {
 	}
 }
 
-// Even an update that changes nothing is an approver's.
+// Even an update that changes nothing needs the right to approve.
 func TestApprovalIsNeverSkipped(t *testing.T) {
 	err := validate(t, newApproval(&rules{}), update("approval", signedBy("abc.com/xyz"), signedBy("abc.com/xyz")))
 	checkForbidden(t, err, `user not permitted to approve requests with signerName "abc.com/xyz"`)

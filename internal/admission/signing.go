@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// newSigning lets only those change a status who may sign for the request's
-// signer.
+// newSigning lets a user change a status only if the user may sign for the
+// request's signer.
 func newSigning(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	return signerCheck{
 		Handler: admission.NewHandler(admission.Update),
@@ -21,8 +21,8 @@ func newSigning(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	}
 }
 
-// signedSigner takes the signer from the stored object: the other one is what
-// the user wants it to be.
+// signedSigner takes the signer from the stored object: the user chooses what
+// is in the other one.
 func signedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "status") {
 		return "", false, nil
@@ -38,8 +38,8 @@ func signedSigner(a admission.Attributes) (signerName string, asks bool, err err
 	return stored.Spec.SignerName, !sameStatus(csr.Status, stored.Status), nil
 }
 
-// sameStatus is strict about the certificate, where nothing and an empty one
-// differ, and looks at the meaning of the conditions.
+// sameStatus is strict about the certificate, where nil and empty differ, and
+// compares the meaning of the conditions.
 func sameStatus(a, b certificatesv1.CertificateSigningRequestStatus) bool {
 	return reflect.DeepEqual(a.Certificate, b.Certificate) &&
 		apiequality.Semantic.DeepEqual(a.Conditions, b.Conditions)

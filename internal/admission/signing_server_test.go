@@ -59,7 +59,8 @@ func (w world) testSigning(t *testing.T) {
 	t.Run("administrator without the binding", w.testAdministrator)
 }
 
-// testChangesThatSign: conditions are the signer's word, as certificates are.
+// testChangesThatSign: changing conditions needs the right to sign, as changing
+// the certificate does.
 func (w world) testChangesThatSign(t *testing.T) {
 	stored := apitest.Decide(t, w.admin, w.create(t, "needs-sign"), "Approved")
 	tests := []struct {
@@ -155,7 +156,7 @@ func encode(t *testing.T, c *csr) []byte {
 	return body
 }
 
-// putStatus sends what a typed client cannot.
+// putStatus sends content that a typed client cannot send.
 func (w world) putStatus(t *testing.T, name string, body []byte) error {
 	t.Helper()
 	return w.as(t, "sign-other").CertificatesV1().RESTClient().Put().

@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// subjectRestriction keeps anyone from requesting a client certificate that
-// is above authorization and cannot be revoked.
+// subjectRestriction refuses requests for a client certificate that bypasses
+// authorization and cannot be revoked.
 type subjectRestriction struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = subjectRestriction{}
@@ -24,7 +24,7 @@ func newSubjectRestriction(authorizer.UnconditionalAuthorizer) admission.Interfa
 	return subjectRestriction{admission.NewHandler(admission.Create)}
 }
 
-// Validate looks at the groups of the requested identity, which are the
+// Validate checks the groups of the requested identity, which are the
 // organizations of the subject.
 func (subjectRestriction) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !isCSR(a, "") {

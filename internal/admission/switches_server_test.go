@@ -39,7 +39,7 @@ var violations = map[string]func(*testing.T, world) error{
 	},
 }
 
-// Each plugin goes off by its name, and alone.
+// Each plugin can be disabled by its name, without the others.
 func TestDisabledPlugins(t *testing.T) {
 	for disabled := range violations {
 		t.Run(disabled, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDisabledPlugins(t *testing.T) {
 	}
 }
 
-// A mistyped name would leave a check on or, worse, off.
+// With a mistyped name, a check would stay enabled or, worse, disabled.
 func TestUnknownPlugin(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -144,7 +144,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// A server that leaves is not named any more, nor is one that dies.
+// A server that leaves or dies is removed from the members.
 func TestMembers(t *testing.T) {
 	store, err := etcd.Start(t.Context(), etcd.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -180,7 +180,7 @@ func TestMembers(t *testing.T) {
 	if others, err := second.Leave(t.Context()); err != nil || !slices.Equal(others, []netip.AddrPort{one}) {
 		t.Errorf("after one has left, there are %v, %v", others, err)
 	}
-	// Who shares an endpoint with another one does not take it away.
+	// A server that shares an endpoint with another one does not take it away.
 	join(second, one, one)
 	if others, err := first.Leave(t.Context()); err != nil || !slices.Equal(others, []netip.AddrPort{one}) {
 		t.Errorf("after one of two behind a load balancer has left, there are %v, %v", others, err)

@@ -26,28 +26,28 @@ import (
 const (
 	// Name is that of the Service, in namespace default.
 	Name = "kubernetes"
-	// interval is how often a server looks after the Service. It must fit into
-	// memberTTL several times.
+	// interval is the time between two checks of the Service by a server. It must
+	// fit into memberTTL several times.
 	interval = 5 * time.Second
-	// lookTimeout bounds one look.
+	// lookTimeout bounds one check.
 	lookTimeout = 10 * time.Second
-	// leaveTimeout bounds how long a server that stops takes to say so.
+	// leaveTimeout bounds how long a stopping server takes to leave the members.
 	leaveTimeout = 3 * time.Second
 )
 
-// Keeper has the Service say where the API is.
+// Keeper writes the address of the API into the Service.
 type Keeper struct {
 	// Services need all rights to Services.
 	Services corev1client.ServicesGetter
 	// Endpoint is where this server is reached.
 	Endpoint netip.AddrPort
-	// Members are the servers that share the store. Nil is for a server that is
-	// alone with its store.
+	// Members are the servers that share the store. It is nil for a server that
+	// has the store to itself.
 	Members *Members
 }
 
-// Run keeps the Service until ctx ends. Then it takes this server out, unless it
-// is the last one.
+// Run keeps the Service up to date until ctx ends. Then it removes this server
+// from it, unless it is the last one.
 func (k Keeper) Run(ctx context.Context) {
 	report := reporter{}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -88,8 +88,8 @@ func (k Keeper) leave(ctx context.Context) error {
 	return k.write(ctx, others)
 }
 
-// write has the Service name these endpoints. What another server or a user
-// writes at the same time is looked at the next time.
+// write writes these endpoints into the Service. What another server or a user
+// writes at the same time is corrected by the next check.
 func (k Keeper) write(ctx context.Context, endpoints []netip.AddrPort) error {
 	chosen, left := onePort(endpoints)
 	services := k.Services.Services(metav1.NamespaceDefault)
@@ -141,8 +141,8 @@ func onePort(endpoints []netip.AddrPort) (chosen, left []netip.AddrPort) {
 	return chosen, left
 }
 
-// apply sets what the Service must say. Its labels are those that Kubernetes
-// gives it.
+// apply sets the fields that the Service must have. Its labels are those that
+// Kubernetes gives it.
 func apply(service *corev1.Service, endpoints []netip.AddrPort) {
 	metav1.SetMetaDataLabel(&service.ObjectMeta, "component", "apiserver")
 	metav1.SetMetaDataLabel(&service.ObjectMeta, "provider", "kubernetes")
@@ -157,7 +157,7 @@ func apply(service *corev1.Service, endpoints []netip.AddrPort) {
 	spec.Ports = []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(port)}}
 }
 
-// reporter logs an error once, not each time that it is met.
+// reporter logs an error once, not each time that it occurs.
 type reporter struct{ last string }
 
 func (r *reporter) tell(ctx context.Context, err error) {

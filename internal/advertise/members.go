@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// memberTTL is how long a server that died is named.
+// memberTTL is how long a server is still listed as a member after it died.
 const memberTTL = 15 * time.Second
 
 // Members are the servers that share an etcd. Each of them has a key under a
@@ -24,13 +24,14 @@ type Members struct {
 	Client *clientv3.Client
 	// Prefix is that of the keys.
 	Prefix string
-	// TTL is how long a server that died is named. Default: 15 s.
+	// TTL is how long a server is still listed as a member after it died. Default:
+	// 15 s.
 	TTL time.Duration
 
 	lease clientv3.LeaseID
 }
 
-// Join has this server named as a member for the time of a lease, and returns the
+// Join lists this server as a member for the time of a lease, and returns the
 // endpoints of all members. It must be called again before the lease ends.
 func (m *Members) Join(ctx context.Context, own netip.AddrPort) ([]netip.AddrPort, error) {
 	if err := m.renew(ctx); err != nil {
@@ -49,7 +50,7 @@ func (m *Members) Join(ctx context.Context, own netip.AddrPort) ([]netip.AddrPor
 	return endpoints(members), nil
 }
 
-// Leave has this server not be named any more, and returns the endpoints of the
+// Leave removes this server from the members and returns the endpoints of the
 // others.
 func (m *Members) Leave(ctx context.Context) ([]netip.AddrPort, error) {
 	if m.lease != clientv3.NoLease {
@@ -62,7 +63,7 @@ func (m *Members) Leave(ctx context.Context) ([]netip.AddrPort, error) {
 	return endpoints(members), err
 }
 
-// renew gets a lease if there is none, or it has ended.
+// renew gets a lease if the server has none or its lease has ended.
 func (m *Members) renew(ctx context.Context) error {
 	if m.lease != clientv3.NoLease {
 		_, err := m.Client.KeepAliveOnce(ctx, m.lease)
@@ -82,8 +83,8 @@ func (m *Members) renew(ctx context.Context) error {
 	return nil
 }
 
-// key is this server's as long as it has its lease. Two servers may well be
-// reached at the same endpoint, behind a load balancer.
+// key returns this server's key, which is its own as long as it has its lease.
+// Two servers may well be reached at the same endpoint, behind a load balancer.
 func (m *Members) key() string { return m.Prefix + strconv.FormatInt(int64(m.lease), 16) }
 
 func (m *Members) list(ctx context.Context) (map[string]netip.AddrPort, error) {

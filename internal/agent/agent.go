@@ -1,5 +1,5 @@
-// Package agent is kubelet's part in the certificates of pods, on a host
-// without a kubelet: it registers the host as a node and its manifests as pods,
+// Package agent does kubelet's part in the certificates of pods on a host
+// without a kubelet. It registers the host as a node and its manifests as pods,
 // and keeps the files of their projected volumes fresh.
 package agent
 
@@ -36,8 +36,9 @@ import (
 // poll is how often the folder of manifests is read.
 const poll = 2 * time.Second
 
-// Run works until ctx ends. Each value of again makes it forget how long it
-// wanted to wait after refusals. Volumes are kept by the time of clock.
+// Run runs the agent until ctx ends. Each value received from again ends the
+// waits after refusals, so that the agent retries at once. The volumes use the
+// time of clock.
 func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan struct{}) error {
 	a, err := open(ctx, cfg, clock, false)
 	if err != nil {
@@ -72,8 +73,8 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	}
 }
 
-// Once returns when all files of all manifests are there. If ctx ends before,
-// the error says what is missing.
+// Once returns when all files of all manifests exist. If ctx ends first, the
+// error says what is missing.
 func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 	a, err := open(ctx, cfg, clock, true)
 	if err != nil {
@@ -105,7 +106,7 @@ func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 	return errors.New("not all files are there:\n  " + strings.Join(wrong, "\n  "))
 }
 
-// missing says, for each pod without all of its files, what it lacks.
+// missing returns, for each pod without all of its files, what it lacks.
 func missing(host status.Host, pods []manifests.Pod) []string {
 	told := map[string]status.Pod{}
 	for _, pod := range host.Pods {
@@ -135,12 +136,12 @@ type agent struct {
 	records  *records.Store
 	closers  []func()
 
-	// The next two are there when the agent has joined.
+	// The next two are set when the agent has joined.
 	node   *node.Node
 	keeper *keep.Keeper
 
 	mu       sync.Mutex
-	identity *identity.Identity // nil before there is one
+	identity *identity.Identity // nil before the agent has one
 	wanted   []manifests.Pod    // as last read
 	logged   map[string]bool    // problems
 }
@@ -151,7 +152,7 @@ func (a *agent) stop() {
 	}
 }
 
-// failed writes down why the agent does not start.
+// failed records in the status why the agent does not start.
 func (a *agent) failed(err error) error {
 	if errBoard := a.board.Start(err.Error()); errBoard != nil {
 		return errors.Join(err, errBoard)
@@ -159,7 +160,7 @@ func (a *agent) failed(err error) error {
 	return err
 }
 
-// open takes the agent's folder, and begins to tell how it is.
+// open locks the agent's folder and begins to report the agent's status.
 func open(ctx context.Context, cfg Config, clk clock.WithTicker, once bool) (*agent, error) {
 	a := &agent{cfg: cfg, clock: clk, contact: contact.New(clk), registry: prometheus.NewRegistry(), logged: map[string]bool{}}
 	if err := a.open(ctx, once); err != nil {
@@ -181,7 +182,7 @@ func (a *agent) open(ctx context.Context, once bool) error {
 	if a.records, err = records.Open(a.cfg.recordsDir()); err != nil {
 		return err
 	}
-	earlier, _ := status.Read(a.cfg.StatusFile()) // there need not be any
+	earlier, _ := status.Read(a.cfg.StatusFile()) // the file need not exist
 	a.board = status.NewBoard(a.cfg.StatusFile(), earlier)
 	if err := a.board.Begin(a.cfg.NodeName, once); err != nil {
 		return err
@@ -193,8 +194,8 @@ func (a *agent) open(ctx context.Context, once bool) error {
 	return nil
 }
 
-// join makes all parts that talk to the server, once the host has an identity.
-// They work when they are run.
+// join creates all parts that call the server, once the host has an identity.
+// They do nothing until they are run.
 func (a *agent) join(ctx context.Context) error {
 	id, err := identity.Open(ctx, identity.Config{
 		Node: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, BootstrapKubeconfig: a.cfg.BootstrapKubeconfig, Dir: a.cfg.identityDir(),
@@ -220,7 +221,7 @@ func (a *agent) join(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts that talk to the API.
+// connect creates the parts that call the API.
 func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Config) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the server's priority and fairness decides
@@ -233,7 +234,7 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Confi
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	// A server that takes a sign of life, and says nothing, is away.
+	// A server that accepts a heartbeat and does not answer it counts as away.
 	config.Timeout = node.CallTimeout
 	signs, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -249,8 +250,8 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Confi
 	return nil
 }
 
-// read hands the manifests to the keeper. As long as something is wrong with
-// them, that is shown, and nothing is removed.
+// read passes the manifests to the keeper. As long as one of them has an error,
+// the status shows it, and nothing is removed.
 func (a *agent) read(ctx context.Context) {
 	pods, err := manifests.Read(a.cfg.ManifestsDir)
 	a.keeper.Set(pods, err == nil)

@@ -74,7 +74,7 @@ type MetricsConfig struct {
 	BindAddress string `json:"bindAddress"`
 }
 
-// DefaultConfig is the configuration of an agent that gets no file.
+// DefaultConfig returns the configuration of an agent without a file.
 func DefaultConfig() Config {
 	return Config{
 		APIVersion:   configfile.APIVersion,
@@ -95,8 +95,8 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
-// Complete fills in what depends on the host, with the hostname as given by
-// its operating system.
+// Complete fills in the values that depend on the host; hostname returns the
+// host's name from its operating system.
 func (c Config) Complete(hostname func() (string, error)) (Config, error) {
 	if c.NodeName == "" {
 		name, err := hostname()
@@ -145,7 +145,7 @@ func (c Config) Validate() error {
 	return c.Logging.Validate()
 }
 
-// off as an address serves nothing.
+// off is the address for which nothing is served.
 const off = "0"
 
 // Validate reports the first value that cannot work, by its field.
@@ -159,22 +159,24 @@ func (c MetricsConfig) Validate() error {
 	return nil
 }
 
-// The places in the agent's folders.
+// The paths in the agent's folders.
 
-// StatusFile is what the agent tells about its volumes. It holds no secrets.
+// StatusFile is the file with the status of the agent's volumes. It holds no
+// secrets.
 func (c Config) StatusFile() string { return filepath.Join(c.DataDir, "status.json") }
 
 func (c Config) identityDir() string { return filepath.Join(c.DataDir, "identity") }
 
-// recordsDir is beside the volumes: if these are in memory only, so are the
-// keys that wait for their certificates. No namespace begins with a dot.
+// recordsDir is in the folder of the volumes: if the volumes are in memory
+// only, so are the keys that wait for their certificates. No namespace begins
+// with a dot.
 func (c Config) recordsDir() string { return filepath.Join(c.VolumesDir, ".agent") }
 
 func (c Config) lockFile() string { return filepath.Join(c.DataDir, "lock") }
 
-// prepare makes the folders. Others may enter them, for the status and for
-// their files, whatever the umask: what is secret has a folder or a mode of its
-// own.
+// prepare creates the folders. Other users may enter them, for the status and
+// for their files, whatever the umask: secret files have a folder or a mode of
+// their own.
 func (c Config) prepare() error {
 	for _, dir := range []string{c.DataDir, c.VolumesDir} {
 		if err := volume.MakeDir(dir); err != nil {

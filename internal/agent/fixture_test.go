@@ -26,28 +26,28 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// common is the server of the tests that neither stop theirs nor look at all
-// that it has.
+// common is the server of the tests that neither stop their server nor look at
+// all of its objects.
 var common apitest.Shared
 
 func TestMain(m *testing.M) { apitest.Main(m, &common) }
 
-// host is one with an agent.
+// host is a host with an agent.
 type host struct {
 	t      *testing.T
 	server *apitest.Server
 	admin  kubernetes.Interface
 	cfg    agent.Config
-	// namespace is that of its pods, node its own name.
+	// namespace is the namespace of the host's pods, node the host's name.
 	namespace, node string
 	clock           *testingclock.FakeClock
-	// again is a SIGHUP.
+	// again stands for SIGHUP.
 	again chan struct{}
 	logs  logs
 	stop  func()
 }
 
-// logs is what an agent has logged.
+// logs collects what an agent has logged.
 type logs struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -59,7 +59,7 @@ func (l *logs) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// count returns how often a text was logged.
+// count returns how many times a text was logged.
 func (l *logs) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func newHost(t *testing.T, s *apitest.Server) *host {
 	return h
 }
 
-// login makes the host and the administrator know the server's present address.
+// login gives the host and the administrator the server's present address.
 func (h *host) login() {
 	h.t.Helper()
 	h.admin = apitest.Client(h.t, h.server.Admin(h.t))
@@ -169,12 +169,13 @@ func (h *host) web(sources ...string) {
 	h.manifest("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: "+h.namespace+"}\nspec: {volumes: [{name: tls, projected: {sources: [{"+strings.Join(sources, "}, {")+"}]}}]}")
 }
 
-// path is that of a file in the volume "tls" of "web".
+// path returns the path of a file in the volume "tls" of "web".
 func (h *host) path(name string) string {
 	return filepath.Join(h.cfg.VolumesDir, h.namespace, "web", "tls", name)
 }
 
-// file returns the content of a file of that volume, "" if there is none.
+// file returns the content of a file of that volume, or "" if the file does not
+// exist.
 func (h *host) file(name string) string {
 	data, err := os.ReadFile(h.path(name))
 	if err != nil && !os.IsNotExist(err) {
@@ -183,13 +184,14 @@ func (h *host) file(name string) string {
 	return string(data)
 }
 
-// eventually waits while a second of the agent's time goes by at each look.
+// eventually waits until the condition holds. A second of the agent's time
+// passes with each check.
 func (h *host) eventually(what string, holds func() bool) {
 	h.t.Helper()
 	h.passing(time.Second, what, holds)
 }
 
-// passing is eventually with another speed of time; 0 stops it.
+// passing is eventually with another step of time; 0 stops the time.
 func (h *host) passing(step time.Duration, what string, holds func() bool) {
 	h.t.Helper()
 	apitest.Eventually(h.t, what, func() bool {
@@ -201,7 +203,7 @@ func (h *host) passing(step time.Duration, what string, holds func() bool) {
 	})
 }
 
-// source is what the agent tells of a source of that volume.
+// source returns what the agent's status says of a source of that volume.
 func (h *host) source(i int) status.Source {
 	told, err := status.Read(h.cfg.StatusFile())
 	if err != nil || len(told.Pods) == 0 || len(told.Pods[0].Volumes) == 0 {
@@ -210,7 +212,7 @@ func (h *host) source(i int) status.Source {
 	return told.Pods[0].Volumes[0].Sources[i]
 }
 
-// requests are those of the server, without those that are to be left out.
+// requests returns the server's requests without those named in besides.
 func (h *host) requests(besides ...string) []certificatesv1.PodCertificateRequest {
 	h.t.Helper()
 	list, err := h.admin.CertificatesV1().PodCertificateRequests(h.namespace).List(h.t.Context(), metav1.ListOptions{})
@@ -235,7 +237,7 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// request waits for one that is not among those known.
+// request waits for a request that is not among those named in besides.
 func (h *host) request(besides ...string) *certificatesv1.PodCertificateRequest {
 	h.t.Helper()
 	var found *certificatesv1.PodCertificateRequest

@@ -48,8 +48,8 @@ func (h *host) once(timeout time.Duration) error {
 	return agent.Once(ctx, h.cfg, clock.RealClock{})
 }
 
-// A host with a bootstrap token gets its certificate, and needs the token no
-// more.
+// A host with a bootstrap token gets its certificate, and no longer needs the
+// token.
 func TestBootstrap(t *testing.T) {
 	h := newHost(t, apitest.Start(t))
 	h.bootstrapped()
@@ -115,7 +115,7 @@ func TestNoIdentity(t *testing.T) {
 	h.toldStart("the server does not know the token")
 }
 
-// toldStart wants the status to say why the agent could not start.
+// toldStart checks that the status says why the agent could not start.
 func (h *host) toldStart(want string) {
 	h.t.Helper()
 	if told, err := status.Read(h.cfg.StatusFile()); err != nil || !strings.Contains(told.Start, want) || told.Node != h.node {
@@ -123,7 +123,8 @@ func (h *host) toldStart(want string) {
 	}
 }
 
-// A first join without a server says so, and not that somebody has to approve.
+// A first join without a server reports that, and not that a request has to be
+// approved.
 func TestJoinWithoutServer(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.bootstrapped()
@@ -162,7 +163,7 @@ func (h *host) secrets() (names []string) {
 	return names
 }
 
-// Scripts learn what is missing, and that two agents are one too many.
+// "agent --once" reports what is missing, and that another agent is running.
 func TestOnceFails(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.web(certificate, "serviceAccountToken: {path: token}")
@@ -185,7 +186,7 @@ func TestOnceFails(t *testing.T) {
 	}
 }
 
-// A command runs after a refresh, and again until it succeeds. Others that are
+// A command runs after a refresh, and again until it succeeds. Other commands
 // for the same volume run once, whether it succeeds or not.
 func TestAfterRefresh(t *testing.T) {
 	h := newHost(t, common.Start(t))
@@ -224,7 +225,7 @@ func TestAfterRefresh(t *testing.T) {
 		data, err := os.ReadFile(done)
 		return err == nil && string(data) == chain
 	})
-	h.stop() // what has succeeded is remembered
+	h.stop() // actions that have succeeded are remembered
 	h.run()
 	h.eventually("the signal has no file", func() bool {
 		data, err := os.ReadFile(h.cfg.StatusFile())
@@ -235,7 +236,7 @@ func TestAfterRefresh(t *testing.T) {
 	}
 }
 
-// get asks the agent.
+// get sends a GET request to the agent.
 func (h *host) get(path string) (string, int) {
 	answer, err := http.Get("http://" + h.cfg.Metrics.BindAddress + path)
 	if err != nil {

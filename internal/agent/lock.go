@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lock takes a file for this process until unlock is called or the process
-// ends, however it ends.
+// lock locks a file for this process until unlock is called or the process ends
+// for any reason.
 func lock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -24,8 +24,8 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// Runs reports whether an agent works with the folder of cfg. Who may not look
-// into it cannot tell.
+// Runs reports whether an agent works with the folder of cfg. It returns an
+// error if the caller may not read the folder.
 func Runs(cfg Config) (bool, error) {
 	file, err := os.Open(cfg.lockFile())
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/manifests"
 )
 
-// Every example of the manual is what it says it is.
+// Every example of the manual is what the manual says it is.
 func TestExamplesOfTheManual(t *testing.T) {
 	text, err := os.ReadFile("../../docs/agent.md")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/status"
 )
 
-// observeUntilStopped looks again and again at how the host is with its server,
-// and one last time when the agent stops.
+// observeUntilStopped repeatedly updates the status of the host's connection to
+// its server, and once more when the agent stops.
 func (a *agent) observeUntilStopped(ctx context.Context) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group wait.Group
@@ -37,7 +37,8 @@ func (a *agent) observeUntilStopped(ctx context.Context) {
 	})
 }
 
-// observe tells how the host is with its server, and logs what has changed.
+// observe updates the status of the host's connection to its server, and logs
+// what has changed.
 func (a *agent) observe(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +57,8 @@ func (a *agent) observe(ctx context.Context) {
 	a.log(ctx)
 }
 
-// server is how the last calls went. The last contact can be an earlier agent's.
+// server returns the outcome of the last calls. The last contact can be that of
+// an earlier agent.
 func (a *agent) server() status.Server {
 	state := a.contact.State()
 	server := status.Server{URL: state.URL, Error: state.Error, LastContact: a.board.Host().Server.LastContact}
@@ -69,11 +71,11 @@ func (a *agent) server() status.Server {
 	return server
 }
 
-// log tells each problem once, and once that it is gone.
+// log logs each problem once, and its end once.
 func (a *agent) log(ctx context.Context) {
 	host := a.board.Host()
 	if host.Start != "" {
-		host.Pods = nil // as an earlier agent told them
+		host.Pods = nil // they are from an earlier agent
 	}
 	wrong := map[string]bool{}
 	for _, problem := range host.Problems(a.clock.Now()) {

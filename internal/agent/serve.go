@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// serve answers on the metrics' address until ctx ends. The channel has a
-// value if that ends before.
+// serve serves the metrics' address until ctx ends. The channel receives a
+// value if serving ends before that.
 func (a *agent) serve(ctx context.Context) (<-chan error, error) {
 	ended := make(chan error, 1)
 	if a.cfg.Metrics.BindAddress == off {
@@ -47,7 +47,7 @@ func (a *agent) handler() http.Handler {
 	return mux
 }
 
-// ready answers with a line for each check, if one fails.
+// ready runs the checks. If one fails, the answer has a line for each check.
 func (a *agent) ready(w http.ResponseWriter, checks ...check) {
 	var lines []string
 	failed := false
@@ -65,14 +65,14 @@ func (a *agent) ready(w http.ResponseWriter, checks ...check) {
 	fmt.Fprintln(w, "ok")
 }
 
-// check is a part of being ready.
+// check is one part of readiness.
 type check struct {
 	name    string
 	problem func(*agent) string
 }
 
 // serverGrace is how long the server may be away. Files stay fresh for longer
-// than that: who asks for them alone asks for the check "files".
+// than that: a client that needs only the files uses the check "files".
 const serverGrace = 2 * time.Minute
 
 var checks = []check{

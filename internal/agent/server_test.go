@@ -108,7 +108,7 @@ func TestFullFlow(t *testing.T) {
 	}
 }
 
-// A request that is deleted before anybody answers it is made again.
+// A request that is deleted before a signer answers it is recreated.
 func TestRequestDeleted(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.web(certificate)
@@ -122,7 +122,7 @@ func TestRequestDeleted(t *testing.T) {
 	h.eventually("the certificate is there", func() bool { return h.file("chain.pem") == chain })
 }
 
-// A refusal on refresh takes nothing away, and does not keep the other files of
+// A refusal on refresh removes nothing, and does not keep the other files of
 // the volume from being refreshed.
 func TestRefusedRefresh(t *testing.T) {
 	h := newHost(t, common.Start(t))
@@ -158,7 +158,7 @@ func TestRefusedRefresh(t *testing.T) {
 	}
 }
 
-// Somebody who has changed the signer says so.
+// After a change of the signer, the operator can have the agent ask again.
 func TestAskAgain(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
@@ -179,7 +179,8 @@ func TestAskAgain(t *testing.T) {
 	h.passing(0, "the certificate is there", func() bool { return h.file("chain.pem") == chain })
 }
 
-// A restart asks for nothing that is there, nor for what is on its way.
+// After a restart the agent requests neither what it has nor what is already
+// requested.
 func TestRestart(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
@@ -201,8 +202,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// With the server away, what is there stays, is put right, and nothing is asked
-// for when it comes back.
+// While the server is away, existing files stay and are repaired. When it comes
+// back, the agent requests nothing new.
 func TestServerAway(t *testing.T) {
 	h := newHost(t, apitest.Start(t))
 	ca := newSigner(t)
@@ -252,8 +253,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// What the server refuses is in the log once, not with each attempt and not
-// never, and so is its end.
+// A refusal by the server is logged exactly once, and not with each attempt. So
+// is its end.
 func TestRefusalIsLogged(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.manifest("foreign.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: foreign}\nspec: {serviceAccountName: builder}")
@@ -309,7 +310,7 @@ func TestManifestGoes(t *testing.T) {
 	}
 }
 
-// A changed manifest is a new pod; its files stay until there are new ones.
+// A changed manifest is a new pod; its files stay until they are replaced.
 func TestManifestChanges(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	ca := newSigner(t)
@@ -332,7 +333,8 @@ func TestManifestChanges(t *testing.T) {
 	h.eventually("the new certificate is there", func() bool { return h.file("chain.pem") == chain })
 }
 
-// A Pod that somebody deletes comes back as long as its manifest is there.
+// A Pod that another client deletes is recreated as long as its manifest
+// exists.
 func TestPodDeleted(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.web("serviceAccountToken: {path: token}")
@@ -389,8 +391,8 @@ func TestTrustBundles(t *testing.T) {
 	h.passing(0, "a change is there at once", func() bool { return h.file("plain.pem") == encode(b) })
 }
 
-// The host is a node that shows that it is alive, and that no scheduler sends
-// pods to. If somebody deletes it, it comes back with its pods.
+// The host is a node that reports that it is alive, and that no scheduler sends
+// pods to. If another client deletes the Node, it is recreated with its pods.
 func TestNode(t *testing.T) {
 	h := newHost(t, common.Start(t))
 	h.web("serviceAccountToken: {path: token}")
@@ -420,7 +422,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// Many bundles, each in a file of its own and all in one.
+// Many bundles are written, each to its own file and all to one file.
 func TestManyTrustBundles(t *testing.T) {
 	const many = 150
 	h := newHost(t, apitest.Start(t))

@@ -78,8 +78,8 @@ func encode(certs ...*x509.Certificate) string {
 	return out.String()
 }
 
-// status is that of a request with its certificate, which is for as long as
-// the request allows.
+// status returns the status of a request with its certificate, which is valid
+// for as long as the request allows.
 func (s *signer) status(request *certificatesv1.PodCertificateRequest) certificatesv1.PodCertificateRequestStatus {
 	s.t.Helper()
 	csr, err := x509.ParseCertificateRequest(request.Spec.StubPKCS10Request)

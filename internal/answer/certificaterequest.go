@@ -18,15 +18,17 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// MessageIssued is what a CertificateRequest says of its certificate.
+// MessageIssued is the message of the Ready condition of a CertificateRequest
+// with its certificate.
 const MessageIssued = "Certificate fetched from issuer successfully"
 
 // WriteRequest writes the status of a CertificateRequest. It fails with a conflict
 // if the request has changed since it was read.
 type WriteRequest func(ctx context.Context, next *cmv1.CertificateRequest) error
 
-// CertificateRequests answers CertificateRequests. api must read past caches.
-// waits reports whether a request still waits for an outcome.
+// CertificateRequests returns the Kind that answers CertificateRequests. api
+// must read past caches. waits reports whether a request still waits for an
+// outcome.
 func CertificateRequests(api client.Reader, write WriteRequest, clk clock.PassiveClock, waits func(*cmv1.CertificateRequest) bool) Kind[*cmv1.CertificateRequest] {
 	return Kind[*cmv1.CertificateRequest]{
 		Read: func(ctx context.Context, key client.ObjectKey) (*cmv1.CertificateRequest, error) {
@@ -41,8 +43,8 @@ func CertificateRequests(api client.Reader, write WriteRequest, clk clock.Passiv
 	}
 }
 
-// ApplyRequest applies what a signer has to say, as owner, which needs patch on
-// the status. What others have written stays to the letter.
+// ApplyRequest applies the signer's fields of the status, as owner, which needs
+// patch on the status. Fields that other clients have written stay unchanged.
 func ApplyRequest(api client.Client, owner string) WriteRequest {
 	return func(ctx context.Context, next *cmv1.CertificateRequest) error {
 		status, err := signersPart(next)
@@ -54,10 +56,10 @@ func ApplyRequest(api client.Client, owner string) WriteRequest {
 	}
 }
 
-// UpdateRequest updates the whole status, as owner, which needs update and patch
-// on it. An update costs the API server less than an apply. It is refused where
-// an approver has written the time of its decision with fractions of a second,
-// which Go's types lose: then the status is applied.
+// UpdateRequest updates the whole status, as owner, which needs update and
+// patch on it. An update costs the API server less than an apply. The API
+// server refuses it if an approver has written the time of its decision with
+// fractions of a second, which Go's types lose: then the status is applied.
 func UpdateRequest(api client.Client, owner string) WriteRequest {
 	apply := ApplyRequest(api, owner)
 	return func(ctx context.Context, next *cmv1.CertificateRequest) error {
@@ -69,9 +71,9 @@ func UpdateRequest(api client.Client, owner string) WriteRequest {
 	}
 }
 
-// ApplyStatus applies these fields of an object's status, and no others, as owner.
-// It fails with a conflict if the object is not the one that was read, and returns
-// the object as it is then.
+// ApplyStatus applies these fields of an object's status, and no others, as
+// owner. It fails with a conflict if the object is not the one that was read,
+// and returns the object as it is after the write.
 func ApplyStatus(
 	ctx context.Context, api client.Client, owner string, object client.Object, kind schema.GroupVersionKind, status map[string]any,
 ) (*unstructured.Unstructured, error) {
@@ -93,7 +95,7 @@ func readyOf(o Outcome) cmmeta.ConditionStatus {
 	return cmmeta.ConditionFalse
 }
 
-// ShownOn reports whether a CertificateRequest has an outcome already.
+// ShownOn reports whether a CertificateRequest shows an outcome already.
 func ShownOn(cr *cmv1.CertificateRequest, o Outcome) bool {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	if ready == nil || ready.Status != readyOf(o) || ready.Reason != o.State.String() || ready.Message != o.Message {
@@ -105,7 +107,8 @@ func ShownOn(cr *cmv1.CertificateRequest, o Outcome) bool {
 	return !o.Refused() || cr.Status.FailureTime != nil
 }
 
-// requestWith returns a copy of cr that shows an outcome. The first failure counts.
+// requestWith returns a copy of cr that shows an outcome. failureTime is that
+// of the first failure.
 func requestWith(cr *cmv1.CertificateRequest, o Outcome, now metav1.Time) *cmv1.CertificateRequest {
 	next := cr.DeepCopy()
 	certmanager.SetRequestCondition(next, cmv1.CertificateRequestConditionReady, readyOf(o), o.State.String(), o.Message, now)

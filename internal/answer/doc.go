@@ -1,8 +1,10 @@
-// Package answer gives requests for certificates their answers: it makes
-// outcomes of what signers say, stores them on CertificateSigningRequests,
-// PodCertificateRequests and CertificateRequests, and reports them.
+// Package answer writes the answers to requests for certificates: it converts
+// the results of signers to outcomes, stores them on
+// CertificateSigningRequests, PodCertificateRequests and CertificateRequests,
+// and reports them.
 //
-// What a kind of request shows of an outcome, and how that is written, is up to
-// its controller. That each request gets one certificate at most, and that none
-// is lost that a CA has signed, is decided here.
+// The controller of a kind of request decides which part of an outcome a
+// request shows, and how it is written. This package ensures that each request
+// gets at most one certificate, and that no certificate is lost that a CA has
+// signed.
 package answer

@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// State is what has become of a request.
+// State is the state of a request.
 type State int
 
 const (
@@ -21,11 +21,11 @@ const (
 	Waiting State = iota
 	// Issued requests have their certificate.
 	Issued
-	// Failed requests never get a certificate: whatever is wrong with them is
-	// wrong for every signer.
+	// Failed requests never get a certificate: what is wrong with them is wrong
+	// for every signer.
 	Failed
-	// Denied requests never get a certificate, because an approver or the policy
-	// of the signer is against it.
+	// Denied requests never get a certificate, because an approver or the
+	// policy of the signer denies it.
 	Denied
 )
 
@@ -36,7 +36,7 @@ func (s State) String() string {
 	}[s]
 }
 
-// Outcome is what becomes of a request.
+// Outcome is the result for a request.
 type Outcome struct {
 	State State
 	// Reason is a word for programs, in conditions, Events and metrics. If it is
@@ -44,17 +44,18 @@ type Outcome struct {
 	Reason string
 	// Message is for the requester. It fits conditions and Events.
 	Message string
-	// Note is what the Event says; empty: Message.
+	// Note is the note of the Event; if empty, Message is used.
 	Note string
-	// Routine says that waiting is part of the normal course: the Event about it is
-	// of type Normal.
+	// Routine means that the wait is expected: the Event about it is of type
+	// Normal.
 	Routine bool
-	// Invalid says of a Failed CertificateRequest that no issuer can sign it.
+	// Invalid means, for a Failed CertificateRequest, that no issuer can sign
+	// it.
 	Invalid bool
-	// Issued is the certificate of an Issued request, else nil.
+	// Issued is the certificate of an Issued request, otherwise nil.
 	Issued *signer.Issued
-	// Retry is why the request has to be tried again, or nil: a watch reports when
-	// what it waits for has changed.
+	// Retry is why the request has to be tried again. It is nil if a watch
+	// reports a change of the object that the request waits for.
 	Retry error
 	// After is when to try again; 0 leaves it to the back-off of the queue.
 	After time.Duration
@@ -66,9 +67,9 @@ func (o Outcome) Final() bool { return o.State != Waiting }
 // Refused reports whether the request never gets a certificate.
 func (o Outcome) Refused() bool { return o.State == Failed || o.State == Denied }
 
-// Decide makes an outcome of what a signer answers. reason is that of the Event
-// about a certificate. An error that is no verdict means that the signer is in
-// trouble, which ends.
+// Decide converts the answer of a signer to an outcome. reason is the reason of
+// the Event about a certificate. An error that is not a verdict means that the
+// signer has a temporary problem.
 func Decide(issued *signer.Issued, err error, reason string) Outcome {
 	var permanent *signer.PermanentError
 	var pending *signer.PendingError
@@ -87,7 +88,7 @@ func Decide(issued *signer.Issued, err error, reason string) Outcome {
 	}
 }
 
-// noteOf is what an Event says of a certificate.
+// noteOf returns the note of the Event about a certificate.
 func noteOf(issued *signer.Issued) string {
 	cert := issued.Certificate
 	text := fmt.Sprintf("Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
@@ -97,12 +98,12 @@ func noteOf(issued *signer.Issued) string {
 	return text
 }
 
-// Wait is the outcome of a request that can get a certificate later.
+// Wait returns the outcome of a request that can get a certificate later.
 func Wait(reason, format string, args ...any) Outcome {
 	return Outcome{State: Waiting, Reason: reason, Message: note.Fit(fmt.Sprintf(format, args...)), Routine: true}
 }
 
-// Fail is the outcome of a request that never gets a certificate.
+// Fail returns the outcome of a request that never gets a certificate.
 func Fail(reason, format string, args ...any) Outcome {
 	return Outcome{State: Failed, Reason: reason, Message: note.Fit(fmt.Sprintf(format, args...))}
 }

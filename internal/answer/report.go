@@ -18,32 +18,32 @@ import (
 	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
-// Report tells operators and requesters what has become of one request: in the
+// Report reports the outcome of one request to operators and requesters: in the
 // log, by metrics and by an Event.
 type Report struct {
-	// Object is the request, whose Events recorder makes; nil: there are none.
+	// Object is the request, whose Events recorder makes; nil means no Events.
 	Object   runtime.Object
 	Recorder events.EventRecorder
-	// Signer is the name of what answers, in the log and in metrics.
+	// Signer is the name of the signer in the log and in metrics.
 	Signer string
-	// Facts identify the request in the log: keys and values by turns.
+	// Facts identify the request in the log: alternating keys and values.
 	Facts []any
-	// Metrics count; nil: there are none.
+	// Metrics count the outcomes; nil means no metrics.
 	Metrics *metrics.Metrics
-	// Label returns the reason by which metrics know a reason; nil: the same.
+	// Label returns the metric label for a reason; nil means the reason itself.
 	Label func(reason string) string
-	// Answered, if there is one, is called with each final answer that is stored.
+	// Answered, if not nil, is called with each final answer that is stored.
 	Answered func(issued bool)
 	// Start is when the work on the request began, by Clock; without a Clock,
-	// metrics must be nil.
+	// Metrics must be nil.
 	Start time.Time
 	Clock clock.PassiveClock
-	// Queued is how long the request waited until the work began; nil: that is not
-	// known.
+	// Queued is how long the request waited until the work began; nil means
+	// that this is not known.
 	Queued *time.Duration
 }
 
-// now is the time by Clock; without one, the zero time.
+// now returns the time by Clock; without a Clock, the zero time.
 func (r Report) now() time.Time {
 	if r.Clock == nil {
 		return time.Time{}
@@ -51,9 +51,10 @@ func (r Report) now() time.Time {
 	return r.Clock.Now()
 }
 
-// send reports an outcome that there was at a time. stored is why it could not be
-// stored, or nil. Each certificate that a CA has signed is logged with its serial
-// number, even if it is discarded: an audit of the CA's key needs all of them.
+// send reports an outcome that was reached at the time signed. stored is why it
+// could not be stored, or nil. Each certificate that a CA has signed is logged
+// with its serial number, even if it is discarded: an audit of the CA's key
+// needs all of them.
 func (r Report) send(ctx context.Context, o Outcome, signed time.Time, stored error) {
 	if stored == nil && o.Final() && r.Answered != nil {
 		r.Answered(o.Issued != nil)
@@ -91,7 +92,7 @@ func (r Report) issued(ctx context.Context, o Outcome, signed time.Time) {
 
 func (r Report) discarded(ctx context.Context, o Outcome, why error) {
 	facts := r.facts(o)
-	if errors.Is(why, ErrSuperseded) { // else the queue logs why
+	if errors.Is(why, ErrSuperseded) { // otherwise the queue logs why
 		facts = append(facts, "reason", why.Error())
 	}
 	log.FromContext(ctx).Info("Discarded certificate that was signed but not stored", facts...)
@@ -108,12 +109,12 @@ func (r Report) refused(ctx context.Context, o Outcome) {
 	r.event(corev1.EventTypeWarning, o.Reason, cmp.Or(o.Note, o.Message))
 }
 
-// Delayed reports a request that waits, and shows nothing of it.
+// Delayed reports a request that waits without showing it in its status.
 func (r Report) Delayed(ctx context.Context, o Outcome) {
 	switch facts := append(r.facts(o), "reason", o.Reason); {
 	case o.Retry == nil:
 		log.FromContext(ctx).Info("Request waits", append(facts, "message", o.Message)...)
-	case o.After > 0: // else the queue logs it
+	case o.After > 0: // otherwise the queue logs it
 		log.FromContext(ctx).Info("Delayed request", append(facts, "retryAfter", o.After, "why", o.Retry.Error())...)
 	}
 	if r.Metrics != nil {
@@ -126,7 +127,7 @@ func (r Report) Delayed(ctx context.Context, o Outcome) {
 	r.event(kind, o.Reason, cmp.Or(o.Note, o.Message))
 }
 
-// Await tells the requester of a request that needs an approval.
+// Await informs the requester, by an Event, that the request needs an approval.
 func (r Report) Await(reason, text string) { r.event(corev1.EventTypeNormal, reason, text) }
 
 func (r Report) label(o Outcome) string {
@@ -142,7 +143,8 @@ func (r Report) event(kind, reason, text string) {
 	}
 }
 
-// facts identify a request, and its certificate if there is one, in the log.
+// facts returns what identifies a request, and its certificate if it has one,
+// in the log.
 func (r Report) facts(o Outcome) []any {
 	facts := slices.Clone(r.Facts)
 	if o.Issued != nil {

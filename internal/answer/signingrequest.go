@@ -14,12 +14,14 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// SigningRequests answers CertificateSigningRequests by api, which must read past
-// caches, as owner; empty: the API names the writer. waits reports whether a request still waits for a certificate.
+// SigningRequests returns the Kind that answers CertificateSigningRequests by
+// api, which must read past caches, as owner; if empty, the API server names
+// the field manager. waits reports whether a request still waits for a
+// certificate.
 //
-// The whole status is updated: the API keeps decisions as they are whatever is
-// written, and knows no owners of conditions, so none could be taken back by
-// applying.
+// It updates the whole status: the API server preserves decisions in any write,
+// and does not track owners of single conditions, so an apply could not remove
+// one.
 func SigningRequests(api client.Client, owner string, clk clock.PassiveClock, waits func(*certificatesv1.CertificateSigningRequest) bool) Kind[*certificatesv1.CertificateSigningRequest] {
 	return Kind[*certificatesv1.CertificateSigningRequest]{
 		Read: func(ctx context.Context, key client.ObjectKey) (*certificatesv1.CertificateSigningRequest, error) {
@@ -34,7 +36,8 @@ func SigningRequests(api client.Client, owner string, clk clock.PassiveClock, wa
 	}
 }
 
-// csrCondition is the condition that shows an outcome without a certificate.
+// csrCondition returns the type of the condition that shows an outcome without
+// a certificate.
 func csrCondition(o Outcome) certificatesv1.RequestConditionType {
 	if o.Final() {
 		return certificatesv1.CertificateFailed

@@ -11,37 +11,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// ErrSuperseded says that a request has no use for an outcome any more: it was
-// deleted or answered otherwise.
+// ErrSuperseded reports that a request does not need an outcome any more: it
+// was deleted or has another answer.
 var ErrSuperseded = errors.New("the request does not wait any more")
 
 const (
-	// MaxConflicts bounds the attempts to store one outcome. Each conflict means
-	// that another client has changed the request meanwhile.
+	// MaxConflicts limits the attempts to store one outcome. Each conflict
+	// means that another client has changed the request in the meantime.
 	MaxConflicts = 10
-	// ConflictPause is when to look again at what others keep changing: the cache
-	// has it by then.
+	// ConflictPause is how long to wait before the next attempt if other
+	// clients keep changing the request: the cache is up to date by then.
 	ConflictPause = time.Second
-	// storeTimeout is how long a certificate that comes while the controller stops
-	// may take to be stored.
+	// storeTimeout is how long storing a certificate may take if it arrives
+	// while the controller stops.
 	storeTimeout = 10 * time.Second
 )
 
-// Kind is a kind of requests. T is what its controller sees of a request.
+// Kind is a kind of requests. T is the type by which its controller reads a
+// request.
 type Kind[T client.Object] struct {
 	// Read reads a request, past all caches.
 	Read func(ctx context.Context, key client.ObjectKey) (T, error)
 	// Write stores an outcome in the status of a request, in one write that fails
 	// with a conflict if the request has changed since it was read.
 	Write func(ctx context.Context, request T, o Outcome) error
-	// Shows reports whether the status has an outcome already.
+	// Shows reports whether the status shows an outcome already.
 	Shows func(request T, o Outcome) bool
 	// Waits reports whether a request still waits for an outcome.
 	Waits func(request T) bool
 }
 
 // Put stores an outcome on a request, unless the request shows it, and reports
-// it. It returns when to look at the request again.
+// it. It returns when to reconcile the request again.
 func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (reconcile.Result, error) {
 	if !k.Shows(request, o) {
 		signed := r.now()
@@ -59,7 +60,7 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	return Again(o)
 }
 
-// Again returns when to look again at a request with an outcome.
+// Again returns when to reconcile a request with an outcome again.
 func Again(o Outcome) (reconcile.Result, error) {
 	if o.After > 0 {
 		return reconcile.Result{RequeueAfter: o.After}, nil
@@ -67,15 +68,16 @@ func Again(o Outcome) (reconcile.Result, error) {
 	return reconcile.Result{}, o.Retry
 }
 
-// store puts an outcome on a request. The write holds only if nothing has changed
-// since, so no request gets two certificates, however many signers there are, and
-// no decision of an approver is lost. A certificate costs a signature of the CA
-// and must not be lost because another client wrote to the request: on a conflict
-// the same outcome is tried again on the request as it is now.
+// store puts an outcome on a request. The write succeeds only if the request
+// has not changed since it was read. So no request gets two certificates,
+// however many signers run, and no decision of an approver is lost. A
+// certificate costs a signature of the CA and must not be lost because another
+// client wrote to the request: on a conflict, the same outcome is written again
+// to the current version of the request.
 func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
 	if o.Issued != nil {
-		// A certificate is stored also while the controller stops: the CA has signed
-		// it, and the next one would be another.
+		// A certificate is stored even while the controller stops: the CA has
+		// signed it, and the next attempt would issue another one.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
@@ -92,7 +94,7 @@ func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
 		case reason != nil:
 			return fmt.Errorf("looking at the request again after %v: %w", err, reason)
 		case k.Shows(latest, o):
-			return nil // stored, but the answer got lost or came late
+			return nil // stored, but the response was lost or late
 		case !k.Waits(latest):
 			return ErrSuperseded
 		case !apierrors.IsConflict(err):
@@ -103,8 +105,8 @@ func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
 	return err
 }
 
-// Latest returns what has become of a request. It fails with ErrSuperseded if the
-// request was deleted, also if there is another by the same name.
+// Latest returns the current version of a request. It fails with ErrSuperseded
+// if the request was deleted, even if another one with the same name exists.
 func (k Kind[T]) Latest(ctx context.Context, request T) (T, error) {
 	latest, err := k.Read(ctx, client.ObjectKeyFromObject(request))
 	switch {

@@ -1,4 +1,4 @@
-// Package api joins the API groups that the server serves into one scheme.
+// Package api combines the API groups that the server serves into one scheme.
 package api
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/certplane/certplane/internal/api/reviews"
 )
 
-// Scheme knows every kind and version that the server can read, write and
-// convert. It must not be changed.
+// Scheme has every kind and version that the server can read, write and
+// convert. It must not be modified.
 var Scheme = newScheme()
 
-// ParameterCodec reads the query parameters of requests, such as list and
+// ParameterCodec decodes the query parameters of requests, such as list and
 // patch options.
 var ParameterCodec = runtime.NewParameterCodec(Scheme)
 

@@ -25,7 +25,7 @@ func TestAccess(t *testing.T) {
 	t.Run("right to impersonate", w.testRightToImpersonate)
 }
 
-// testAnonymous: health is for everybody, and nothing else is.
+// testAnonymous: only the health endpoints can be read without credentials.
 func (w world) testAnonymous(t *testing.T) {
 	tests := map[int][]string{
 		http.StatusOK: {"/livez", "/readyz", "/healthz", "/version", "/livez?verbose"},
@@ -33,7 +33,7 @@ func (w world) testAnonymous(t *testing.T) {
 			"/", "/api", "/api/v1", "/apis", "/apis/certificates.k8s.io", "/apis/certificates.k8s.io/v1",
 			path(v1), path(v1, "x"), path(v1beta1), "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 			"/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/configz", "/debug/pprof/", "/logs", "/nothing",
-			// Near misses of what is open.
+			// Paths that resemble the open ones.
 			"/livez/ping", "/readyz/etcd", "/healthz/", "/livez/../metrics", "/livez/..%2fmetrics", "//metrics", "/version/../apis", "/LIVEZ",
 		},
 	}
@@ -50,8 +50,8 @@ func (w world) testAnonymous(t *testing.T) {
 	}
 }
 
-// testForgedIdentity: what a client says of itself counts for nothing, and a
-// credential that does not hold is not the same as none.
+// testForgedIdentity: identities that a client claims are ignored, and an
+// invalid credential is not treated like a missing one.
 func (w world) testForgedIdentity(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -82,7 +82,7 @@ func (w world) testForgedIdentity(t *testing.T) {
 	}
 }
 
-// testMetrics: metrics tell of users and requests.
+// testMetrics: metrics contain information about users and requests.
 func (w world) testMetrics(t *testing.T) {
 	for user, want := range map[*rest.Config]int{
 		w.Login(t, "bob"):                          http.StatusForbidden,
@@ -113,8 +113,7 @@ func (w world) testImpersonation(t *testing.T) {
 	}
 }
 
-// testRightToImpersonate: each part of another identity needs a right of its
-// own.
+// testRightToImpersonate: each part of another identity requires its own right.
 func (w world) testRightToImpersonate(t *testing.T) {
 	w.Grant(t, "actor",
 		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"carol"}},

@@ -19,9 +19,9 @@ import (
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 )
 
-// useAdmission puts the admission plugins before what generic stores. It
-// returns what finds the resource of a kind, which changes as definitions
-// come and go.
+// useAdmission configures the admission plugins of generic. It returns a
+// function that finds the resource of a kind; the result changes as definitions
+// are created and deleted.
 func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*restmapper.DeferredDiscoveryRESTMapper, error) {
 	loose, err := dynamic.NewForConfig(cfg.Loopback)
 	if err != nil {
@@ -42,14 +42,14 @@ func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernete
 	return mapper, generic.AddPostStartHook("admission-follows-discovery", followDiscovery(generic, mapper))
 }
 
-// followDiscovery makes mapper ask again whenever the served resources change.
+// followDiscovery resets mapper whenever the served resources change.
 func followDiscovery(generic *genericapiserver.Config, mapper *restmapper.DeferredDiscoveryRESTMapper) genericapiserver.PostStartHookFunc {
 	changed := make(chan struct{}, 1)
-	// Discovery is locked while it calls: only leave a note.
+	// Discovery holds a lock during the call, so only send a notification.
 	generic.AggregatedDiscoveryGroupManager.AddInvalidationCallback(func() {
 		select {
 		case changed <- struct{}{}:
-		default: // there is a note already
+		default: // a notification is pending already
 		}
 	})
 	return func(hook genericapiserver.PostStartHookContext) error {
@@ -67,7 +67,7 @@ func followDiscovery(generic *genericapiserver.Config, mapper *restmapper.Deferr
 	}
 }
 
-// resourceOf asks mapper.
+// resourceOf finds resources with mapper.
 func resourceOf(mapper meta.RESTMapper) admissionregistration.ResourceOf {
 	return func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -78,9 +78,8 @@ func resourceOf(mapper meta.RESTMapper) admissionregistration.ResourceOf {
 	}
 }
 
-// questionsExcluded keeps webhooks and policies away from requests that only
-// ask something: one that stops access reviews stops everything, itself
-// included.
+// questionsExcluded excludes reviews from webhooks and policies: a webhook that
+// refuses access reviews would block everything, including its own removal.
 type questionsExcluded struct{}
 
 func (questionsExcluded) Initialize(plugin genericadmission.Interface) {

@@ -1,4 +1,4 @@
-// Package apiserver joins registries, admission, authentication and
+// Package apiserver combines registries, admission, authentication and
 // authorization into one Kubernetes API server.
 package apiserver
 
@@ -34,50 +34,50 @@ import (
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
-// shutdownTimeout bounds how long a stopping server waits for requests that
-// are under way.
+// shutdownTimeout bounds how long a stopping server waits for active requests.
 const shutdownTimeout = 10 * time.Second
 
-// Config is what an API server is made of.
+// Config has the parts and settings of an API server.
 type Config struct {
-	// Listener accepts the connections; TLS comes on top of it.
+	// Listener accepts the connections, without TLS.
 	Listener net.Listener
 	// ServingCert is the server's own certificate and key.
 	ServingCert dynamiccertificates.CertKeyContentProvider
-	// Namespaces are there from the start, besides those of every API server.
+	// Namespaces are created at start, besides those of every API server.
 	Namespaces []string
-	// ClientCAs sign the client certificates that are honoured.
+	// ClientCAs sign the client certificates that are accepted.
 	ClientCAs []dynamiccertificates.CAContentProvider
-	// Tokens are the bearer tokens of the parts inside this process.
+	// Tokens are the bearer tokens of the components in this process.
 	Tokens map[string]*user.DefaultInfo
-	// Authentication says which other credentials are honoured.
+	// Authentication configures which other credentials are accepted.
 	Authentication authn.Settings
 	// ServiceAccountKey signs the tokens of service accounts.
 	ServiceAccountKey crypto.Signer
-	// Loopback is how the server reaches itself with all rights.
+	// Loopback is the configuration with which the server reaches itself with
+	// all rights.
 	Loopback *rest.Config
-	// Inside, if there is one, gets the handler of all requests as soon as it
-	// can take any, for those that do not come over the Listener.
+	// Inside, if not nil, is called with the handler of all requests as soon as
+	// it can serve them, for requests that do not come over the Listener.
 	Inside func(http.Handler)
-	// Storage says which etcd holds the objects.
+	// Storage configures the etcd that stores the objects.
 	Storage Storage
-	// TLS rules the connections.
+	// TLS configures the connections.
 	TLS TLSConfig
-	// API switches versions and features.
+	// API enables and disables versions and features.
 	API APIConfig
-	// Audit says what is recorded of which request.
+	// Audit configures what is recorded about which requests.
 	Audit audit.Config
-	// Tracing says where traces go.
+	// Tracing configures where traces are sent.
 	Tracing TracingConfig
-	// Authorization chooses who decides what users may do.
+	// Authorization configures which authorizers decide what users may do.
 	Authorization authz.Settings
-	// Admission switches admission plugins.
+	// Admission enables and disables admission plugins.
 	Admission admission.Config
-	// DelegatedSigners are the signers for which the account that signs with
-	// what webhooks answer may sign.
+	// DelegatedSigners are the signers for which the account that signs the
+	// answers of webhooks may sign.
 	DelegatedSigners []string
-	// FrontEnds are what the process serves: those with a path are on this port, and
-	// all are asked whether the server is ready.
+	// FrontEnds are the front ends of the process. Those with a path are served
+	// on this port, and all of them are probed for readiness.
 	FrontEnds []frontend.FrontEnd
 }
 
@@ -91,10 +91,10 @@ type Server struct {
 	authorizer *authz.Authorizer
 }
 
-// ClientCAs are all CAs whose client certificates are honoured.
+// ClientCAs returns all CAs whose client certificates are accepted.
 func (s *Server) ClientCAs() dynamiccertificates.CAContentProvider { return s.clientCAs }
 
-// New builds the server. It does not touch the store yet.
+// New builds the server. It does not access the store yet.
 func New(cfg Config) (*Server, error) {
 	if err := allowCBOR(cfg.API.cbor()); err != nil {
 		return nil, err
@@ -179,12 +179,13 @@ func New(cfg Config) (*Server, error) {
 	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, authorizer: allowed}, nil
 }
 
-// Decide says whether a request of a user would be allowed, and who decides.
+// Decide returns whether a request of a user would be allowed, and which
+// authorizer decides.
 func (s *Server) Decide(ctx context.Context, request authorizer.Attributes) authz.Verdict {
 	return s.authorizer.Decide(ctx, request)
 }
 
-// Run serves until ctx ends, then lets requests that are under way finish.
+// Run serves until ctx ends, and then lets active requests finish.
 func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	s.extensions.PublishOpenAPI(s.generic, s.config)
@@ -197,8 +198,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// allowCBOR lifts the library's process-wide lock on CBOR. Whether a server
-// speaks it is decided by the server's own codecs.
+// allowCBOR removes the library's process-wide restriction on CBOR. The codecs
+// of each server decide whether it supports CBOR.
 func allowCBOR(wanted bool) error {
 	if !wanted {
 		return nil
@@ -206,10 +207,10 @@ func allowCBOR(wanted bool) error {
 	return setFeature(genericfeatures.CBORServingAndStorage, true)
 }
 
-// dropSnapshots has the library answer lists of the past from the store. Else
-// it copies a part of each resource's index with every write, to have what was
-// there at each moment of the last minutes in memory. A store in this process
-// has it as near.
+// dropSnapshots makes the library answer lists at older resource versions from
+// the store. Otherwise it copies a part of each resource's index with every
+// write, to keep every state of the last minutes in memory. Reading from a
+// store in this process is just as fast.
 func dropSnapshots(storage Storage) error {
 	if storage.Connect == nil {
 		return nil
@@ -217,7 +218,8 @@ func dropSnapshots(storage Storage) error {
 	return setFeature(genericfeatures.ListFromCacheSnapshot, false)
 }
 
-// setFeature switches a feature of the library, for the whole process.
+// setFeature enables or disables a feature of the library, for the whole
+// process.
 func setFeature(name featuregate.Feature, on bool) error {
 	if utilfeature.DefaultFeatureGate.Enabled(name) == on {
 		return nil
@@ -245,7 +247,7 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.OpenAPIV3Config.Info.Title = "certplane"
 	generic.OpenAPIConfig.GetDefinitionName = withoutHub(namer)
 	generic.OpenAPIV3Config.GetDefinitionName = withoutHub(namer)
-	generic.SkipOpenAPIInstallation = true // the extensions' server publishes the whole
+	generic.SkipOpenAPIInstallation = true // the extension server publishes the complete document
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = cfg.API.Profiling

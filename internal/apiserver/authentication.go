@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/authentication/tokenrequest"
 )
 
-// useAuthentication has generic honour the credentials that who knows.
+// useAuthentication makes generic accept the credentials that who accepts.
 func useAuthentication(generic *genericapiserver.Config, who *authn.Authentication) {
 	generic.SecureServing.ClientCA = who.ClientCAs
 	generic.Authentication = genericapiserver.AuthenticationInfo{
@@ -26,8 +26,8 @@ func useAuthentication(generic *genericapiserver.Config, who *authn.Authenticati
 	}
 }
 
-// identities are what the API needs to make tokens and to tell others whose
-// they are.
+// identities has what the API needs to issue tokens and to review them for
+// other servers.
 type identities struct {
 	tokens        authenticator.Token
 	audiences     authenticator.Audiences
@@ -49,8 +49,8 @@ func newIdentities(settings authn.Settings, who *authn.Authentication, client ku
 	}
 }
 
-// installAuthentication serves the documents by which others verify service
-// account tokens, and has who start with the server.
+// installAuthentication serves the documents with which other servers verify
+// service account tokens, and starts who with the server.
 func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config, who *authn.Authentication) error {
 	keysURI := cmp.Or(cfg.Authentication.ServiceAccounts.KeysURI, cfg.Loopback.Host+serviceaccount.KeysPath)
 	documents, err := who.Issuer.Documents(keysURI)

@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/authz"
 )
 
-// useAuthorization has generic ask who, which follows the changes of
-// its configuration while the server runs.
+// useAuthorization makes generic call who, which follows the changes of its
+// configuration while the server runs.
 func useAuthorization(generic *genericapiserver.Config, who *authz.Authorizer) error {
 	generic.Authorization.Authorizer = authorizer.AuthorizerFunc(who.Authorize)
 	generic.RuleResolver = who

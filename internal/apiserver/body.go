@@ -13,34 +13,35 @@ import (
 )
 
 const (
-	// bodyPiece is how much of a body is read at a time. Each one gives its
-	// request a second more.
+	// bodyPiece is how much of a body is read at a time. Each piece gives its
+	// request one more second.
 	bodyPiece = 16 << 10
-	// guaranteedBody is what each tenant may have in bodies although there is no
-	// more room for all: enough for a request for a certificate, many times.
+	// guaranteedBody is the size of the bodies that each tenant may send even
+	// if the shared budget is used up: enough for many requests for
+	// certificates.
 	guaranteedBody = 256 << 10
 )
 
-// errNoRoom says that a body does not fit into what its tenant may have.
+// errNoRoom means that a body does not fit into the tenant's budget.
 var errNoRoom = errors.New("no room for the body")
 
-// body is what has arrived of a request's body.
+// body is the part of a request's body that has arrived.
 type body struct {
 	limiter *limiter
 	tenant  share.Tenant
-	taken   int64 // of the budget
+	taken   int64 // from the budget
 	data    []byte
 }
 
-// receive reads the body of a request of tenant as far as handlers will. They
-// find it in the request then, with the error that it ended with. It fails with
-// errNoRoom, or with os.ErrDeadlineExceeded when the body comes too slowly. The
-// caller has to release what it returns.
+// receive reads the body of a request of tenant, up to the limit of the
+// handlers. It replaces the request's body with what it has read and the error
+// with which the body ended. It returns errNoRoom, or os.ErrDeadlineExceeded
+// when the body arrives too slowly. The caller must release the result.
 func (l *limiter) receive(r *http.Request, tenant share.Tenant) (*body, error) {
 	b := &body{limiter: l, tenant: tenant}
 	answer := answerTo(r)
 	deadline, set := time.Now().Add(l.cfg.BodyTimeout.Duration), time.Time{}
-	whole := int(l.generic.MaxRequestBodyBytes) + 1 // one byte more is what handlers call too large
+	whole := int(l.generic.MaxRequestBodyBytes) + 1 // with one byte more, handlers report it as too large
 	for {
 		if until := earlier(deadline, r); until.Sub(set) >= time.Second {
 			answer.setReadDeadline(until)
@@ -59,11 +60,11 @@ func (l *limiter) receive(r *http.Request, tenant share.Tenant) (*body, error) {
 	}
 }
 
-// readPiece reads what comes next, up to whole bytes altogether.
+// readPiece reads the next piece, up to a total of whole bytes.
 func (b *body) readPiece(r *http.Request, whole int) (int, error) {
 	size := max(bytes.MinRead, len(b.data)) // doubling
 	if known := int(r.ContentLength) + 1; len(b.data) == 0 && known > 0 {
-		size = known // one more is room to see the end
+		size = known // one more, to detect the end
 	}
 	size = min(size, bodyPiece, whole-len(b.data))
 	b.data = slices.Grow(b.data, size)
@@ -75,7 +76,8 @@ func (b *body) readPiece(r *http.Request, whole int) (int, error) {
 	return n, err
 }
 
-// earlier is the end of the request, if it comes before deadline.
+// earlier returns the end of the request if it is before deadline, and deadline
+// otherwise.
 func earlier(deadline time.Time, r *http.Request) time.Time {
 	if end, limited := r.Context().Deadline(); limited && end.Add(timeoutGrace).Before(deadline) {
 		return end.Add(timeoutGrace)
@@ -83,7 +85,8 @@ func earlier(deadline time.Time, r *http.Request) time.Time {
 	return deadline
 }
 
-// take takes n bytes more of the budget, and reports whether they were there.
+// take takes n more bytes from the budget, and reports whether they were
+// available.
 func (b *body) take(n int) bool {
 	if !b.limiter.bodies.Take(b.tenant, int64(n)) {
 		return false
@@ -93,20 +96,20 @@ func (b *body) take(n int) bool {
 	return true
 }
 
-// release gives back what the body took.
+// release returns to the budget what the body took.
 func (b *body) release() {
 	b.limiter.bodies.Give(b.tenant, b.taken)
 	b.limiter.metrics.bodies.WithLabelValues(b.tenant.Class).Sub(float64(b.taken))
 	b.taken = 0
 }
 
-// received is a body that has been read before.
+// received is a body that has already been read.
 type received struct {
 	io.Reader
 	io.Closer
 }
 
-// failing ends a reader as the body has ended.
+// failing is a reader that returns the error with which the body ended.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {

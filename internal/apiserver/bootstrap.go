@@ -13,10 +13,10 @@ import (
 	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
 )
 
-// retryPause is the time between two attempts at what a start needs.
+// retryPause is the time between two attempts of a step at start.
 const retryPause = time.Second
 
-// addBootstrap has server make the objects that must be there before it is
+// addBootstrap makes server create the objects that must exist before it is
 // ready.
 func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, cfg Config) error {
 	bindNodes := func(ctx context.Context, client kubernetes.Interface) error {
@@ -46,8 +46,8 @@ func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.I
 	return nil
 }
 
-// afterNamespaces has a step wait for nobody to make the namespaces that its
-// objects are in.
+// afterNamespaces makes a step create the namespaces of its objects itself
+// instead of waiting for them.
 func afterNamespaces(step func(context.Context, kubernetes.Interface) error) func(context.Context, kubernetes.Interface) error {
 	return func(ctx context.Context, client kubernetes.Interface) error {
 		if err := makeNamespaces(ctx, client); err != nil {

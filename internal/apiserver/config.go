@@ -31,7 +31,7 @@ type APIConfig struct {
 	Limits LimitsConfig `json:"limits"`
 }
 
-// The switches that APIConfig knows.
+// The switches of APIConfig.
 const (
 	runtimeV1beta1     = certificatesv1beta1.GroupName + "/v1beta1"
 	runtimeV1alpha1    = certificatesv1beta1.GroupName + "/v1alpha1"
@@ -39,7 +39,8 @@ const (
 	featureCBOR        = "CBOR"
 )
 
-// DefaultAPIConfig has every switch in its default position.
+// DefaultAPIConfig returns a configuration with every switch in its default
+// position.
 func DefaultAPIConfig() APIConfig {
 	return APIConfig{
 		RuntimeConfig: map[string]bool{runtimeV1beta1: true, runtimeV1alpha1: true},
@@ -49,7 +50,7 @@ func DefaultAPIConfig() APIConfig {
 	}
 }
 
-// Validate reports switches that do not exist.
+// Validate returns an error for switches that do not exist.
 func (c APIConfig) Validate() error {
 	known := DefaultAPIConfig()
 	if err := checkKnown("api.runtimeConfig", c.RuntimeConfig, known.RuntimeConfig); err != nil {
@@ -61,14 +62,14 @@ func (c APIConfig) Validate() error {
 	return c.Limits.validate()
 }
 
-// servesV1beta1 and its siblings read one switch; an absent one is in its
-// default position.
+// servesV1beta1 and the methods below return one switch; an absent one is in
+// its default position.
 func (c APIConfig) servesV1beta1() bool  { return switched(c.RuntimeConfig, runtimeV1beta1) }
 func (c APIConfig) servesV1alpha1() bool { return switched(c.RuntimeConfig, runtimeV1alpha1) }
 func (c APIConfig) csrDuration() bool    { return switched(c.FeatureGates, featureCSRDuration) }
 func (c APIConfig) cbor() bool           { return switched(c.FeatureGates, featureCBOR) }
 
-// switched is the position of a switch that is on by default.
+// switched returns the position of a switch that is on by default.
 func switched(switches map[string]bool, name string) bool {
 	on, set := switches[name]
 	return on || !set

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// dial opens a connection to the server; patience ends it.
+// dial opens a connection to the server that is limited to patience.
 func (w world) dial(t *testing.T) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -46,11 +46,11 @@ func (w world) dialTLS(t *testing.T) *tls.Conn {
 	return conn
 }
 
-// testConnections: clients vanish in the middle of everything.
+// testConnections: clients disconnect at any point.
 func (w world) testConnections(t *testing.T) {
 	const start = "POST /apis/certificates.k8s.io/v1/certificatesigningrequests HTTP/1.1\r\nHost: localhost\r\n"
 	tests := []struct {
-		reason, sent, want string // want is in the answer; often there is no use in one
+		reason, sent, want string // want is in the response; often a response would be useless
 	}{
 		{"before the request", "", ""},
 		{"in a header", start + "Content-Ty", "400 Bad Request"},
@@ -64,7 +64,7 @@ func (w world) testConnections(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			conn := w.dialTLS(t)
-			// Both can fail: the server need not read all of it.
+			// Both can fail: the server need not read everything.
 			_, _ = io.WriteString(conn, tc.sent)
 			_ = conn.CloseWrite()
 			answer, err := io.ReadAll(conn)
@@ -86,13 +86,13 @@ func (w world) testConnections(t *testing.T) {
 	})
 }
 
-// testSlowClients: who sends nothing or one byte after the other keeps nobody
-// else waiting, however many they are.
+// testSlowClients: clients that send nothing, or one byte at a time, do not
+// delay other clients, however many they are.
 func (w world) testSlowClients(t *testing.T) {
 	const request = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	var idle []net.Conn
 	for range 100 {
-		idle = append(idle, w.dial(t)) // no TLS handshake, ever
+		idle = append(idle, w.dial(t)) // never starts a TLS handshake
 	}
 	var slow []net.Conn
 	for range 100 {
@@ -111,7 +111,7 @@ func (w world) testSlowClients(t *testing.T) {
 			w.wantHealthy(t)
 		}
 	}
-	// They are slow, not wrong: they get their answer.
+	// They are slow but valid, so they get their responses.
 	for _, conn := range slow {
 		answer := make([]byte, len("HTTP/1.1 200 OK"))
 		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 200 OK" {

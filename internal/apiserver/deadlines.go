@@ -12,21 +12,24 @@ import (
 )
 
 const (
-	// answerStall is for how long a client may take nothing of its answer.
+	// answerStall is how long a client may read nothing of its response.
 	answerStall = 10 * time.Second
-	// connectionStall is the same for a connection, which may have many answers.
+	// connectionStall is the same for a connection, which may have many
+	// responses.
 	connectionStall = 30 * time.Second
-	// answerPiece is how much of an answer has to go within answerStall.
+	// answerPiece is how much of a response must be sent within answerStall.
 	answerPiece = 16 << 10
-	// timeoutGrace lets the answer to a request that took too long come first.
+	// timeoutGrace is additional time in which the response to a request that
+	// has timed out can be sent.
 	timeoutGrace = time.Second
-	// maxHeader bounds what is kept of a request while it is answered. The
-	// library reads up to 1 MiB; tokens and label selectors have some KiB.
+	// maxHeader bounds the header of a request that is kept while it is
+	// answered. The library reads up to 1 MiB; tokens and label selectors have
+	// some KiB.
 	maxHeader = 128 << 10
 )
 
-// withDeadlines sees to it that no client keeps a request open: not by sending
-// its body slowly, and not by not taking the answer. The library's filter stops
+// withDeadlines makes sure that no client keeps a request open by sending its
+// body slowly or by not reading the response. The library's filter stops
 // waiting for the handler, but cannot end a Write that waits for the client.
 func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,12 +42,12 @@ func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 			l.metrics.refused.WithLabelValues("header", tenants.ClassAnonymous).Inc()
 			_ = control.SetWriteDeadline(time.Now().Add(answerStall))
 			w.Header().Set("Connection", "close")
-			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) // and no text, which a client would have to take
+			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) // no body for the client to read
 			return
 		}
 		answer := &pacedWriter{ResponseWriter: w, control: control, stalled: func() { l.metrics.stalled.WithLabelValues().Inc() }}
 		defer answer.close()
-		// For whoever is not known yet; watches have other deadlines later.
+		// Until the user is authenticated; watches get other deadlines later.
 		answer.setDeadlines(time.Now().Add(l.cfg.RequestTimeout.Duration + timeoutGrace))
 		ctx := context.WithValue(r.Context(), answerKey{}, answer)
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r.WithContext(ctx))
@@ -53,7 +56,8 @@ func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 
 type answerKey struct{}
 
-// answerTo is the answer to a request; nil if it does not come from a network.
+// answerTo returns the response writer of a request, or nil if the request does
+// not come from a network.
 func answerTo(r *http.Request) *pacedWriter {
 	answer, _ := r.Context().Value(answerKey{}).(*pacedWriter)
 	return answer
@@ -69,23 +73,24 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
-// pacedWriter ends an answer of which the client takes nothing. As every
-// http.ResponseWriter, it is for one goroutine at a time.
+// pacedWriter ends a response of which the client reads nothing. Like every
+// http.ResponseWriter, it must be used by one goroutine at a time.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stalled func()
 
 	timer *time.Timer
-	// mu guards what follows, and that control is used within the request only:
-	// a handler may go on after its request has timed out.
+	// mu guards the fields below. It also makes sure that control is used only
+	// during the request: a handler may continue after its request has timed
+	// out.
 	mu      sync.Mutex
 	writing bool
 	closed  bool
 }
 
-// setDeadlines ends reading and writing at this time; zero is never. Not every
-// connection can have deadlines; then it is as without.
+// setDeadlines sets the deadline for reading and writing; zero means none. Not
+// every connection supports deadlines; then there is none.
 func (p *pacedWriter) setDeadlines(deadline time.Time) {
 	p.whileOpen(func() {
 		_ = p.control.SetReadDeadline(deadline)
@@ -93,7 +98,7 @@ func (p *pacedWriter) setDeadlines(deadline time.Time) {
 	})
 }
 
-// setReadDeadline ends reading the body at this time.
+// setReadDeadline sets the deadline for reading the body.
 func (p *pacedWriter) setReadDeadline(deadline time.Time) {
 	p.whileOpen(func() { _ = p.control.SetReadDeadline(deadline) })
 }
@@ -109,7 +114,7 @@ func (p *pacedWriter) whileOpen(use func()) {
 	}
 }
 
-// close comes at the end of the request: what is left in buffers goes now.
+// close is called at the end of the request: it flushes the buffers.
 func (p *pacedWriter) close() {
 	p.whileOpen(func() {
 		p.closed = true
@@ -163,8 +168,8 @@ func (p *pacedWriter) end() {
 	p.mu.Unlock()
 }
 
-// abort has the Write that is under way fail: a deadline in the past resets the
-// stream of HTTP/2, and ends the connection of HTTP/1.1.
+// abort makes the active Write fail: a deadline in the past resets the stream
+// of HTTP/2, and closes the connection of HTTP/1.1.
 func (p *pacedWriter) abort() {
 	p.whileOpen(func() {
 		if p.writing {

@@ -21,8 +21,8 @@ import (
 )
 
 // directStores opens the stores of next on an etcd inside this process. The
-// library knows etcd by its address alone, and opens a connection for each
-// resource; here every call is a call of a function.
+// library supports only an etcd with an address, and opens a connection for
+// each resource; here every call is a function call.
 type directStores struct {
 	next generic.RESTOptionsGetter
 	etcd *directEtcd
@@ -40,10 +40,10 @@ func (d directStores) GetRESTOptions(resource schema.GroupResource, example runt
 	return options, nil
 }
 
-// directEtcd is an etcd inside this process and what its stores share. Safe
-// for concurrent use.
+// directEtcd is an etcd inside this process and the state that its stores
+// share. It is safe for concurrent use.
 type directEtcd struct {
-	// connect returns a new client, to be closed.
+	// connect returns a new client. The caller must close it.
 	connect func() *clientv3.Client
 
 	mu        sync.Mutex
@@ -54,7 +54,8 @@ type directEtcd struct {
 	}
 }
 
-// compact returns what removes old revisions, for as long as any store is open.
+// compact returns the compactor, which removes old revisions as long as any
+// store is open.
 func (d *directEtcd) compact(config *storagebackend.ConfigForResource) (_ etcd3.Compactor, release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +73,7 @@ func (d *directEtcd) compact(config *storagebackend.ConfigForResource) (_ etcd3.
 	}
 }
 
-// openUncached is the library's generic.UndecoratedStorage.
+// openUncached implements the library's generic.UndecoratedStorage.
 func (d *directEtcd) openUncached(config *storagebackend.ConfigForResource, prefix string,
 	_ func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	_ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
@@ -80,7 +81,7 @@ func (d *directEtcd) openUncached(config *storagebackend.ConfigForResource, pref
 	return d.open(config, prefix, newFunc, newListFunc)
 }
 
-// openCached is the library's registry.StorageWithCacher.
+// openCached implements the library's registry.StorageWithCacher.
 func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix string,
 	keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
@@ -115,13 +116,13 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 	}), nil
 }
 
-// open is the library's factory.Create but for the client. A store has a
-// client of its own, because its watches share a stream with nobody: what
-// etcd says of the progress of one is said to all of a stream.
+// open is the library's factory.Create with another client. A store has its own
+// client, because its watches must not share a stream with other stores: etcd
+// sends a progress notification to all watches of a stream.
 func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	client := &etcdclient.Client{Client: d.connect()}
 	client.Kubernetes = client
-	client.KV = etcd3.NewETCDLatencyTracker(client.KV) // etcd's part of a request's latency
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV) // etcd's share of a request's latency
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
@@ -143,13 +144,13 @@ func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix strin
 	}), nil
 }
 
-// checkFeatures has the library find out what the etcd of address can do,
-// which it does otherwise with each client that has an address.
+// checkFeatures makes the library detect the features of the etcd at address.
+// Otherwise it does so with each client that has an address.
 func (d *directEtcd) checkFeatures(address string) {
 	feature.DefaultFeatureSupportChecker.CheckClient(context.Background(), addressed{d.connect(), address}, storage.RequestWatchProgress)
 }
 
-// addressed is a client that says where it is connected to.
+// addressed is a client that returns the address it is connected to.
 type addressed struct {
 	*clientv3.Client
 	address string

@@ -18,7 +18,7 @@ const (
 
 	// maxBody is the library's limit for the body of a request.
 	maxBody = 3 << 20
-	// patience is how long an answer to whatever request may take, on a busy
+	// patience is how long a response to any request may take on a busy
 	// machine. An attack on parsing or verifying takes minutes.
 	patience = 10 * time.Second
 )
@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 	t.Run("slow clients", w.testSlowClients)
 }
 
-// wantHealthy: whatever came before, others are served.
+// wantHealthy: whatever happened before, other clients are served.
 func (w world) wantHealthy(t *testing.T) {
 	t.Helper()
 	begin := time.Now()
@@ -52,12 +52,12 @@ func (w world) wantHealthy(t *testing.T) {
 	}
 }
 
-// fault is what no well-behaved client sends.
+// fault is a call that no well-behaved client sends.
 type fault struct {
 	reason string
 	call   call
 	want   int
-	text   string // is in the answer
+	text   string // is in the response
 }
 
 func (w world) testAll(t *testing.T, faults []fault) {
@@ -71,7 +71,7 @@ func (w world) testAll(t *testing.T, faults []fault) {
 			if took := time.Since(begin); took > patience {
 				t.Errorf("the answer took %v", took)
 			}
-			// The API shows what was wrong with it, in base64 and in two places.
+			// The error repeats the value, in base64 and in two places.
 			if len(got.body) > 4*len(f.call.body)+4096 {
 				t.Errorf("the answer has %d bytes, for a body of %d", len(got.body), len(f.call.body))
 			}
@@ -80,7 +80,7 @@ func (w world) testAll(t *testing.T, faults []fault) {
 	}
 }
 
-// post creates from a body of some format.
+// post returns a call that creates an object from a body of some format.
 func post(format, body string) call {
 	return call{path: path(v1), header: map[string]string{"Content-Type": format}, body: []byte(body)}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // hang serves front ends at their paths, behind authentication and
-// authorization, and gives their probes to ask.
+// authorization, and calls ask with their probes.
 func hang(paths *mux.PathRecorderMux, ask func(...healthz.HealthChecker) error, all []frontend.FrontEnd) error {
 	for _, f := range all {
 		switch {

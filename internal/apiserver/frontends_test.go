@@ -41,7 +41,7 @@ func TestFrontEnds(t *testing.T) {
 	}
 }
 
-// A probe that is not taken is an error, and not left out.
+// A probe that is not called is reported as an error, and not omitted.
 func TestFrontEndWhoseProbeIsNotTaken(t *testing.T) {
 	tooLate := errors.New("too late")
 	row := frontend.FrontEnd{Name: "acme", Ready: func(*http.Request) error { return nil }}

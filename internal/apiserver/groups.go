@@ -51,7 +51,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	groups := append(access, legacy[1:]...)
 	groups = append(groups, certificatesGroup, admissionGroup)
 
-	// The library chooses the formats by a feature gate of the whole process.
+	// The library chooses the formats by a process-wide feature gate.
 	legacy[0].NegotiatedSerializer = codecs
 	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &legacy[0]); err != nil {
 		return fmt.Errorf("installing the core API group: %w", err)
@@ -67,8 +67,8 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	return nil
 }
 
-// coreGroups are the core group, which has a path of its own, and the groups
-// that stand beside it.
+// coreGroups returns the core group, which has a path of its own, and the
+// groups that are served with it.
 func coreGroups(storage generic.RESTOptionsGetter, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage})
 	if err != nil {
@@ -87,7 +87,7 @@ func coreGroups(storage generic.RESTOptionsGetter, identities identities) ([]gen
 	return []genericapiserver.APIGroupInfo{coreGroup, coordinationGroup, events.NewAPIGroup(eventStorage)}, nil
 }
 
-// accessGroups are about who is who and who may do what.
+// accessGroups returns the groups for authentication and authorization.
 func accessGroups(config *genericapiserver.Config, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	authz := config.Authorization.Authorizer
 	authenticationGroup, err := authentication.NewAPIGroup(authentication.Options{

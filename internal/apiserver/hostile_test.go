@@ -23,8 +23,9 @@ func requestBlock(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: pki.RequestBlockType, Bytes: der}))
 }
 
-// rsaRequest is a request with an RSA key of so many bits that nobody has: the
-// signature is random too, as only somebody who verifies it finds out.
+// rsaRequest returns a request with an RSA key of so many bits to which no
+// private key exists. The signature is random too: this shows only when it is
+// verified.
 func rsaRequest(t *testing.T, bits int) string {
 	t.Helper()
 	modulus := new(big.Int).SetBit(new(big.Int), bits-1, 1)
@@ -64,7 +65,7 @@ type requestInfo struct {
 	Attributes []asn1.RawValue `asn1:"tag:0,set"`
 }
 
-// requestOf makes a request by hand, with a signature that is none.
+// requestOf builds a request by hand, with an invalid signature.
 func requestOf(t *testing.T, key publicKeyInfo, signature []byte) []byte {
 	t.Helper()
 	sha256WithRSA := asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 11}
@@ -86,7 +87,7 @@ func requestOf(t *testing.T, key publicKeyInfo, signature []byte) []byte {
 	return der
 }
 
-// submit creates an object with spec.request as its only fault.
+// submit creates an object in which only spec.request is invalid.
 func submit(t *testing.T, request string) call {
 	t.Helper()
 	obj := newCSR(t, "")
@@ -101,7 +102,7 @@ func submit(t *testing.T, request string) call {
 }
 
 func (w world) testHostileRequests(t *testing.T) {
-	const invalid, size = http.StatusUnprocessableEntity, 36_000 // 36,500 is the bound
+	const invalid, size = http.StatusUnprocessableEntity, 36_000 // the limit is 36,500
 	const tooLong = "spec.request: Too long: may not be more than 36500 bytes"
 	good := string(newCSR(t, "").Spec.Request)
 	w.testAll(t, []fault{
@@ -127,8 +128,8 @@ func (w world) testHostileRequests(t *testing.T) {
 	})
 }
 
-// largeRequest is a valid request with an RSA key of 16,384 bits (of 16 primes;
-// two would take minutes to find).
+// largeRequest returns a valid request with an RSA key of 16,384 bits (of 16
+// primes; two would take minutes to find).
 func largeRequest(t *testing.T) []byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/rsa16384.csr")
@@ -147,7 +148,7 @@ func decode(t *testing.T, request string) []byte {
 	return block.Bytes
 }
 
-// spoilSignature changes the last byte, which belongs to the signature.
+// spoilSignature changes the last byte, which is part of the signature.
 func spoilSignature(t *testing.T, request string) string {
 	t.Helper()
 	der := bytes.Clone(decode(t, request))
@@ -155,8 +156,8 @@ func spoilSignature(t *testing.T, request string) string {
 	return requestBlock(der)
 }
 
-// testTruncatedRequests cuts and spoils a request at every place: what comes
-// out is refused, or the place does not matter.
+// testTruncatedRequests truncates and changes a request at every position: the
+// result is refused, or the position does not matter.
 func (w world) testTruncatedRequests(t *testing.T) {
 	der := decode(t, string(newCSR(t, "").Spec.Request))
 	for i := range der {
@@ -171,8 +172,8 @@ func (w world) testTruncatedRequests(t *testing.T) {
 	w.wantHealthy(t)
 }
 
-// testLargeRequests: what fits through the front door does not always fit into
-// the store, whose limits are lower.
+// testLargeRequests: a request that the front end accepts does not always fit
+// into the store, whose limits are lower.
 func (w world) testLargeRequests(t *testing.T) {
 	names := make([]string, 1000)
 	for i := range names {

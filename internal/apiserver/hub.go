@@ -8,10 +8,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 )
 
-// namelessHub makes the stores of next return objects that do not say of which
-// kind and version they are, as internal objects do not. Here the internal
-// types are served ones, which the library leaves alone, and the items of a
-// list would say it.
+// namelessHub makes the stores of next return objects without kind and version,
+// like internal objects. Here the internal types are served ones, which the
+// library does not change. The items of a list would therefore have a kind and
+// version.
 type namelessHub struct{ next generic.RESTOptionsGetter }
 
 func (h namelessHub) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {

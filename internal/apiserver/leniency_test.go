@@ -14,17 +14,17 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// lenient is something that v1 refuses and v1beta1 never did.
+// lenient is a mistake that v1 refuses and v1beta1 always accepted.
 type lenient struct {
 	reason   string
-	stored   func(*csr) // how the request is before, with an update
+	stored   func(*csr) // the stored request, for an update
 	endpoint string
 	change   func(*csr)
 	refusal  string // in v1
 }
 
-// testLegacySigner: what this signer gives is worth nothing to relying parties, and
-// the API would honour it; so there is no leniency about it.
+// testLegacySigner: certificates of this signer mean nothing to relying
+// parties, but the API would accept them; so it has no leniency.
 func (w world) testLegacySigner(t *testing.T) {
 	request := newCSR(t, "legacy-create")
 	request.Spec.SignerName = legacy
@@ -37,8 +37,8 @@ func (w world) testLegacySigner(t *testing.T) {
 	}
 }
 
-// testLenientCreate and testLenientUpdate go through what became strict with
-// v1, when both versions were served (Kubernetes 1.19 to 1.21).
+// testLenientCreate and testLenientUpdate test the rules that became strict
+// with v1, when both versions were served (Kubernetes 1.19 to 1.21).
 func (w world) testLenientCreate(t *testing.T) {
 	tests := []lenient{
 		{
@@ -68,7 +68,8 @@ func (w world) testLenientCreate(t *testing.T) {
 	}
 }
 
-// wantDecidable: what v1beta1 let in, everybody can go on with.
+// wantDecidable: requests that v1beta1 accepted can be processed by all
+// clients.
 func wantDecidable(t *testing.T, w world, stored *csr) {
 	t.Helper()
 	denied := apitest.Decide(t, w.admin, stored, "Denied")
@@ -134,7 +135,7 @@ func (w world) prepare(t *testing.T, name string, status func(*csr)) *csr {
 		return stored
 	}
 	status(stored)
-	for _, endpoint := range []string{"approval", "status"} { // each takes its part
+	for _, endpoint := range []string{"approval", "status"} { // each endpoint takes its part
 		changed, err := w.write(t, "PUT", v1, stored, endpoint)
 		if err != nil {
 			t.Fatal(err)
@@ -145,8 +146,8 @@ func (w world) prepare(t *testing.T, name string, status func(*csr)) *csr {
 	return w.get(t, name)
 }
 
-// testIgnoredDecisions: who adds or removes a decision through /status changes
-// no condition at all in v1beta1, but everything else.
+// testIgnoredDecisions: in v1beta1, an update that adds or removes a decision
+// through /status changes no condition at all, but all other fields.
 func (w world) testIgnoredDecisions(t *testing.T) {
 	certificate := string(someCertificate(t, w))
 	tests := []struct {
@@ -182,7 +183,7 @@ func (w world) testIgnoredDecisions(t *testing.T) {
 	}
 }
 
-// testNoLeniency: in these the versions are alike.
+// testNoLeniency: in these cases the versions have the same rules.
 func (w world) testNoLeniency(t *testing.T) {
 	certificate := string(someCertificate(t, w))
 	all := func(c *csr) { addConditions("Approved", "Failed")(c); certificateIs(certificate)(c) }
@@ -194,7 +195,7 @@ func (w world) testNoLeniency(t *testing.T) {
 		reason   string
 		endpoint []string
 		change   func(*csr)
-		refusal  string // else the status stays as it is
+		refusal  string // otherwise the status does not change
 	}{
 		{"approved and denied", []string{"approval"}, addConditions("Denied"), "status.conditions: Invalid value: "},
 		{"failed no more", []string{"status"}, setConditions("Approved"), `status.conditions: Forbidden: updates may not remove a condition of type "Failed"`},
@@ -223,7 +224,7 @@ func (w world) testNoLeniency(t *testing.T) {
 		}
 	}
 
-	for _, version := range []string{v1, v1beta1} { // what both store
+	for _, version := range []string{v1, v1beta1} { // what both versions store
 		stored := w.prepare(t, "signer-fails-"+version, addConditions("Approved"))
 		got, err := w.write(t, "PUT", version, apitest.With(apitest.With(stored, "Failed"), "Other"), "status")
 		if err != nil || len(got.Status.Conditions) != 3 {
@@ -232,7 +233,7 @@ func (w world) testNoLeniency(t *testing.T) {
 	}
 }
 
-// someCertificate is some certificate.
+// someCertificate returns any valid certificate.
 func someCertificate(t *testing.T, w world) []byte {
 	t.Helper()
 	return w.Login(t, "somebody").CertData
@@ -246,7 +247,7 @@ func addConditions(types ...certificatesv1.RequestConditionType) func(*csr) {
 	}
 }
 
-// setConditions keeps the conditions of these types and adds those that miss.
+// setConditions keeps the conditions of these types and adds the missing ones.
 func setConditions(types ...certificatesv1.RequestConditionType) func(*csr) {
 	return func(c *csr) {
 		c.Status.Conditions = slices.DeleteFunc(c.Status.Conditions, func(condition certificatesv1.CertificateSigningRequestCondition) bool {

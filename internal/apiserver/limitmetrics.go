@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// limitMetrics are those of api.limits.
+// limitMetrics are the metrics of api.limits.
 type limitMetrics struct {
 	places  *prometheus.GaugeVec
 	waiting *prometheus.GaugeVec

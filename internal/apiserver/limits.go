@@ -109,8 +109,8 @@ func (c LimitsConfig) validate() error {
 	return nil
 }
 
-// unlimited is more than there can be: the library's filter counts requests for
-// its metrics, and does not know whose they are.
+// unlimited is more than can occur: the library's filter counts requests for
+// its metrics, and does not know their tenants.
 const unlimited = 1 << 20
 
 func (c LimitsConfig) applyTo(generic *genericapiserver.Config) error {
@@ -128,7 +128,7 @@ func (c LimitsConfig) applyTo(generic *genericapiserver.Config) error {
 	return nil
 }
 
-// limiter holds what all requests share.
+// limiter has the state that all requests share.
 type limiter struct {
 	cfg              LimitsConfig
 	generic          *genericapiserver.Config
@@ -159,7 +159,8 @@ func newLimiter(c LimitsConfig, generic *genericapiserver.Config, metrics *limit
 	}
 }
 
-// maxConnections leaves files to the store: it has to stop when it can open none.
+// maxConnections leaves file descriptors for the store, which has to stop if it
+// cannot open files.
 func maxConnections(wanted int) int {
 	files, known := maxOpenFiles()
 	if !known {

@@ -26,9 +26,9 @@ import (
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// While all places are taken, a request too many is told to come again; watches
-// go on, administrators and the server's own controllers get through, and probes
-// are answered.
+// While all places are taken, an additional request is told to retry. Watches
+// continue, administrators and the server's own controllers get through, and
+// probes are answered.
 func TestTooManyRequests(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) {
 		c.API.Limits.MaxWriting, c.API.Limits.MaxReading, c.API.Limits.MaxOpenPerTenant = 1, 1, 2
@@ -65,7 +65,7 @@ func TestTooManyRequests(t *testing.T) {
 	if got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(string(got.body), "alice may have 2 requests under way at the same time (api.limits.maxOpenPerTenant)") {
 		t.Errorf("a request too many got %d %s", got.code, got.body)
 	}
-	third := create("bob", "third") // waits: alice has the place
+	third := create("bob", "third") // waits, because alice has the place
 	world{s, admin}.wantHealthy(t)
 	if name := <-events; !strings.HasPrefix(name, "healthy-") {
 		t.Errorf("a watch delivers %q, want the request made meanwhile", name)
@@ -83,8 +83,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// holdRequest has the server work on a write of the request of this name until
-// release is called. held is closed when it works on it.
+// holdRequest makes the server process a write of the request of this name
+// until release is called. held is closed when it processes it.
 func holdRequest(t *testing.T, admin kubernetes.Interface, name string) (held <-chan struct{}, release func()) {
 	t.Helper()
 	asked, working, released := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -136,7 +136,7 @@ func holdRequest(t *testing.T, admin kubernetes.Interface, name string) (held <-
 	return working, release
 }
 
-// metric is what a line of /metrics says.
+// metric returns the value of a line of /metrics.
 func metric(t *testing.T, admin kubernetes.Interface, name string) string {
 	t.Helper()
 	text, err := admin.CertificatesV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -151,7 +151,8 @@ func metric(t *testing.T, admin kubernetes.Interface, name string) string {
 	return ""
 }
 
-// Clients that send or take nothing hold up themselves alone, whoever they are.
+// Clients that send or read nothing delay only themselves, whatever their
+// tenant.
 func TestLimitsOfOneTenant(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) {
 		l := &c.API.Limits
@@ -169,7 +170,7 @@ func TestLimitsOfOneTenant(t *testing.T) {
 	t.Run("headers", w.testLargeHeaders)
 }
 
-// dialHTTP2 opens a connection of which nothing is read.
+// dialHTTP2 opens a connection from which nothing is read.
 func (w world) dialHTTP2(t *testing.T, cfg *rest.Config) *apitest.HTTP2 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -194,7 +195,7 @@ func open(t *testing.T, conn *apitest.HTTP2, method, path, body string, header .
 	return stream
 }
 
-// statusOf waits for the status of an answer.
+// statusOf waits for the status of a response.
 func statusOf(stream *apitest.Stream) string {
 	select {
 	case status := <-stream.Status:
@@ -204,7 +205,7 @@ func statusOf(stream *apitest.Stream) string {
 	}
 }
 
-// wantAlice: alice, who is another tenant, reads and writes.
+// wantAlice: alice, who is another tenant, can read and write.
 func (w world) wantAlice(t *testing.T) {
 	t.Helper()
 	alice := apitest.Client(t, w.Login(t, "alice"))
@@ -269,8 +270,8 @@ func (w world) testManyWatches(t *testing.T) {
 	w.wantAlice(t)
 }
 
-// testAnonymousQuery: nobody without credentials has the server make answers of
-// any size.
+// testAnonymousQuery: a client without credentials cannot make the server send
+// responses of any size.
 func (w world) testAnonymousQuery(t *testing.T) {
 	query := "?verbose&exclude=" + strings.Repeat("A", 300)
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version"} {
@@ -294,7 +295,7 @@ func (w world) testLargeHeaders(t *testing.T) {
 	}
 }
 
-// A request that takes too long ends, and says why.
+// A request that takes too long ends with an error that explains it.
 func TestRequestTimeout(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) { c.API.Limits.RequestTimeout = metav1.Duration{Duration: time.Second} })
 	for _, protocol := range []string{"http/1.1", "h2"} {
@@ -329,7 +330,7 @@ func TestRequestTimeout(t *testing.T) {
 	})
 }
 
-// watchRequests delivers the names of the requests made from now on.
+// watchRequests sends the names of the requests created from now on.
 func watchRequests(t *testing.T, cfg *rest.Config) <-chan string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)

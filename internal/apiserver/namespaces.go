@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// makeNamespaces makes the namespaces that clients expect to be there, and more.
-// Several servers may do this at the same time.
+// makeNamespaces creates the namespaces that clients expect, and the additional
+// ones. Several servers may call it at the same time.
 func makeNamespaces(ctx context.Context, client kubernetes.Interface, more ...string) error {
 	for _, name := range append([]string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}, more...) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// withoutHub keeps the hub version, which no client can speak, out of the
-// kinds that a schema says it is for.
+// withoutHub removes the hub version, which clients cannot use, from the kinds
+// of a schema.
 func withoutHub(namer *openapinamer.DefinitionNamer) func(string) (string, spec.Extensions) {
 	const kinds = "x-kubernetes-group-version-kind"
 	isHub := func(kind any) bool { return kind.(map[string]any)["version"] == runtime.APIVersionInternal }

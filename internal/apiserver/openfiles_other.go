@@ -2,5 +2,5 @@
 
 package apiserver
 
-// maxOpenFiles is how many files this process may have open.
+// maxOpenFiles returns how many files this process may have open.
 func maxOpenFiles() (limit uint64, known bool) { return 0, false }

@@ -4,7 +4,7 @@ package apiserver
 
 import "syscall"
 
-// maxOpenFiles is how many files this process may have open.
+// maxOpenFiles returns how many files this process may have open.
 func maxOpenFiles() (limit uint64, known bool) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

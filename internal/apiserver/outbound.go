@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// webhookCredentials shows webhooks no credentials, whatever their address:
-// they know the server by nothing but its coming.
+// webhookCredentials sends no credentials to webhooks, whatever their address:
+// nothing authenticates the server to them.
 func webhookCredentials(tracing trace.TracerProvider) webhook.AuthenticationInfoResolverWrapper {
 	return webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, &rest.Config{}, tracing)
 }

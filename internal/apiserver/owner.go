@@ -9,9 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/tenants"
 )
 
-// Owners tells which tenant answers for what is stored under a key below
-// prefix. Requests that are encrypted count for their namespace, if they have
-// one.
+// Owners returns the tenant to which a key below prefix is charged. Encrypted
+// requests are charged to their namespace, if they have one.
 func Owners(prefix string) storespace.Owner {
 	decoder := api.NewCodecs(false).UniversalDeserializer()
 	return func(key string, value []byte) share.Tenant {
@@ -22,8 +21,8 @@ func Owners(prefix string) storespace.Owner {
 				return tenants.OfObject(object)
 			}
 		}
-		// Resources of definitions are below their group, which has a dot. See
-		// also storedUnder.
+		// Keys of custom resources begin with their group, which contains a
+		// dot. See also storedUnder.
 		if strings.Contains(parts[0], ".") || parts[0] == "services" {
 			parts = parts[1:]
 		}

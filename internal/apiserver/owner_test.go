@@ -15,7 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/tenants"
 )
 
-// What is counted in the store is counted for whom it is when it is written.
+// An object is charged to the same tenant when it is counted in the store and
+// when it is written.
 func TestOwners(t *testing.T) {
 	request := func(user string, groups ...string) runtime.Object {
 		return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Username: user, Groups: groups}}
@@ -28,7 +29,7 @@ func TestOwners(t *testing.T) {
 	versions := storedVersions()
 	tests := []struct {
 		key    string
-		object runtime.Object // nil where the key says all
+		object runtime.Object // nil if the key is sufficient
 		want   share.Tenant
 	}{
 		{"/registry/certificatesigningrequests/a", request("alice"), share.Tenant{Class: tenants.ClassUser, Name: "alice"}},

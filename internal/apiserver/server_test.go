@@ -42,7 +42,7 @@ func start(t *testing.T, options ...func(*server.Config)) world {
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
-// path is where a version has an object, or all of them.
+// path returns the path of an object in a version, or of all of them.
 func path(version string, name ...string) string {
 	p := "/apis/certificates.k8s.io/" + version + "/" + requests
 	for _, part := range name {
@@ -51,21 +51,21 @@ func path(version string, name ...string) string {
 	return p
 }
 
-// call is a request as it goes over the wire.
+// call is a request as it is sent over the network.
 type call struct {
-	method, path string // method: GET, unless there is a body: then POST
+	method, path string // method: default GET, or POST if there is a body
 	header       map[string]string
 	body         []byte
 }
 
-// answer is what comes back.
+// answer is a response.
 type answer struct {
 	code   int
 	header http.Header
 	body   []byte
 }
 
-// send sends a call as whoever cfg is.
+// send sends a call as the user of cfg.
 func (w world) send(t testing.TB, cfg *rest.Config, c call) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -96,7 +96,7 @@ func (w world) send(t testing.TB, cfg *rest.Config, c call) answer {
 	return answer{response.StatusCode, response.Header, body}
 }
 
-// err is the error that a client library makes of an answer, or nil.
+// err returns the error that a client library creates from an answer, or nil.
 func (a answer) err() error {
 	status := metav1.Status{}
 	switch err := json.Unmarshal(a.body, &status); {
@@ -142,7 +142,7 @@ func (w world) get(t testing.TB, name string) *csr {
 	return got
 }
 
-// newCSR is a request that every version accepts.
+// newCSR returns a request that every version accepts.
 func newCSR(t testing.TB, name string) *csr {
 	t.Helper()
 	return apitest.NewCSR(t, name, signerName, pki.Subject{CommonName: "somebody"}, apitest.NewKey(t))

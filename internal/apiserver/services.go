@@ -21,9 +21,9 @@ import (
 // lookupTimeout bounds how long a webhook waits for its Service to be read.
 const lookupTimeout = 5 * time.Second
 
-// services finds webhooks that are named by a Service. It is asked for each new
-// connection, not for each call. TLS asks for NAME.NAMESPACE.svc, whatever the
-// address.
+// services finds webhooks that are named by a Service. It is called for each
+// new connection, not for each call. TLS verifies NAME.NAMESPACE.svc, whatever
+// the address.
 type services struct{ client corev1client.ServicesGetter }
 
 var _ webhook.ServiceResolver = services{}
@@ -46,12 +46,12 @@ func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port)))}, nil
 }
 
-// reachable returns a host that accepts connections to a port of service. What
-// is meant for clients outside of a cluster goes before the cluster IP, which
+// reachable returns a host that accepts connections to a port of service.
+// Addresses for clients outside of a cluster come before the cluster IP, which
 // needs a network that routes it.
 func reachable(service *corev1.Service, port int32) (string, error) {
 	spec := &service.Spec
-	if spec.Type == corev1.ServiceTypeExternalName { // as with Kubernetes, its ports do not matter
+	if spec.Type == corev1.ServiceTypeExternalName { // as in Kubernetes, its ports do not matter
 		return strings.TrimSuffix(spec.ExternalName, "."), nil
 	}
 	if !hasPort(spec.Ports, port) {

@@ -28,18 +28,19 @@ import (
 const (
 	// maxWait is how long a request waits for a place.
 	maxWait = 10 * time.Second
-	// retrySeconds is when a client that was refused may come again.
+	// retrySeconds is after how many seconds a refused client may retry.
 	retrySeconds = 1
-	// maxAnonymousQuery bounds what a stranger can have health endpoints repeat.
+	// maxAnonymousQuery bounds what health endpoints repeat of the query of an
+	// unauthenticated client.
 	maxAnonymousQuery = 256
 )
 
-// withShares lets a request through when its tenant may have one more. It comes
-// after authentication and authorization: what is refused there takes no place.
+// withShares handles a request when its tenant may have one more. It runs after
+// authentication and authorization: requests that they refuse take no place.
 func (l *limiter) withShares(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil {
-			return // answered already, by the filter that watches the time
+			return // already answered by the timeout filter
 		}
 		tenant := tenantOf(r.Context())
 		l.assignConnection(r, tenant)
@@ -60,7 +61,7 @@ func (l *limiter) withShares(handler http.Handler) http.Handler {
 	})
 }
 
-// assignConnection says who is behind the connection of a request.
+// assignConnection assigns the connection of a request to its tenant.
 func (l *limiter) assignConnection(r *http.Request, tenant share.Tenant) {
 	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !known || tenant.Class == tenants.ClassAnonymous {
@@ -73,7 +74,7 @@ func (l *limiter) assignConnection(r *http.Request, tenant share.Tenant) {
 	l.connections.Assign(local.String(), r.RemoteAddr, holder)
 }
 
-// isProbe reports whether a path answers at once and must always do.
+// isProbe reports whether a path answers immediately and must always be served.
 func isProbe(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return slices.Contains([]string{"livez", "readyz", "healthz", "version"}, first)
@@ -99,11 +100,11 @@ func (l *limiter) serveWatch(handler http.Handler, w http.ResponseWriter, r *htt
 	watching := l.metrics.watches.WithLabelValues(tenant.Class)
 	watching.Inc()
 	defer watching.Dec()
-	answerTo(r).setDeadlines(time.Time{}) // it may last
+	answerTo(r).setDeadlines(time.Time{}) // it may last long
 	handler.ServeHTTP(w, r)
 }
 
-// kind is one of the two sorts of places.
+// kind is one of the two kinds of places.
 type kind string
 
 const (
@@ -111,7 +112,8 @@ const (
 	writingKind kind = "writing"
 )
 
-// kindOf is as in the library: what is not known to read only may write.
+// kindOf works as in the library: a request that is not known to be read-only
+// may write.
 func kindOf(info *apirequest.RequestInfo) kind {
 	if slices.Contains([]string{"get", "list", "watch"}, info.Verb) {
 		return readingKind
@@ -126,8 +128,8 @@ func (l *limiter) places(k kind) (places *share.Places, setting string) {
 	return l.writing, "maxWriting"
 }
 
-// serveShare takes the request's share of what there is: one open request, room
-// for the body while it arrives, then a place until the answer begins.
+// serveShare takes the request's share of the limits: one open request, room
+// for the body while it arrives, and then a place until the response begins.
 func (l *limiter) serveShare(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant, k kind) {
 	if !l.open.Take(tenant, 1) {
 		l.refuse(w, r, tenant, "maxOpenPerTenant", fmt.Sprintf("%s may have %d requests under way at the same time", tenants.Describe(tenant), l.cfg.MaxOpenPerTenant))
@@ -168,8 +170,8 @@ func (l *limiter) takePlace(ctx context.Context, tenant share.Tenant, k kind) (l
 	return sync.OnceFunc(func() { inUse.Dec(); give() }), nil
 }
 
-// leavingWriter gives the place back when the answer begins: the work is done,
-// and how fast the client takes it is its own affair.
+// leavingWriter releases the place when the response begins: the work is done,
+// and how fast the client reads it does not matter.
 type leavingWriter struct {
 	http.ResponseWriter
 	leave func()
@@ -184,7 +186,7 @@ func (w *leavingWriter) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// refuse answers that a setting does not allow for one more.
+// refuse answers that a setting allows no more requests.
 func (l *limiter) refuse(w http.ResponseWriter, r *http.Request, tenant share.Tenant, setting, problem string) {
 	info, _ := apirequest.RequestInfoFrom(r.Context())
 	metrics.RecordDroppedRequest(r, info, metrics.APIServerComponent, kindOf(info) == writingKind)
@@ -195,7 +197,7 @@ func (l *limiter) refuse(w http.ResponseWriter, r *http.Request, tenant share.Te
 // refuseBody answers a request whose body has not arrived.
 func (l *limiter) refuseBody(w http.ResponseWriter, r *http.Request, tenant share.Tenant, err error) {
 	switch {
-	case r.Context().Err() != nil: // answered already
+	case r.Context().Err() != nil: // already answered
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		l.fail(w, r, tenant, "bodyTimeout", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonTimeout,

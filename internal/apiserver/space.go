@@ -21,8 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/tenants"
 )
 
-// addSpaceCheck has the server not be ready while its store, if its space is
-// watched, cannot be written.
+// addSpaceCheck makes the server not ready while its store cannot be written,
+// if the space of the store is watched.
 func addSpaceCheck(server *genericapiserver.GenericAPIServer, space *storespace.Space) error {
 	if space == nil {
 		return nil
@@ -34,11 +34,11 @@ func addSpaceCheck(server *genericapiserver.GenericAPIServer, space *storespace.
 	return nil
 }
 
-// spacedStore refuses to write what the store has no room for.
+// spacedStore refuses writes for which the store has no room.
 type spacedStore struct {
 	storage.Interface
 	space *storespace.Space
-	// dispensable are objects that nobody will miss.
+	// dispensable is true for objects that can be lost.
 	dispensable bool
 }
 
@@ -64,7 +64,7 @@ func (s spacedStore) GuaranteedUpdate(ctx context.Context, key string, destinati
 	limited := func(stored runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		old := int64(0)
 		if info.ResourceVersion > 0 {
-			old = sizeOf(stored) // now: tryUpdate may change it
+			old = sizeOf(stored) // now, because tryUpdate may change it
 		}
 		updated, ttl, err := tryUpdate(stored, info)
 		if err != nil {
@@ -76,7 +76,7 @@ func (s spacedStore) GuaranteedUpdate(ctx context.Context, key string, destinati
 	if err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, limited, cached); err != nil {
 		return explainSpace(err)
 	}
-	if write.New > 0 { // else nothing had to be written
+	if write.New > 0 { // otherwise nothing had to be written
 		s.space.Wrote(write)
 	}
 	return nil
@@ -103,7 +103,7 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	return w
 }
 
-// sizeOf is about how many bytes an object has in the store.
+// sizeOf returns the approximate size in bytes of an object in the store.
 func sizeOf(object runtime.Object) int64 {
 	switch o := object.(type) {
 	case interface{ Size() int }:
@@ -131,7 +131,7 @@ func sizeOfJSON(value any) int64 {
 	return size
 }
 
-// explainSpace makes answers for clients of what stands in the way of writing.
+// explainSpace converts the errors of a full store into API errors for clients.
 func explainSpace(err error) error {
 	var refusal *storespace.Refusal
 	if errors.As(err, &refusal) && refusal.Again {
@@ -160,7 +160,7 @@ func refusalText(r *storespace.Refusal) string {
 		r.InUse/mib, r.Most/mib)
 }
 
-// noSpace is an error with an answer for clients.
+// noSpace is an error with an API status for clients.
 type noSpace struct {
 	error
 	text string

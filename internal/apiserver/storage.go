@@ -21,37 +21,39 @@ import (
 	"github.com/certplane/certplane/internal/storespace"
 )
 
-// Storage says where objects are kept: in the layout of kube-apiserver, so
-// that etcd tools and backups made for it work here too.
+// Storage configures where objects are stored: in the layout of kube-apiserver,
+// so that etcd tools and backups for it work here too.
 type Storage struct {
 	// Servers are the etcd endpoints.
 	Servers []string
 	// Connect returns a new client of an etcd inside this process, the one of
-	// Servers; nil is an external etcd.
+	// Servers; it is nil for an external etcd.
 	Connect func() *clientv3.Client
 	// Prefix is the root of all keys, usually /registry.
 	Prefix string
 	// CAFile, CertFile and KeyFile are for TLS to an external etcd.
 	CAFile, CertFile, KeyFile string
-	// EncryptionFile is a file of kind EncryptionConfiguration that says what
-	// is encrypted and how. It is read again when it changes.
+	// EncryptionFile is a file of kind EncryptionConfiguration that configures
+	// what is encrypted and how. It is read again when it changes.
 	EncryptionFile string
-	// Shared says that other servers may use the same store.
+	// Shared means that other servers may use the same store.
 	Shared bool
-	// Space, if there is one, says what there is room for.
+	// Space, if not nil, knows how much room is left.
 	Space *storespace.Space
 }
 
-// encryptionPoll is how soon a change of the EncryptionFile is seen.
+// encryptionPoll is the interval in which the EncryptionFile is checked for
+// changes.
 const encryptionPoll = 2 * time.Second
 
 // pollEncryption sets the library's process-wide interval. It reads one small
 // file each time.
 var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFileChangePollDuration = encryptionPoll })
 
-// uncached are resources that no cache follows. Events are written far more
-// often than they are read. Of Secrets there can be any number that have nothing
-// to do with certificates, and a cache would hold all of them, contents and all.
+// uncached are resources without a watch cache. Events are written far more
+// often than they are read. There can be any number of Secrets that have
+// nothing to do with certificates, and a cache would hold all of them,
+// including their contents.
 var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true, {Resource: "secrets"}: true}
 
 // storedUnder are the resources whose keys do not begin with their names, as
@@ -75,7 +77,7 @@ func newBackend(storage Storage) *storagebackend.Config {
 // openStores changes how stores are opened.
 type openStores func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
 
-// useStorage makes generic keep objects in the etcd of storage.
+// useStorage makes generic store objects in the etcd of storage.
 func useStorage(generic *genericapiserver.Config, storage Storage, open openStores) error {
 	backend := newBackend(storage)
 	// The time that etcd takes is part of the trace of a request.
@@ -104,14 +106,14 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 	return nil
 }
 
-// storedVersions says in which versions objects are stored that are not stored
-// in the preferred one of their group: in one that a kube-apiserver of the
-// release before can read, too.
+// storedVersions configures the versions of objects that are not stored in the
+// preferred version of their group: a kube-apiserver of the previous release
+// must be able to read them too.
 func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	versions := serverstorage.NewDefaultResourceEncodingConfig(api.Scheme)
 	for resource, version := range map[string]string{
-		"clustertrustbundles":    "v1beta1", // v1 is unknown to Kubernetes 1.36
-		"podcertificaterequests": "v1beta1", // v1 cannot hold those of kubelet 1.35
+		"clustertrustbundles":    "v1beta1", // Kubernetes 1.36 does not know v1
+		"podcertificaterequests": "v1beta1", // v1 cannot represent those of kubelet 1.35
 	} {
 		resource := certificatesv1.Resource(resource)
 		versions.SetResourceEncoding(resource,
@@ -121,8 +123,8 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	return versions
 }
 
-// open returns what has stores know their space and explain themselves, and
-// reach an etcd inside this process directly.
+// open returns a function that makes stores check their space and explain their
+// errors, and connect directly to an etcd inside this process.
 func (s Storage) open() openStores {
 	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
 		if s.Space != nil {

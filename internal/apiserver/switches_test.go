@@ -16,8 +16,8 @@ import (
 
 const cborType = "application/cbor"
 
-// Switches belong to a server, not to the process: the two servers run at the
-// same time and differ.
+// Switches apply to a server, not to the process: the two servers run at the
+// same time with different switches.
 func TestSwitches(t *testing.T) {
 	on := start(t)
 	off := start(t, func(c *server.Config) {
@@ -43,7 +43,7 @@ func testDurationSwitch(t *testing.T, w world, on bool) {
 	if kept := created.Spec.ExpirationSeconds != nil; kept != on || (got.Spec.ExpirationSeconds != nil) != on {
 		t.Errorf("expirationSeconds is kept: %v, want %v", kept, on)
 	}
-	// What is not looked at cannot be wrong.
+	// A field that is ignored cannot be invalid.
 	request.Name, request.Spec.ExpirationSeconds = "too-short", ptr.To[int32](1)
 	_, err := w.admin.CertificatesV1().CertificateSigningRequests().Create(t.Context(), request, metav1.CreateOptions{})
 	if refused := err != nil; refused != on {
@@ -84,7 +84,7 @@ func testCBORSwitch(t *testing.T, w world, on bool) {
 	if want := map[bool]string{true: cborType, false: "application/json"}[on]; got.code != http.StatusOK || got.header.Get("Content-Type") != want {
 		t.Errorf("accepting CBOR too: %d and %s, want %s", got.code, got.header.Get("Content-Type"), want)
 	}
-	// Half an object: it is not read at all if CBOR is off.
+	// An incomplete object: it is not decoded at all if CBOR is off.
 	got = w.send(t, w.Admin(t), call{path: path(v1), header: map[string]string{"Content-Type": cborType}, body: []byte("\xd9\xd9\xf7\xa1")})
 	if want := map[bool]int{true: http.StatusBadRequest, false: http.StatusUnsupportedMediaType}[on]; got.code != want {
 		t.Errorf("sending CBOR: %d, want %d", got.code, want)

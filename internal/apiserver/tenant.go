@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/tenants"
 )
 
-// tenantOf says who is asked for a request.
+// tenantOf returns the tenant of a request.
 func tenantOf(ctx context.Context) share.Tenant {
 	if isInside(ctx) {
 		return tenants.Exempt
@@ -24,7 +24,7 @@ func tenantOf(ctx context.Context) share.Tenant {
 
 type insideKey struct{}
 
-// fromInside marks requests that come from this process and no network.
+// fromInside marks requests that come from this process and not from a network.
 func fromInside(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), insideKey{}, true)))

@@ -18,7 +18,7 @@ type TLSConfig struct {
 	CipherSuites []string `json:"cipherSuites,omitempty"`
 }
 
-// DefaultTLSConfig speaks with every client of the last ten years.
+// DefaultTLSConfig supports every client of the last ten years.
 func DefaultTLSConfig() TLSConfig {
 	return TLSConfig{
 		MinVersion: "VersionTLS12",
@@ -33,7 +33,7 @@ func DefaultTLSConfig() TLSConfig {
 	}
 }
 
-// Validate reports names that do not exist.
+// Validate returns an error for names that do not exist.
 func (c TLSConfig) Validate() error {
 	_, _, err := c.parse()
 	return err

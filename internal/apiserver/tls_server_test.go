@@ -30,7 +30,7 @@ func TestTLS(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			tt.client.InsecureSkipVerify = true // not what this is about
+			tt.client.InsecureSkipVerify = true // not tested here
 			conn, err := tls.Dial("tcp", strings.TrimPrefix(tt.server.URL, "https://"), tt.client)
 			if err == nil {
 				conn.Close()

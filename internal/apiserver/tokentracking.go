@@ -13,15 +13,16 @@ import (
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
-// The ConfigMap that says since when Secrets are labelled with the last use of
-// their tokens: who cleans them up does not take older silence for disuse.
+// The ConfigMap with the day since when Secrets are labelled with the last use
+// of their tokens: a cleaner must not treat Secrets without a label before that
+// day as unused.
 const (
 	trackingName = "kube-apiserver-legacy-service-account-token-tracking"
 	trackingKey  = "since"
 )
 
-// trackTokens makes that ConfigMap, or writes today into one without a day.
-// Several servers may do this at the same time.
+// trackTokens creates that ConfigMap, or adds today to one without a day.
+// Several servers may call it at the same time.
 func trackTokens(ctx context.Context, client kubernetes.Interface) error {
 	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	since := map[string]string{trackingKey: time.Now().UTC().Format(serviceaccount.DateFormat)}

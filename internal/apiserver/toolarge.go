@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// sizedStore tells clients about objects that are too large for etcd: the
-// library calls that an internal error.
+// sizedStore returns an API error for objects that are too large for etcd: the
+// library returns an internal error.
 type sizedStore struct{ storage.Interface }
 
 func (s sizedStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
@@ -36,12 +36,12 @@ func explainSize(err error) error {
 	return err
 }
 
-// clientRefusal is how etcd's client refuses what has more than 2 MiB, without
-// asking the server.
+// clientRefusal is the error with which etcd's client refuses more than 2 MiB,
+// without calling the server.
 const clientRefusal = "rpc error: code = ResourceExhausted desc = trying to send message larger than max"
 
-// tooLarge is etcd's error for the library, which tries again without the
-// field managers, and an answer for the client.
+// tooLarge is etcd's error for the library, which retries without the field
+// managers, and an API status for the client.
 type tooLarge struct{ rpctypes.EtcdError }
 
 // Status implements errors.APIStatus.

@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// A traced request shows how long etcd took for it.
+// The trace of a request shows how long etcd took for it.
 func TestTracing(t *testing.T) {
 	spans := &spans{}
 	endpoint := collect(t, spans)

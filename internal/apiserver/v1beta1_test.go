@@ -47,7 +47,7 @@ func nodeSubject(change func(*pki.Subject)) pki.Subject {
 	return s
 }
 
-// testDefaults: v1beta1 recognises kubelets by the shape of their requests.
+// testDefaults: v1beta1 recognizes kubelets by the content of their requests.
 func (w world) testDefaults(t *testing.T) {
 	type usages = []certificatesv1beta1.KeyUsage
 	const signature, encipherment, client, server = "digital signature", "key encipherment", "client auth", "server auth"
@@ -93,7 +93,7 @@ func (w world) testDefaults(t *testing.T) {
 	}
 }
 
-// wantDefaults creates a request without a signer and looks at it in both
+// wantDefaults creates a request without a signer and reads it in both
 // versions.
 func (w world) wantDefaults(t *testing.T, name string, subject pki.Subject, sent []certificatesv1beta1.KeyUsage, signer string) {
 	t.Helper()
@@ -124,7 +124,7 @@ func (w world) wantDefaults(t *testing.T, name string, subject pki.Subject, sent
 	}
 }
 
-// create sends JSON that no typed client would, as v1beta1.
+// create sends JSON that typed clients do not send, as v1beta1.
 func (w world) create(t *testing.T, name string, spec map[string]any) error {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -150,8 +150,8 @@ func (w world) testNotDefaulted(t *testing.T) {
 	}
 }
 
-// testNonsense: the request comes first, the signer that would have been found
-// for a better one after it.
+// testNonsense: the error about the request comes first, then the one about the
+// signer that would have been inferred from a valid request.
 func (w world) testNonsense(t *testing.T) {
 	err := w.create(t, "nonsense", map[string]any{"request": []byte("nonsense")})
 	var status apierrors.APIStatus
@@ -179,7 +179,7 @@ func (w world) testConditionStatus(t *testing.T) {
 	}
 }
 
-// testWarning: users of kubectl see the header's text.
+// testWarning: kubectl shows the header's text to its users.
 func (w world) testWarning(t *testing.T) {
 	apitest.Create(t, w.admin, newCSR(t, "warned"))
 	const text = `299 - "certificates.k8s.io/v1beta1 CertificateSigningRequest is deprecated in v1.19+, unavailable in v1.22+; use certificates.k8s.io/v1 CertificateSigningRequest"`
@@ -196,7 +196,7 @@ func (w world) testWarning(t *testing.T) {
 	}
 }
 
-// testDiscovery: the old version is there, and no client prefers it.
+// testDiscovery: the old version is served, but not preferred.
 func (w world) testDiscovery(t *testing.T) {
 	groups, err := w.admin.Discovery().ServerGroups()
 	if err != nil {

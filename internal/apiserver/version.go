@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 )
 
-// servedVersion is the Kubernetes version whose API the server speaks: the
-// version of the Kubernetes libraries that it is built from.
+// servedVersion is the Kubernetes version whose API the server implements: the
+// version of the Kubernetes libraries that it is built with.
 type servedVersion struct {
 	basecompatibility.MutableEffectiveVersion
 }
@@ -18,8 +18,8 @@ func newServedVersion() servedVersion {
 	return servedVersion{compatibility.DefaultBuildEffectiveVersion()}
 }
 
-// Info is what /version answers. Clients compare gitVersion, so it is a
-// Kubernetes version; what is behind the plus sign is ours (semver.org).
+// Info returns the answer of /version. Clients compare gitVersion, so it is a
+// Kubernetes version; the part after the plus sign is certplane's (semver.org).
 func (v servedVersion) Info() *apimachineryversion.Info {
 	build := buildinfo.Read()
 	info := v.MutableEffectiveVersion.Info()

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// wrappedStores puts something around each store of next.
+// wrappedStores wraps each store of next.
 type wrappedStores struct {
 	next generic.RESTOptionsGetter
 	wrap func(schema.GroupResource, storage.Interface) storage.Interface

@@ -19,8 +19,8 @@ import (
 // startTimeout is how long a server may take to be ready on a busy machine.
 const startTimeout = time.Minute
 
-// gcPercent has garbage collected seldom: it is a third of the work of a start,
-// and no test needs the memory.
+// gcPercent makes garbage collections rare: they are a third of the work of a
+// start, and no test needs the memory.
 const gcPercent = 400
 
 // Server is a running server. Tests talk to it as any client would.
@@ -82,7 +82,7 @@ func (s *Server) Stop(t testing.TB) {
 }
 
 // RestartFails stops the server and starts it again, which must fail. It
-// returns why.
+// returns the error.
 func (s *Server) RestartFails(t testing.TB) error {
 	t.Helper()
 	if err := s.stop(); err != nil {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// HTTP2 is a connection of a client that takes nothing of any answer, and sends
-// of its requests what the test wants: its window is 0. It is safe for
-// concurrent use.
+// HTTP2 is a connection of a client that accepts no data of any answer (its
+// window is 0), and sends those parts of its requests that the test wants. It
+// is safe for concurrent use.
 type HTTP2 struct {
 	conn  *tls.Conn
 	token string // empty if there is none
@@ -85,7 +85,8 @@ func (c *HTTP2) greet() error {
 // Close ends the connection.
 func (c *HTTP2) Close() error { return c.conn.Close() }
 
-// read answers the server, and tells streams what becomes of them.
+// read answers the server's frames and notifies streams of their answers and
+// ends.
 func (c *HTTP2) read() {
 	defer c.streams.Range(func(_, stream any) bool { stream.(*Stream).reset(); return true })
 	decoder := hpack.NewDecoder(4096, nil)
@@ -117,7 +118,7 @@ func (c *HTTP2) read() {
 	}
 }
 
-// agree takes over the settings of the server, which come before any stream.
+// agree applies the settings of the server, which come before any stream.
 func (c *HTTP2) agree(frame *http2.SettingsFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

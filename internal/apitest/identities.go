@@ -56,7 +56,7 @@ func (s *Server) LoginWith(t testing.TB, certPEM []byte, key crypto.Signer) *res
 }
 
 // ClientRoot returns the root of the client certificates that the server
-// honours.
+// accepts.
 func (s *Server) ClientRoot(t testing.TB) *x509.Certificate {
 	t.Helper()
 	roots, err := pki.ParseBundle(readFile(t, filepath.Join(datadir.Dir(s.Config.DataDir).PKI(), "client-ca-root.crt")))
@@ -66,8 +66,8 @@ func (s *Server) ClientRoot(t testing.TB) *x509.Certificate {
 	return roots[0]
 }
 
-// ClientCA returns the CA of client certificates, whose own certificate has to
-// come along with those that it issues.
+// ClientCA returns the CA of client certificates. Its own certificate must be
+// sent along with those that it issues.
 func (s *Server) ClientCA(t testing.TB) *pki.Authority {
 	t.Helper()
 	dir := datadir.Dir(s.Config.DataDir).PKI()
@@ -79,7 +79,7 @@ func (s *Server) ClientCA(t testing.TB) *pki.Authority {
 }
 
 // ClientCASecret returns a Secret, not sent yet, with the CA of client
-// certificates and its key: something that nobody should make.
+// certificates and its key. An administrator should never create such a Secret.
 func (s *Server) ClientCASecret(t testing.TB, namespace, name string) *corev1.Secret {
 	t.Helper()
 	dir := datadir.Dir(s.Config.DataDir).PKI()
@@ -110,7 +110,7 @@ func Allow(verbs, resources string, names ...string) rbacv1.PolicyRule {
 	}
 }
 
-// Grant gives a user rights, once, and returns when the server knows of them.
+// Grant gives a user rights, once, and returns when the server has seen them.
 func (s *Server) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	admin := Client(t, s.Admin(t))
@@ -147,7 +147,7 @@ func (s *Server) Allowed(t testing.TB, user string, groups []string, what author
 	return answer.Status.Allowed
 }
 
-// Eventually waits for what the server learns from its watches.
+// Eventually waits until the server has learned something from its watches.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	condition := func(context.Context) (bool, error) { return holds(), nil }

@@ -16,7 +16,7 @@ import (
 )
 
 // BoundPod is a pod with a certificate source, on its node, and what a node
-// says about it when it asks for the certificate.
+// states about it when it requests the certificate.
 type BoundPod struct {
 	*corev1.Pod
 	Node    *corev1.Node
@@ -53,7 +53,7 @@ func PodSource(signerName string) corev1.PodCertificateProjection {
 	return corev1.PodCertificateProjection{SignerName: signerName, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem"}
 }
 
-// Request is what a node asks for with a key, for the pod's source of this
+// Request returns what a node requests with a key, for the pod's source of this
 // index; it is not sent yet.
 func (p BoundPod) Request(t testing.TB, source int, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
@@ -79,7 +79,7 @@ func (p BoundPod) Request(t testing.TB, source int, key crypto.Signer) *certific
 	}
 }
 
-// ensure makes an object unless it is there.
+// ensure creates an object unless it exists.
 func ensure[T metav1.Object](t testing.TB, obj T, create func(context.Context, T, metav1.CreateOptions) (T, error),
 	get func(context.Context, string, metav1.GetOptions) (T, error)) T {
 	t.Helper()

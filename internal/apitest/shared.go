@@ -10,12 +10,12 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// Shared is a server that tests of a package have in common, because a start
-// costs more than most tests. Each of them works with namespaces and names of
-// its own, and leaves nothing that others could meet. Controllers leave Events
-// out that are no warnings when there are hundreds at once: a test that makes so
-// many is no company for one that waits for an Event. It is safe for concurrent
-// use.
+// Shared is a server that the tests of a package share, because a start costs
+// more than most tests. Each test works with namespaces and names of its own,
+// and leaves nothing behind that another test could meet. Controllers drop
+// Events that are not warnings when there are hundreds at once: a test that
+// makes so many must not share a server with one that waits for an Event. It is
+// safe for concurrent use.
 type Shared struct {
 	// Options change the default configuration, as those of Start do.
 	Options []func(*server.Config)
@@ -58,7 +58,7 @@ func (s *Shared) start() {
 	s.err = s.server.run()
 }
 
-// stop does nothing if no test has asked for the server.
+// stop does nothing if no test has started the server.
 func (s *Shared) stop() error {
 	if s.server == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Table asks for the path as kubectl does and returns the columns that it
-// shows, one line a row.
+// Table requests the path as kubectl does and returns the columns that it
+// shows, one line per row.
 func Table(t testing.TB, cfg *rest.Config, path string) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)

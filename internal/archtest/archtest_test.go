@@ -21,10 +21,10 @@ const module = "github.com/certplane/certplane/"
 type rule struct {
 	from      string // a folder of this module
 	forbidden []string
-	// unless are folders that are allowed although a forbidden one holds them.
+	// unless are allowed folders inside a forbidden one.
 	unless []string
-	// indirect says that the rule holds for all packages of this module too by way
-	// of which the folder's packages could break it.
+	// indirect says that the rule also holds for all packages of this module
+	// through which the folder's packages could break it.
 	indirect bool
 	reason   string
 }
@@ -260,8 +260,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// What others build into their programs brings no server along, not by way of
-// packages of ours either.
+// Packages for use by other programs do not import the server, directly or
+// through other packages of this module.
 func TestSDKBringsNoServer(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"issuer").Output()
 	if err != nil {
@@ -291,8 +291,8 @@ func TestControllersDoNotImportEachOther(t *testing.T) {
 	}
 }
 
-// Whatever leaves a CA was linted before: one file encodes certificates, and
-// pki.Linted signs what the linter has seen.
+// Every certificate was linted before it leaves a CA: one file encodes
+// certificates, and pki.Linted signs what the linter has seen.
 func TestOneFileEncodesCertificates(t *testing.T) {
 	const only = "internal/pki/encode.go"
 	root := filepath.Join("..", "..")
@@ -318,7 +318,7 @@ func TestOneFileEncodesCertificates(t *testing.T) {
 	}
 }
 
-// A rule about a folder that has moved away would hold nothing.
+// A rule about a folder that has moved away would have no effect.
 func TestRulesNameExistingFolders(t *testing.T) {
 	packages := listPackages(t)
 	for _, rule := range rules {

@@ -1,4 +1,4 @@
-// Package atomicfile writes files that are seen whole or not at all.
+// Package atomicfile writes files of which readers see all or nothing.
 package atomicfile
 
 import (
@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at path with data. A reader sees the old file or
-// the new one, never a part; after a crash too. The data is on disk when
+// Write replaces the file at path with data. A reader sees the old file or the
+// new one, never a part of it, also after a crash. The data is on disk when
 // Write returns without error.
 func Write(path string, data []byte, perm fs.FileMode) error {
 	return place(path, data, perm, os.Rename)
@@ -22,8 +22,8 @@ func Create(path string, data []byte, perm fs.FileMode) error {
 	return place(path, data, perm, os.Link)
 }
 
-// CheckDir reports why files cannot be made in dir, before anything depends
-// on it.
+// CheckDir returns an error if files cannot be made in dir, before anything
+// depends on it.
 func CheckDir(dir string) error {
 	tmp, err := os.CreateTemp(dir, ".check-*")
 	if err != nil {
@@ -50,7 +50,7 @@ func place(path string, data []byte, perm fs.FileMode, move func(from, to string
 	return SyncDir(dir)
 }
 
-// fill closes f in any case.
+// fill closes f also if it fails.
 func fill(f *os.File, data []byte, perm fs.FileMode) error {
 	_, err := f.Write(data)
 	return errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())

@@ -1,4 +1,4 @@
-// Package audit records who asked the API for what.
+// Package audit records which users sent which requests to the API.
 package audit
 
 import (
@@ -21,8 +21,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// New returns what decides which requests are recorded and what records them.
-// Both are nil if cfg records nothing.
+// New returns the evaluator that decides which requests are recorded, and the
+// backend that records them. Both are nil if cfg records nothing.
 func New(cfg Config) (audit.PolicyRuleEvaluator, audit.Backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
@@ -58,11 +58,11 @@ func newLog(cfg LogConfig) (audit.Backend, error) {
 		return nil, fmt.Errorf("opening audit.log.path: %w", err)
 	}
 	backend := auditlog.NewBackend(out, cfg.Format, auditv1.SchemeGroupVersion)
-	// A file takes events one by one as fast as many at a time.
+	// A file takes events one by one as fast as in batches.
 	return inMode(cfg.Mode, backend, buffered.BatchConfig{BufferSize: 10000, MaxBatchSize: 1}), nil
 }
 
-// open makes the file now, so that a path that cannot work ends the start and
+// open creates the file now, so that an invalid path makes the start fail and
 // not the first request.
 func open(cfg LogConfig) (io.Writer, error) {
 	if cfg.Path == "-" {
@@ -108,8 +108,8 @@ func inMode(mode string, backend audit.Backend, batch buffered.BatchConfig) audi
 	}
 }
 
-// lenient lets requests go on that cannot be recorded. The backend has
-// reported the error already.
+// lenient lets requests continue that cannot be recorded. The backend has
+// already reported the error.
 type lenient struct{ audit.Backend }
 
 func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
@@ -117,12 +117,11 @@ func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-// stopTimeout is how long a stopping server waits for a webhook to take what
-// it has not got yet. The attempts of the library take longer than service
-// managers wait.
+// stopTimeout is how long a stopping server waits to send the remaining events
+// to a webhook. The library's retries take longer than service managers wait.
 const stopTimeout = 10 * time.Second
 
-// impatient does not hold up the end of the server.
+// impatient does not delay the end of the server.
 type impatient struct {
 	audit.Backend
 	timeout time.Duration

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 )
 
-// stuck is a backend that nobody can stop.
+// stuck is a backend that never stops.
 type stuck struct{ audit.Backend }
 
 func (stuck) Shutdown() { select {} }
 
-// gone is one that stops at once.
+// gone is a backend that stops immediately.
 type gone struct {
 	audit.Backend
 	stopped *bool
@@ -21,7 +21,7 @@ type gone struct {
 func (g gone) Shutdown() { *g.stopped = true }
 
 func TestWebhooksDoNotHoldUpTheEnd(t *testing.T) {
-	impatient{stuck{}, time.Millisecond}.Shutdown() // it returns
+	impatient{stuck{}, time.Millisecond}.Shutdown() // Shutdown returns
 	var stopped bool
 	impatient{gone{stopped: &stopped}, time.Hour}.Shutdown()
 	if !stopped {

@@ -83,8 +83,8 @@ type BatchConfig struct {
 	MaxRate int `json:"maxRate"`
 }
 
-// DefaultConfig records nothing; what it says applies once a path or a
-// kubeconfig is named.
+// DefaultConfig records nothing; its values apply once a path or a kubeconfig
+// is set.
 func DefaultConfig() Config {
 	return Config{
 		Log: LogConfig{
@@ -104,7 +104,7 @@ func DefaultConfig() Config {
 // enabled reports whether anything is recorded.
 func (c Config) enabled() bool { return c.Log.Path != "" || c.Webhook.Kubeconfig != "" }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error with the field of the first value that cannot work.
 func (c Config) Validate() error {
 	if c.PolicyFile != "" && !c.enabled() {
 		return fmt.Errorf("audit.policyFile: there is nowhere to record to; set audit.log.path or audit.webhook.kubeconfig")

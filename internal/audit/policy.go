@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/audit/policy"
 )
 
-// builtin is the policy of a server that gets none.
+// builtin is the policy of a server that has none configured.
 //
 //go:embed policy.yaml
 var builtin []byte
@@ -31,8 +31,8 @@ func (c Config) policy() (*auditinternal.Policy, error) {
 	return parsed, nil
 }
 
-// parsePolicy refuses unknown fields, which the library would only log: a
-// mistyped condition makes a rule apply to everything.
+// parsePolicy refuses unknown fields, which the library would only log: with a
+// mistyped condition, a rule applies to everything.
 func parsePolicy(data []byte) (*auditinternal.Policy, error) {
 	strict := serializer.NewCodecFactory(audit.Scheme, serializer.EnableStrict).UniversalDecoder()
 	if _, _, err := strict.Decode(data, nil, &auditinternal.Policy{}); err != nil {

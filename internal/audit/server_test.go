@@ -21,7 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// An approval is the record that matters most: who, as whom, and on what.
+// An approval is the most important record: the user, the impersonated user,
+// and the object.
 func TestLogRecordsApproval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "audit.log")
 	s := apitest.Start(t, func(c *server.Config) { c.Audit.Log.Path = path })
@@ -46,7 +47,7 @@ func TestLogRecordsApproval(t *testing.T) {
 	checkPrivate(t, path)
 }
 
-// Health checks and the server's own reads would bury everything else.
+// Records of health checks and the server's own reads would hide all others.
 func TestBuiltinPolicyLeavesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	s := apitest.Start(t, func(c *server.Config) { c.Audit.Log.Path = path })
@@ -64,7 +65,7 @@ func TestBuiltinPolicyLeavesOut(t *testing.T) {
 		if event.RequestURI == "/readyz" {
 			t.Errorf("a health check is on record: %+v", event)
 		}
-		// Whoever reads Secrets is on record.
+		// Reads of Secrets are recorded.
 		if event.User.Username == "system:apiserver" && event.Verb == "watch" && event.ObjectRef.Resource != "secrets" {
 			t.Errorf("a read of the server is on record: %+v", event)
 		}
@@ -116,8 +117,8 @@ func TestWebhook(t *testing.T) {
 	})
 }
 
-// recorded waits for an event: the last stage is written when the client has
-// its answer already.
+// recorded waits for an event: the last stage is written after the client has
+// the response.
 func recorded(t *testing.T, path string, wanted func(auditv1.Event) bool) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
@@ -142,7 +143,7 @@ func events(t *testing.T, path string) []auditv1.Event {
 	var found []auditv1.Event
 	for line := range strings.Lines(string(data)) {
 		if !strings.HasSuffix(line, "\n") {
-			break // being written
+			break // still being written
 		}
 		var event auditv1.Event
 		if err := json.Unmarshal([]byte(line), &event); err != nil {

@@ -1,4 +1,4 @@
-// Package authn finds out who sends a request.
+// Package authn authenticates the sender of a request.
 package authn
 
 import (
@@ -31,53 +31,54 @@ import (
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
-// Config names the credentials that are honoured.
+// Config has the credentials that are accepted.
 type Config struct {
-	// Settings are the operator's.
+	// Settings are set by the operator.
 	Settings Settings
-	// ServerID tells servers apart in metrics.
+	// ServerID distinguishes servers in metrics.
 	ServerID string
 	// ClientCAs sign client certificates: the subject's common name is the
-	// user, its organizations are the user's groups. One may have no CA at first.
+	// user, its organizations are the user's groups. A provider may have no CA
+	// at first.
 	ClientCAs []dynamiccertificates.CAContentProvider
-	// Tokens maps the bearer tokens of the parts inside this process to their
+	// Tokens maps the bearer tokens of the components in this process to their
 	// identities.
 	Tokens map[string]*user.DefaultInfo
 	// ServiceAccountKey signs the tokens of service accounts.
 	ServiceAccountKey crypto.Signer
-	// Loopback is how the server reads the objects behind credentials.
+	// Loopback is the configuration with which the server reads the objects
+	// behind credentials.
 	Loopback *rest.Config
 }
 
-// Authentication knows who is who. It works to the full once Start has
-// returned.
+// Authentication authenticates users. It is complete once Start has returned.
 type Authentication struct {
-	// Requests finds the user of a request.
+	// Requests authenticates requests.
 	Requests authenticator.Request
-	// Tokens finds the user of a bearer token.
+	// Tokens authenticates bearer tokens.
 	Tokens authenticator.Token
 	// Audiences are those of the API server.
 	Audiences authenticator.Audiences
-	// ClientCAs are all CAs of client certificates, for the TLS handshake. Who
-	// runs it sees the files' changes.
+	// ClientCAs are all CAs of client certificates, for the TLS handshake. The
+	// caller must run it to follow changes of the files.
 	ClientCAs dynamiccertificates.CAContentProvider
-	// RequestHeader is nil while no proxy is trusted.
+	// RequestHeader is nil if no proxy is trusted.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
-	// Issuer makes the tokens of service accounts.
+	// Issuer issues the tokens of service accounts.
 	Issuer serviceaccount.Issuer
 
 	starts []func(context.Context)
 }
 
-// anonymousPaths are open to requests without credentials, so that load
-// balancers and monitors need none. All other paths answer 401 to them.
+// anonymousPaths can be read without credentials, so that load balancers and
+// monitors need none. All other paths answer 401 to requests without
+// credentials.
 var anonymousPaths = []apiserver.AnonymousAuthCondition{
 	{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}, {Path: "/version"}, {Path: "/version/"},
 }
 
-// New returns what honours the credentials of cfg. A credential that is
-// presented and does not hold fails the request: it never falls back to
-// anonymous.
+// New returns what authenticates with the credentials of cfg. An invalid
+// credential fails the request: it never falls back to anonymous.
 func New(cfg Config) (*Authentication, error) {
 	a := &Authentication{Audiences: cfg.Settings.ServiceAccounts.audiences()}
 	accounts, err := a.serviceAccounts(cfg)
@@ -98,15 +99,16 @@ func New(cfg Config) (*Authentication, error) {
 	return a, nil
 }
 
-// Start begins to watch what credentials depend on; ctx ends it.
+// Start begins to watch the objects on which credentials depend, until ctx
+// ends.
 func (a *Authentication) Start(ctx context.Context) {
 	for _, start := range a.starts {
 		start(ctx)
 	}
 }
 
-// tokens returns who honours bearer tokens, those that need no network first,
-// and who lets requests without credentials in.
+// tokens returns the authenticators of bearer tokens, those that need no
+// network first, and the authenticator of requests without credentials.
 func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticator) (anyone authenticator.Request, tokens authenticator.Token, err error) {
 	legacy, err := legacyTokens(cfg, accounts)
 	if err != nil {
@@ -138,8 +140,7 @@ func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticato
 	return anyone, tokenunion.New(all...), nil
 }
 
-// agnostic is for tokens that say nothing of audiences: they are for the API
-// server.
+// agnostic is for tokens without audiences: they are for the API server.
 func (a *Authentication) agnostic(tokens authenticator.Token) authenticator.Token {
 	return authenticator.WrapAudienceAgnosticToken(a.Audiences, tokens)
 }
@@ -169,8 +170,8 @@ func (a *Authentication) serviceAccounts(cfg Config) (serviceaccount.Authenticat
 	}, nil
 }
 
-// legacyTokens honours the tokens in Secrets. The Secret is read for each
-// request: to delete it ends its token at once.
+// legacyTokens accepts the tokens in Secrets. The Secret is read for each
+// request: deleting it ends its token immediately.
 func legacyTokens(cfg Config, accounts serviceaccount.Authenticator) (serviceaccount.Legacy, error) {
 	client, err := kubernetes.NewForConfig(cfg.Loopback)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// What is in a file can only be told when it is read, and then by the field
-// that names the file.
+// The content of a file is only checked when the file is read, and errors have
+// the field that contains its name.
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	tests := []struct {
 		reason string

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
-// certificates returns who honours client certificates. A proxy's comes
-// first: it speaks for others.
+// certificates returns the authenticator of client certificates. A proxy's
+// certificate is checked first: the proxy authenticates other users.
 func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authenticator) ([]authenticator.Request, error) {
 	var all []authenticator.Request
 	cas := slices.Clone(cfg.ClientCAs)
@@ -56,7 +56,7 @@ func (r RequestHeader) open() (*authenticatorfactory.RequestHeaderConfig, error)
 	}, nil
 }
 
-// proxy honours the headers of a proxy that proves to be the one.
+// proxy accepts the headers of a proxy that authenticates with its certificate.
 func (a *Authentication) proxy(cfg *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	return authenticator.WrapAudienceAgnosticRequest(a.Audiences, headerrequest.NewDynamicVerifyOptionsSecure(
 		cfg.CAContentProvider.VerifyOptions,

@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// formerKeys reads the keys that signed tokens before.
+// formerKeys reads the keys that signed tokens in the past.
 func (s ServiceAccounts) formerKeys() ([]crypto.PublicKey, error) {
 	var all []crypto.PublicKey
 	for i, file := range s.FormerKeyFiles {
@@ -23,7 +23,7 @@ func (s ServiceAccounts) formerKeys() ([]crypto.PublicKey, error) {
 	return all, nil
 }
 
-// readPublicKeys takes a private key for its public one.
+// readPublicKeys reads public keys, and the public key of a private one.
 func readPublicKeys(file string) ([]crypto.PublicKey, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -43,7 +43,7 @@ func readPublicKeys(file string) ([]crypto.PublicKey, error) {
 	return public, nil
 }
 
-// issuers are all whose tokens are honoured, the current one first.
+// issuers returns all issuers whose tokens are accepted, the current one first.
 func (s ServiceAccounts) issuers() []string {
 	return append([]string{s.Issuer}, s.FormerIssuers...)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Every file that kube-apiserver takes as a key of service accounts, and the
+// Every file that kube-apiserver accepts as a key of service accounts, and the
 // server's own.
 func TestFormerKeys(t *testing.T) {
 	encode := func(blockType string, der []byte, err error) []byte {

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// podCertificates honours client certificates. One that says which pod it is
-// for (KEP-4317) stands for the pod's service account as a token of the pod
+// podCertificates accepts client certificates. A certificate that names its pod
+// (KEP-4317) authenticates as the pod's service account, as a token of the pod
 // does: while the pod and the account exist.
 type podCertificates struct {
 	certificates authenticator.Request

@@ -11,29 +11,29 @@ import (
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 )
 
-// maxRemembered bounds the memory that strangers' certificates of a trusted
-// CA can take.
+// maxRemembered bounds the memory for certificates of unknown users of a
+// trusted CA.
 const maxRemembered = 1024
 
-// rememberedCertificates honours client certificates as the library does, but
-// proves each only once: the library verifies a certificate again with every
+// rememberedCertificates accepts client certificates as the library does, but
+// verifies each only once. The library verifies a certificate with every
 // request of its connection, which costs more than all other checks of a
-// request together. What is proven holds as long as the CAs do not change and
-// no certificate of the chain ends. Safe for concurrent use.
+// request together. The result is valid as long as the CAs do not change and no
+// certificate of the chain expires. It is safe for concurrent use.
 type rememberedCertificates struct {
 	cas    x509request.VerifyOptionFunc
 	prove  authenticator.Request
 	now    func() time.Time
 	mu     sync.RWMutex
-	roots  *x509.CertPool // with which all of proven was proven
+	roots  *x509.CertPool // with which all of proven was verified
 	proven map[fingerprint]provenCertificate
 }
 
-// fingerprint is of all certificates that a client presents.
+// fingerprint is the hash of all certificates that a client presents.
 type fingerprint = [sha256.Size]byte
 
 type provenCertificate struct {
-	// identify tells whose certificate it is.
+	// identify returns the user of a certificate.
 	identify authenticator.Request
 	until    time.Time
 }
@@ -70,7 +70,7 @@ func fingerprintOf(presented []*x509.Certificate) fingerprint {
 	}
 	hash := sha256.New()
 	for _, cert := range presented {
-		hash.Write(cert.Raw) // DER says where it ends
+		hash.Write(cert.Raw) // DER encodes its own length
 	}
 	return fingerprint(hash.Sum(nil))
 }
@@ -82,9 +82,10 @@ func (r *rememberedCertificates) recall(id fingerprint, roots *x509.CertPool) (p
 	return proven, ok && r.roots == roots && r.now().Before(proven.until)
 }
 
-// remember proves a certificate once more, to know its chain, and keeps what
-// identifies it: the library with the certificate itself as the one root. That
-// still looks at its validity and usages, and counts it in the metrics.
+// remember verifies a certificate again, to get its chain, and keeps the
+// authenticator that identifies it: the library's, with the certificate itself
+// as the only root. That authenticator still checks its validity and usages,
+// and counts it in the metrics.
 func (r *rememberedCertificates) remember(id fingerprint, options x509.VerifyOptions, presented []*x509.Certificate) {
 	options.Intermediates = x509.NewCertPool()
 	for _, intermediate := range presented[1:] {
@@ -92,7 +93,7 @@ func (r *rememberedCertificates) remember(id fingerprint, options x509.VerifyOpt
 	}
 	chains, err := presented[0].Verify(options)
 	if err != nil {
-		return // it has ended, or the CAs have changed, in this moment
+		return // it has just expired, or the CAs have just changed
 	}
 	trusted := options
 	trusted.Roots = x509.NewCertPool()
@@ -110,7 +111,7 @@ func (r *rememberedCertificates) remember(id fingerprint, options x509.VerifyOpt
 	}
 }
 
-// firstEnd is when the first certificate of a chain ends.
+// firstEnd returns when the first certificate of a chain expires.
 func firstEnd(chain []*x509.Certificate) time.Time {
 	end := chain[0].NotAfter
 	for _, cert := range chain[1:] {

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// counting counts how often a certificate has to be proven.
+// counting counts how often a certificate has to be verified.
 type counting struct {
 	authenticator.Request
 	count int
@@ -23,7 +23,7 @@ func (c *counting) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	return c.Request.AuthenticateRequest(req)
 }
 
-// doorkeeper is what is tested, with CAs that can change.
+// doorkeeper is the tested authenticator, with CAs that can change.
 type doorkeeper struct {
 	*rememberedCertificates
 	proofs *counting
@@ -46,7 +46,7 @@ func (d *doorkeeper) trust(ca *pki.Authority) {
 	d.roots.AddCert(ca.Certificate())
 }
 
-// ask returns who the certificates are of; nobody is empty.
+// ask returns the user of the certificates, or "" if they are not accepted.
 func (d *doorkeeper) ask(presented ...*x509.Certificate) string {
 	response, ok, err := d.AuthenticateRequest(&http.Request{TLS: &tls.ConnectionState{PeerCertificates: presented}})
 	if err != nil || !ok {
@@ -126,7 +126,7 @@ func TestRememberedCertificates(t *testing.T) {
 	}
 }
 
-// However many certificates come, few are remembered.
+// However many certificates are presented, few are remembered.
 func TestRememberedCertificatesAreFew(t *testing.T) {
 	ca := newCA(t)
 	d := newDoorkeeper(ca)

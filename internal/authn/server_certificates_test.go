@@ -91,7 +91,7 @@ func TestRequestHeaders(t *testing.T) {
 	tests := []struct {
 		reason string
 		cfg    *rest.Config
-		want   string // the user, or nothing for 401
+		want   string // the user, or "" for 401
 	}{
 		{"the proxy", login(proxyCA, "front-proxy"), "ann"},
 		{"another certificate of its CA", login(proxyCA, "somebody"), ""},
@@ -122,7 +122,8 @@ func TestRequestHeaders(t *testing.T) {
 	if diff := cmp.Diff(want, user); diff != "" {
 		t.Errorf("the proxy's user (-want +got):\n%s", diff)
 	}
-	// The proxy without a user is nobody: its certificate is for proxying.
+	// The proxy without a user is not authenticated: its certificate is only
+	// for proxying.
 	if _, err := whoami(t, login(proxyCA, "front-proxy")); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the proxy itself is answered with %v", err)
 	}

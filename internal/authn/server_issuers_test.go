@@ -55,7 +55,7 @@ func TestOpenIDConnect(t *testing.T) {
 	}
 }
 
-// get reads a path that is no API object.
+// get reads a path that is not an API object.
 func get(t *testing.T, cfg *rest.Config, path string, into *[]byte) error {
 	t.Helper()
 	data, err := apitest.Client(t, cfg).Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
@@ -65,7 +65,7 @@ func get(t *testing.T, cfg *rest.Config, path string, into *[]byte) error {
 	return err
 }
 
-// Another service verifies a token with nothing but what the server publishes.
+// Another service can verify a token with only what the server publishes.
 func TestDiscoveryVerifiesTokens(t *testing.T) {
 	w := newWorld(t, common.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", "https://kubernetes.default.svc"}})
@@ -109,8 +109,8 @@ func TestDiscoveryVerifiesTokens(t *testing.T) {
 	}
 }
 
-// Who may read the documents is the administrator's choice; service accounts
-// may to begin with.
+// The administrator chooses who may read the documents; by default, service
+// accounts may.
 func TestDiscoveryIsNotForAll(t *testing.T) {
 	s := common.Start(t)
 	for _, path := range []string{"/.well-known/openid-configuration", "/openid/v1/jwks"} {
@@ -123,7 +123,7 @@ func TestDiscoveryIsNotForAll(t *testing.T) {
 	}
 }
 
-// webhook is a server that honours the token "hook" and counts its questions.
+// webhook runs a server that accepts the token "hook" and counts its calls.
 func webhook(t *testing.T, asked *atomic.Int32) string {
 	t.Helper()
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,13 +25,13 @@ import (
 )
 
 // common is the server of the tests that need no settings of their own and do
-// not stop theirs.
+// not stop it.
 var common apitest.Shared
 
 func TestMain(m *testing.M) { apitest.Main(m, &common) }
 
 // world is a server with a service account "builder" in a namespace of the
-// test's and what its tokens can be bound to.
+// test's and the objects that its tokens can be bound to.
 type world struct {
 	*apitest.Server
 	admin           kubernetes.Interface
@@ -62,7 +62,7 @@ func (w world) makeAccount(t *testing.T) {
 	must(t)(w.admin.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(), account, metav1.CreateOptions{}))
 }
 
-// must takes what a client's method returns and leaves no error.
+// must requires that a client's method returns no error.
 func must(t *testing.T) func(any, error) {
 	return func(_ any, err error) {
 		t.Helper()
@@ -72,7 +72,7 @@ func must(t *testing.T) func(any, error) {
 	}
 }
 
-// token is for the account "builder" and an hour.
+// token returns a token for the account "builder" that lasts an hour.
 func (w world) token(t *testing.T, spec authenticationv1.TokenRequestSpec) string {
 	t.Helper()
 	spec.ExpirationSeconds = ptr.To[int64](3600)
@@ -122,7 +122,7 @@ func TestServiceAccountTokens(t *testing.T) {
 	bindings := []struct {
 		reason string
 		spec   authenticationv1.TokenRequestSpec
-		end    func() error // ends what the token is bound to
+		end    func() error // deletes what the token is bound to
 	}{
 		{"pod", boundTo("Pod", "web"), func() error {
 			return w.admin.CoreV1().Pods(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
@@ -195,7 +195,7 @@ func TestUserOfPodsToken(t *testing.T) {
 	}
 }
 
-// A new service account of the same name is somebody else.
+// A new service account of the same name is another user.
 func TestAccountMadeAnew(t *testing.T) {
 	w := newWorld(t, common.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{})
@@ -203,7 +203,7 @@ func TestAccountMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.makeAccount(t)
-	// The new account's token proves that the server knows of the change.
+	// The new account's token proves that the server has seen the change.
 	fresh := w.token(t, authenticationv1.TokenRequestSpec{})
 	if _, err := whoami(t, bearer(t, w.Server, fresh)); err != nil {
 		t.Errorf("the new account's token is refused: %v", err)
@@ -229,7 +229,7 @@ func TestTokensForOthers(t *testing.T) {
 	}
 }
 
-// Tokens outlive the process: the key is kept.
+// Tokens remain valid after a restart: the key is stored.
 func TestTokensAfterRestart(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{})
@@ -252,7 +252,8 @@ func TestBadTokens(t *testing.T) {
 	}
 }
 
-// A probe with a bad credential must not be taken for one without any.
+// A probe with an invalid credential must not be treated like one without a
+// credential.
 func TestBadTokensOnOpenPaths(t *testing.T) {
 	s := common.Start(t)
 	path := func(cfg *rest.Config) error {
@@ -334,8 +335,8 @@ func TestNodeBootstrapSwitch(t *testing.T) {
 	check(false)
 }
 
-// A token of a former key and issuer works on until it ends, if the
-// configuration says so.
+// A token of a former key and issuer remains valid until it expires, if the
+// configuration allows it.
 func TestFormerIssuer(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	token := w.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"api"}})

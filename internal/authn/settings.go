@@ -117,7 +117,7 @@ type RequestHeader struct {
 	ExtraHeaderPrefixes []string `json:"extraHeaderPrefixes"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the settings that apply if nothing is configured.
 func DefaultSettings() Settings {
 	return Settings{
 		ServiceAccounts: ServiceAccounts{
@@ -135,7 +135,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error with the field of the first value that cannot work.
 func (s Settings) Validate() error {
 	return cmp.Or(s.ServiceAccounts.validate(), s.Webhook.validate(), s.RequestHeader.validate())
 }
@@ -161,7 +161,7 @@ func (s ServiceAccounts) validate() error {
 	return nil
 }
 
-// checkIssuer follows OpenID Connect Discovery 1.0 section 3.
+// checkIssuer checks the rules of OpenID Connect Discovery 1.0 section 3.
 func checkIssuer(field, issuer string) error {
 	if err := checkHTTPS(field, issuer); err != nil {
 		return err
@@ -187,7 +187,7 @@ func checkHTTPS(field, value string) error {
 	return nil
 }
 
-// audiences of the API server.
+// audiences returns those of the API server.
 func (s ServiceAccounts) audiences() []string {
 	if len(s.APIAudiences) > 0 {
 		return s.APIAudiences

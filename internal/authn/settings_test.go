@@ -10,7 +10,7 @@ func TestValidate(t *testing.T) {
 	tests := []struct {
 		reason string
 		change func(*Settings)
-		want   string // begins the error
+		want   string // the error begins with it
 	}{
 		{"the defaults", func(*Settings) {}, ""},
 		{"issuer is not a URL", func(s *Settings) { s.ServiceAccounts.Issuer = "me" }, "authentication.serviceAccounts.issuer: "},

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 )
 
-// open returns who asks the webhook about tokens. Nothing is asked yet.
+// open returns an authenticator that calls the webhook about tokens. It does
+// not call the webhook yet.
 func (w Webhook) open(audiences authenticator.Audiences) (authenticator.Token, error) {
 	client, err := webhookutil.LoadKubeconfig(w.Kubeconfig, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package authz decides what an authenticated user may do.
+// Package authz authorizes the requests of authenticated users.
 package authz
 
 import (
@@ -20,27 +20,28 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// Config is what decisions are made from.
+// Config has what the authorizers are built from.
 type Config struct {
 	// Informers hold the roles, the bindings and the pods. They must not have
 	// been started.
 	Informers informers.SharedInformerFactory
-	// Client reads what decisions about nodes need as it is in the store.
+	// Client reads the current objects that decisions about nodes need from the
+	// store.
 	Client kubernetes.Interface
-	// Settings choose who is asked.
+	// Settings configure which authorizers are called.
 	Settings Settings
-	// ServerID tells servers apart in metrics.
+	// ServerID distinguishes servers in metrics.
 	ServerID string
 }
 
-// builtin are the authorizers that need no other program.
+// builtin has the authorizers that need no other program.
 type builtin map[apiserver.AuthorizerType]authorizer.UnconditionalAuthorizer
 
 // New returns the authorizer and the list of rules behind it: members of
 // system:masters may do everything, so that no mistake in roles or in a
-// configuration can lock the administrators out. Of all others nodes may do
-// what their pods need and everybody what RBAC allows, unless the settings ask
-// somebody else.
+// configuration can lock the administrators out. Otherwise nodes may do what
+// their pods need and all users what RBAC allows, unless the settings configure
+// other authorizers.
 func New(cfg Config) (*Authorizer, error) {
 	a := &Authorizer{config: cfg, builtin: builtin{
 		typeNode: node.New(node.FromInformers(cfg.Informers), node.FromStore(cfg.Client), rights.NodeRules()),
@@ -62,7 +63,7 @@ func New(cfg Config) (*Authorizer, error) {
 	return a, nil
 }
 
-// decide makes those who are asked out of links, in their order.
+// decide returns the authorizers of links, in their order.
 func (a *Authorizer) decide(links []apiserver.AuthorizerConfiguration) (*deciders, error) {
 	next := &deciders{chain: chain{{user.SystemPrivilegedGroup, authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}}
 	var rules []authorizer.RuleResolver

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// chain asks one authorizer after the other until one allows or denies. It is
-// not the library's union, which puts names in front of the reasons that users
-// read.
+// chain calls one authorizer after the other until one allows or denies. It is
+// not the library's union, which adds names to the reasons that users read.
 type chain []link
 
 // link is an authorizer and its name, such as webhook "company".
@@ -20,11 +19,11 @@ type link struct {
 	authorizer.UnconditionalAuthorizer
 }
 
-// Verdict is what a chain says about a request.
+// Verdict is the decision of a chain about a request.
 type Verdict struct {
 	Decision authorizer.Decision
-	// By names the authorizer that has decided, as its configuration does. Empty
-	// if none has.
+	// By is the name of the authorizer that has decided, as in its
+	// configuration. It is empty if none has.
 	By     string
 	Reason string
 	Err    error

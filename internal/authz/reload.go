@@ -12,16 +12,16 @@ import (
 	"github.com/certplane/certplane/internal/follow"
 )
 
-// Authorizer asks those whom the settings name, and follows the changes of
-// their file while Watch runs. It is safe for concurrent use.
+// Authorizer calls the authorizers that the settings configure, and follows the
+// changes of their file while Watch runs. It is safe for concurrent use.
 type Authorizer struct {
 	config   Config
 	builtin  builtin
-	opened   []byte // what the settings' file held when it was read first
+	opened   []byte // the first content of the settings' file
 	deciding atomic.Pointer[deciders]
 }
 
-// deciders are what one content of the file leads to.
+// deciders are the result of one content of the file.
 type deciders struct {
 	chain chain
 	rules authorizer.RuleResolver
@@ -32,7 +32,7 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 	return a.deciding.Load().chain.Authorize(ctx, request)
 }
 
-// Decide is Authorize, and says who has decided.
+// Decide is Authorize, and also returns which authorizer has decided.
 func (a *Authorizer) Decide(ctx context.Context, request authorizer.Attributes) Verdict {
 	return a.deciding.Load().chain.decide(ctx, request)
 }
@@ -42,8 +42,8 @@ func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string
 	return a.deciding.Load().rules.RulesFor(ctx, u, namespace)
 }
 
-// Watch applies changes of the settings' file, if there is one, until ctx
-// ends. A content that cannot be used leaves the former one in force.
+// Watch applies changes of the settings' file, if there is one, until ctx ends.
+// After an invalid content, the previous one stays in force.
 func (a *Authorizer) Watch(ctx context.Context) {
 	if a.config.Settings.ConfigFile == "" {
 		return
@@ -66,7 +66,7 @@ func (a *Authorizer) Watch(ctx context.Context) {
 	file.Run(ctx, clock.RealClock{}, follow.ConfigEvery)
 }
 
-// apply puts a content of the settings' file in force.
+// apply applies a content of the settings' file.
 func (a *Authorizer) apply(content []byte) error {
 	links, err := parse(content)
 	if err != nil {

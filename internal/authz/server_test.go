@@ -40,8 +40,8 @@ authorizers:
 - {type: RBAC, name: rbac}
 `
 
-// A webhook that stands first decides, but is asked only about those whom the
-// conditions name; what it has no opinion on is for RBAC.
+// A webhook that comes first decides, but is called only for the users in its
+// conditions; requests on which it has no opinion are left to RBAC.
 func TestWebhook(t *testing.T) {
 	hook := &company{}
 	server := startWith(t, hook.serve(t))
@@ -52,7 +52,7 @@ func TestWebhook(t *testing.T) {
 		"alice": true,  // the webhook allows
 		"eve":   false, // the webhook denies what RBAC allows
 		"bob":   true,  // RBAC allows
-		"carol": false, // nobody allows
+		"carol": false, // no authorizer allows
 	} {
 		if got := server.Allowed(t, user, nil, what); got != want {
 			t.Errorf("%s may: %v, want %v", user, got, want)
@@ -65,8 +65,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// The file is followed: a good change is in force without a restart, a bad one
-// is counted and changes nothing.
+// The server follows the file: a valid change is applied without a restart; an
+// invalid one is counted and changes nothing.
 func TestChangesOfTheFile(t *testing.T) {
 	hook := &company{}
 	kubeconfig := kubeconfigOf(t, hook.serve(t))
@@ -95,13 +95,14 @@ func TestChangesOfTheFile(t *testing.T) {
 	}
 }
 
-// alone is what a server does that has no file.
+// alone is the equivalent of a server without a file.
 const alone = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers: [{type: RBAC, name: rbac}]
 `
 
-// change is seen whole: a file half written would be a failure of its own.
+// change replaces the file as a whole: a partly written file would count as
+// another failure.
 func change(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.Rename(write(t, text), file); err != nil {
@@ -109,7 +110,7 @@ func change(t *testing.T, file, text string) {
 	}
 }
 
-// counted is how often the file was applied, or could not be.
+// counted returns how often the file was applied, or could not be.
 func counted(t *testing.T, s *apitest.Server, status string) int {
 	t.Helper()
 	metrics, err := apitest.Client(t, s.Admin(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -151,8 +152,8 @@ func TestSettingsRefuse(t *testing.T) {
 	}
 }
 
-// A webhook that denies the server's own controllers what they need stops the
-// start, which says so at once.
+// If a webhook denies the server's own controllers what they need, the start
+// ends immediately with an error that explains it.
 func TestStartIsDenied(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SubjectAccessReview

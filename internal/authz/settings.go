@@ -29,13 +29,13 @@ type Settings struct {
 	ConfigFile string `json:"configFile,omitempty"`
 }
 
-// The types besides the library's Webhook.
+// The authorizer types besides the library's Webhook.
 const (
 	typeNode apiserver.AuthorizerType = "Node"
 	typeRBAC apiserver.AuthorizerType = "RBAC"
 )
 
-// parse returns the authorizers in the order in which they are asked.
+// parse returns the authorizers in the order in which they are called.
 func parse(content []byte) ([]apiserver.AuthorizerConfiguration, error) {
 	config, err := load.LoadFromReader(bytes.NewReader(content))
 	if err != nil {
@@ -50,7 +50,8 @@ func parse(content []byte) ([]apiserver.AuthorizerConfiguration, error) {
 	return config.Authorizers, nil
 }
 
-// newWebhook asks another program by SubjectAccessReviews.
+// newWebhook returns an authorizer that sends SubjectAccessReviews to another
+// program.
 func newWebhook(link apiserver.AuthorizerConfiguration) (authorizer.UnconditionalAuthorizer, error) {
 	cfg := link.Webhook
 	if cfg.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile {
@@ -76,7 +77,7 @@ func newWebhook(link apiserver.AuthorizerConfiguration) (authorizer.Unconditiona
 		onError, cfg.MatchConditions, link.Name, newWebhookMetrics(), authorizationcel.NewDefaultCompiler())
 }
 
-// webhookMetrics counts what webhooks answer, by their names.
+// webhookMetrics counts the answers of webhooks, by their names.
 type webhookMetrics struct {
 	webhookmetrics.NoopRequestMetrics
 	webhookmetrics.WebhookMetrics

@@ -64,8 +64,8 @@ func (w *writer) close(summary Summary) error {
 	return nil
 }
 
-// addDigest keeps members apart: names and contents cannot flow into each
-// other.
+// addDigest adds a member to a digest so that names and contents cannot be
+// mistaken for each other.
 func addDigest(digest hash.Hash, name string, data []byte) {
 	fmt.Fprintf(digest, "%q %d\n", name, len(data))
 	digest.Write(data)
@@ -77,7 +77,7 @@ func digestText(digest hash.Hash) string { return "sha256:" + hex.EncodeToString
 const maxMember = 1 << 30
 
 // readMembers calls visit for each member and returns the summary. It fails if
-// the file does not end as it was written.
+// the end of the file is not as it was written.
 func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, data []byte) error) (Summary, error) {
 	members, digest := tar.NewReader(archive), sha256.New()
 	for {
@@ -106,7 +106,7 @@ func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, da
 }
 
 func readSummary(data []byte, digest string, rest io.Reader) (Summary, error) {
-	// What is behind shows whether the file was cut off or changed.
+	// The rest of the file shows whether it was cut off or changed.
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return Summary{}, damage(err)
 	}
@@ -120,7 +120,7 @@ func readSummary(data []byte, digest string, rest io.Reader) (Summary, error) {
 	return summary, nil
 }
 
-// damage says what a broken archive means.
+// damage explains an error in reading a broken archive.
 func damage(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it was cut off", errDamaged)

@@ -31,7 +31,7 @@ var (
 	sunday   = saturday.Add(24 * time.Hour)
 )
 
-// world is a stopped server's data directory, as far as backups know it.
+// world is a stopped server's data directory, with the parts that backups use.
 type world struct {
 	dir datadir.Dir
 	out string // a folder for files
@@ -125,7 +125,7 @@ func (w world) encrypt(t *testing.T, key string) string {
 	return string(stored)
 }
 
-// edit works with the store of dir, which runs for that long.
+// edit calls work with the store of dir, which runs until work returns.
 func edit(t *testing.T, dir datadir.Dir, work func(*clientv3.Client)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), openTimeout)
@@ -168,8 +168,8 @@ func keyPair(t *testing.T) Protection {
 	return Protection{Recipients: []age.Recipient{identity.Recipient()}, Identities: []age.Identity{identity}}
 }
 
-// What comes back is what was there: objects with their revisions, keys, and
-// what expires. Clients that knew the former life have to list again.
+// Restored are the objects with their revisions, the keys, and what expires.
+// Clients that know the store from before have to list again.
 func TestRestore(t *testing.T) {
 	w, protection := newWorld(t), keyPair(t)
 	file := w.save(t, "b", w.saving(protection))
@@ -225,7 +225,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// wantNewRevisions: time does not go backwards for who has seen former.
+// wantNewRevisions checks that revisions do not go backwards for a client that
+// has seen former.
 func wantNewRevisions(t *testing.T, client *clientv3.Client, former int64) {
 	t.Helper()
 	answer, err := client.Put(t.Context(), "/registry/certificatesigningrequests/r1", "changed")
@@ -285,7 +286,7 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-// A file that is not as it was written restores nothing.
+// A file that was changed or cut off restores nothing.
 func TestDamagedBackups(t *testing.T) {
 	w, protection := newWorld(t), keyPair(t)
 	apart := w.saving(Protection{})
@@ -348,7 +349,7 @@ func TestDamagedBackups(t *testing.T) {
 	})
 }
 
-// Keys that cannot read the Secrets are found out, however well the CAs fit.
+// Keys that cannot decrypt the Secrets are detected, even if the CAs fit.
 func TestVerifyDecrypts(t *testing.T) {
 	w := newWorld(t)
 	apart := w.saving(Protection{})
@@ -394,7 +395,7 @@ func TestSaveTheStoreOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// A folder that has something is nobody's to overwrite; an empty one is fine.
+// A folder that is not empty is not overwritten; an empty one is used.
 func TestRestoreIntoAFolder(t *testing.T) {
 	w, protection := newWorld(t), keyPair(t)
 	file := w.save(t, "b", w.saving(protection))

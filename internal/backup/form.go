@@ -9,8 +9,8 @@
 //	pki/NAME       the files of the folder pki
 //	summary.json   what there is, to compare with; it ends the file
 //
-// What servers on one store have in common goes from one to another in a file
-// of the same form, without pages.
+// A file of the same form, without pages, carries what the servers of one store
+// share from one to another.
 package backup
 
 import (
@@ -38,7 +38,7 @@ const (
 	pkiPrefix   = "pki/"
 )
 
-// header says what a file is of.
+// header describes the content of a file.
 type header struct {
 	Form    int       `json:"form"`
 	Program string    `json:"program"` // its version
@@ -71,7 +71,7 @@ type Summary struct {
 	Digest string `json:"digest"`
 }
 
-// differs says what one summary has and another has not.
+// differs returns an error if two summaries differ, which says in what.
 func (s Summary) differs(other Summary) error {
 	var differences []string
 	for _, resource := range slices.Sorted(maps.Keys(s.Objects)) {
@@ -91,8 +91,8 @@ func (s Summary) differs(other Summary) error {
 	return nil
 }
 
-// resourceOf names the resource of a key below a store's prefix; "" is what is
-// no object.
+// resourceOf returns the resource of a key below a store's prefix, or "" if the
+// key holds no object.
 func resourceOf(key string) string {
 	if strings.HasPrefix(key, storerecord.OwnKeys) {
 		return ""

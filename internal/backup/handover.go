@@ -17,10 +17,10 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// sharedFiles are those of the folder pki that servers on one store have in
-// common, keys before their certificates: that is how they are written. The key
-// of the root is needed by one of them alone. The server's and the
-// administrator's certificate each server makes by itself.
+// sharedFiles are those files of the folder pki that the servers of one store
+// share, keys before their certificates: that is the order in which they are
+// written. Only one server needs the key of the root. Each server makes its own
+// certificate and the administrator's.
 var sharedFiles = []string{
 	datadir.ServingCA + ".key", datadir.ServingCA + ".crt",
 	datadir.ClientRootCA + ".crt",
@@ -30,7 +30,7 @@ var sharedFiles = []string{
 }
 
 // ExportKeys writes the keys that another server on the same store needs into a
-// new file, which nobody else can read, and returns them.
+// new file, which only this user can read, and returns them.
 func ExportKeys(file string, dir datadir.Dir, protection Protection, now time.Time) (storerecord.Keys, error) {
 	if !protection.Encrypts() {
 		return storerecord.Keys{}, errors.New("keys are exported encrypted only")
@@ -67,7 +67,7 @@ func ExportKeys(file string, dir datadir.Dir, protection Protection, now time.Ti
 }
 
 // completeKeys refuses a folder with which no server could start. The keys of
-// encryption can be elsewhere.
+// encryption may be in another place.
 func completeKeys(pki string) (storerecord.Keys, error) {
 	found, err := storerecord.ReadPKI(pki)
 	if err != nil {
@@ -94,10 +94,10 @@ type Imported struct {
 	Running bool
 }
 
-// ImportKeys puts the keys in a file into the folder pki of dir, which is made.
-// Keys that are there already must fit: a file of the same servers brings what
-// has been renewed or rotated. Until it is done, a server does not start; it can
-// be repeated.
+// ImportKeys puts the keys in a file into the folder pki of dir, which it
+// creates. Existing keys must fit: a file of the same servers brings what has
+// been renewed or rotated. A server does not start before ImportKeys has
+// finished. It can be repeated.
 func ImportKeys(file string, dir datadir.Dir, protection Protection) (Imported, error) {
 	if err := dir.Prepare(); err != nil {
 		return Imported{}, err
@@ -133,7 +133,7 @@ func ImportKeys(file string, dir datadir.Dir, protection Protection) (Imported, 
 	return imported, err
 }
 
-// unpackKeys writes what servers share into a folder. A backup has it too.
+// unpackKeys writes what servers share into a folder. A backup contains it too.
 func unpackKeys(file, dir string, protection Protection) error {
 	src, err := os.Open(file)
 	if err != nil {
@@ -162,9 +162,9 @@ func unpackKeys(file, dir string, protection Protection) error {
 	return err
 }
 
-// checkFits refuses to replace keys by those of others. Objects that this
-// server has encrypted must stay readable, unless it is stopped: then its start
-// looks whether they are.
+// checkFits refuses to replace keys with those of other servers. Objects that
+// this server has encrypted must stay readable. If it is stopped, its next
+// start checks whether they are.
 func checkFits(dir datadir.Dir, imported Imported) error {
 	existing, err := storerecord.Read(dir)
 	if err != nil {
@@ -178,8 +178,8 @@ func checkFits(dir datadir.Dir, imported Imported) error {
 	return fmt.Errorf("%s has the keys of another server: %w. Import into a new folder, or move this one away if it is of no use", dir.PKI(), mismatch)
 }
 
-// installKeys writes what differs and leaves it to the owner of the data
-// directory: the server, which may run as somebody else.
+// installKeys writes the files that differ, and makes them belong to the owner
+// of the data directory: the server, which may run as another user.
 func installKeys(dir datadir.Dir, files keyFiles) (changed []string, err error) {
 	if err := os.MkdirAll(dir.PKI(), 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of keys: %w", err)
@@ -222,7 +222,7 @@ func leaveTo(dir datadir.Dir, names []string) error {
 	return nil
 }
 
-// checkFree refuses to replace a file.
+// checkFree returns an error if the file exists already.
 func checkFree(file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s exists: choose another name, or of backups name a folder to get a new file in it each time", file)
@@ -230,7 +230,8 @@ func checkFree(file string) error {
 	return nil
 }
 
-// createFile writes a new file with mode 0600. It is there whole or not at all.
+// createFile writes a new file with mode 0600. It leaves a complete file or
+// none.
 func createFile(file string, write func(*os.File) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), ".backup-*") // with mode 0600
 	if err != nil {

@@ -49,7 +49,7 @@ func filesIn(t *testing.T, dir datadir.Dir) map[string]string {
 }
 
 // Another server gets what it needs, and neither the root's key nor what each
-// server makes for itself. Again, it gets what has changed.
+// server makes for itself. A second file brings it what has changed.
 func TestKeysReachAnotherServer(t *testing.T) {
 	w := withClientCA(t)
 	other := datadir.Dir(filepath.Join(t.TempDir(), "other"))
@@ -117,7 +117,8 @@ func (w world) addEncryptionKey(t *testing.T) {
 	write(t, w.dir.EncryptionKeys(), data)
 }
 
-// What is not a server's keys, or another's, changes nothing.
+// A file that holds no keys of a server, or those of another one, changes
+// nothing.
 func TestImportRefuses(t *testing.T) {
 	w, stranger := withClientCA(t), withClientCA(t)
 	good := w.export(t, "good")
@@ -167,8 +168,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// A file of keys is no backup, and is never written in the clear or from a
-// folder that has not all.
+// A file of keys is not a backup. It is never written in the clear, or from a
+// folder that is not complete.
 func TestExportRefuses(t *testing.T) {
 	w := withClientCA(t)
 	if _, err := Restore(t.Context(), w.export(t, "keys"), datadir.Dir(filepath.Join(t.TempDir(), "new")), Restoring{Protection: secret, Now: sunday}); err == nil || !strings.Contains(err.Error(), "certplane pki import") {

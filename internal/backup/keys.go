@@ -22,10 +22,11 @@ type keyFile struct {
 // keyFiles are those of a folder pki, by their names in it.
 type keyFiles map[string]keyFile
 
-// maxKeyFile bounds what is taken for a file with keys.
+// maxKeyFile bounds the size of a file that is read as one with keys.
 const maxKeyFile = 4 << 20
 
-// readKeyFiles leaves out what is being written.
+// readKeyFiles reads the files of a folder, without those that are being
+// written.
 func readKeyFiles(dir string) (keyFiles, error) {
 	files := keyFiles{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -57,7 +58,8 @@ func (f keyFiles) equal(other keyFiles) bool {
 	return maps.EqualFunc(f, other, func(a, b keyFile) bool { return bytes.Equal(a.data, b.data) })
 }
 
-// write makes a file. Its name comes from an archive: it must stay inside.
+// write writes a file. Its name comes from an archive, so it must stay inside
+// dir.
 func (k keyFile) write(dir, name string) error {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return fmt.Errorf("%w: %q is not a valid name of a file with keys", errDamaged, name)
@@ -69,7 +71,8 @@ func (k keyFile) write(dir, name string) error {
 	return atomicfile.Write(path, k.data, k.mode&0o644|0o600)
 }
 
-// checkPairs reports a certificate whose key is there and is another.
+// checkPairs returns an error for a certificate whose key file holds another
+// key.
 func checkPairs(dir string) error {
 	certs, err := filepath.Glob(filepath.Join(dir, "*.crt"))
 	if err != nil {

@@ -62,13 +62,13 @@ const (
 	ByKey
 )
 
-// ErrNoBackup reports a file that is something else.
+// ErrNoBackup reports a file that is not a backup.
 var ErrNoBackup = errors.New("not a backup of certplane")
 
-// headerBytes is how much of a file shows its kind.
+// headerBytes is how many bytes of a file are needed to recognize its kind.
 const headerBytes = 512
 
-// KindOf looks at the beginning of a file.
+// KindOf recognizes the kind of a file by its beginning.
 func KindOf(src *bufio.Reader) (Kind, error) {
 	begin, err := src.Peek(headerBytes)
 	if err != nil && !errors.Is(err, io.EOF) {

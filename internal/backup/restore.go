@@ -27,20 +27,20 @@ type Restoring struct {
 	Protection Protection
 	// PKI is a folder with the keys, for a file that has none.
 	PKI string
-	// Now is when.
+	// Now is the time of the restore.
 	Now time.Time
 }
 
-// Revisions must be new to all who have seen the former life of the store, and
-// former restores of the same backup: the store begins this much later, and
-// more for each second since the backup.
+// Revisions must be new to all clients that have seen the store before the
+// restore, or former restores of the same backup: the store begins this much
+// later, and more for each second since the backup.
 const (
 	revisionsAhead     = 1_000_000_000
 	revisionsPerSecond = 100_000
 )
 
-// Restore makes a data directory of a backup. The folder is there whole or not
-// at all, and must be new or empty.
+// Restore makes a data directory of a backup. The folder must not exist or must
+// be empty. Restore leaves a complete folder or none.
 func Restore(ctx context.Context, file string, dir datadir.Dir, restoring Restoring) (Summary, error) {
 	if err := checkNew(string(dir)); err != nil {
 		return Summary{}, err
@@ -81,8 +81,8 @@ func checkNew(dir string) error {
 	return nil
 }
 
-// Verify proves that a backup can be restored, by doing it in a folder of its
-// own below temp, which goes away again.
+// Verify proves that a backup can be restored: it restores it into a folder of
+// its own below temp, and removes that folder afterwards.
 func Verify(ctx context.Context, file, temp string, restoring Restoring) (Summary, error) {
 	dir, err := os.MkdirTemp(temp, "certplane-verify-*") // with mode 0700
 	if err != nil {
@@ -92,7 +92,7 @@ func Verify(ctx context.Context, file, temp string, restoring Restoring) (Summar
 	return restoring.into(ctx, file, datadir.Dir(dir))
 }
 
-// into fills a folder and checks what is in it then.
+// into fills a folder and then checks its content.
 func (r Restoring) into(ctx context.Context, file string, dir datadir.Dir) (Summary, error) {
 	src, err := os.Open(file)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r Restoring) unpack(src io.Reader, dir datadir.Dir, pages io.Writer) (head
 	return head, summary, err
 }
 
-// addKeys sees to it that the keys are there, and fit.
+// addKeys makes sure that the keys are in the folder and fit the store.
 func (r Restoring) addKeys(summary Summary, dir datadir.Dir) error {
 	switch {
 	case !summary.Keys && r.PKI == "":
@@ -235,8 +235,8 @@ func check(ctx context.Context, head header, summary Summary, dir datadir.Dir) e
 	return nil
 }
 
-// loadSealed returns no keys if the server's configuration names them: they
-// are no part of a backup.
+// loadSealed returns no keys if the server's configuration names them: they are
+// not part of a backup.
 func loadSealed(ctx context.Context, dir datadir.Dir) (sealed.Keys, error) {
 	if _, err := os.Stat(dir.EncryptionKeys()); errors.Is(err, fs.ErrNotExist) {
 		return sealed.Keys{}, nil

@@ -26,19 +26,19 @@ type Saving struct {
 	Protection Protection
 	// WithoutKeys leaves the folder pki out.
 	WithoutKeys bool
-	// Now is the time that the file bears.
+	// Now is the time that is recorded in the file.
 	Now time.Time
 }
 
-// attempts is how often a backup is begun again because keys have changed
-// meanwhile, or the store has compacted what was being read.
+// attempts is how often a backup is started again because keys have changed
+// meanwhile, or the store has compacted the revision that was being read.
 const attempts = 5
 
-// errChanged reports that a backup has to begin again.
+// errChanged reports that a backup must be started again.
 var errChanged = errors.New("the keys or the store changed while they were saved")
 
-// Save writes the store and the keys of a server into a new file, which nobody
-// else can read. The file is there whole or not at all.
+// Save writes the store and the keys of a server into a new file, which only
+// this user can read. It leaves a complete file or none.
 func Save(ctx context.Context, file string, saving Saving) (Summary, error) {
 	if !saving.WithoutKeys && !saving.Protection.Encrypts() {
 		return Summary{}, errors.New("keys are saved encrypted only")
@@ -77,8 +77,8 @@ func (s Saving) write(ctx context.Context, client *clientv3.Client, file *os.Fil
 	return Summary{}, fmt.Errorf("saving: %w; try again", err)
 }
 
-// attempt writes the keys that were there before and after the store was read:
-// they are then those of that moment.
+// attempt writes only keys that were the same before and after the store was
+// read: they are then those of that moment.
 func (s Saving) attempt(ctx context.Context, client *clientv3.Client, dst io.Writer) (Summary, error) {
 	keys, err := s.readKeys()
 	if err != nil {
@@ -123,8 +123,9 @@ func (s Saving) readKeys() (keyFiles, error) {
 }
 
 // checkKeys refuses keys that are not those of the store, such as those of
-// another data directory. What encrypts may have changed since it was recorded.
-// The store of an older version has no record, and gets that of its keys.
+// another data directory. The keys of encryption may have changed since they
+// were recorded. The store of an older version has no record, and gets that of
+// its keys.
 func (s Saving) checkKeys(record *storerecord.Record) error {
 	found, err := storerecord.Read(s.Source.Dir)
 	if err != nil {
@@ -198,7 +199,7 @@ func (r *reading) begin(revision int64) error {
 	})
 }
 
-// count takes a key into the summary.
+// count adds a key to the summary.
 func (r *reading) count(ctx context.Context, key string, value []byte, leaseID int64, store storerecord.Store) error {
 	if r.prefix+key == store.Key() {
 		record, err := storerecord.Parse(value)
@@ -215,7 +216,7 @@ func (r *reading) count(ctx context.Context, key string, value []byte, leaseID i
 	if err != nil {
 		return fmt.Errorf("reading a lease: %w", err)
 	}
-	if lease.GrantedTTL > 0 { // else it has expired meanwhile
+	if lease.GrantedTTL > 0 { // otherwise it has expired meanwhile
 		r.summary.Leases[leaseID] = lease.GrantedTTL
 	} else {
 		r.summary.Leases[leaseID] = 1
@@ -240,7 +241,7 @@ const (
 	fileTime   = "20060102T150405Z"
 )
 
-// FileIn is where a backup goes in a folder.
+// FileIn returns the path of a new backup in a folder.
 func FileIn(dir string, now time.Time) string {
 	return filepath.Join(dir, filePrefix+now.UTC().Format(fileTime)+fileSuffix)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/etcd"
 )
 
-// Source is the server that is saved. It may run or not.
+// Source is the server that is saved. It need not run.
 type Source struct {
 	// Dir is its data directory.
 	Dir datadir.Dir
@@ -27,8 +27,8 @@ type Source struct {
 // openTimeout bounds how long a store may take to answer, or to be opened.
 const openTimeout = time.Minute
 
-// open returns a client of the store. close ends it, and what was started for
-// it.
+// open returns a client of the store. close closes the client and stops what
+// was started for it.
 func (s Source) open(ctx context.Context) (client *clientv3.Client, close func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()

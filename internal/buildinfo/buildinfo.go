@@ -1,4 +1,4 @@
-// Package buildinfo tells which certplane this program is.
+// Package buildinfo returns the version and the origin of this program.
 //
 // Everything comes from what the Go toolchain records in every binary, so no
 // build needs linker flags to know its own version.
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unknown stands for what a build did not record, as in a test binary.
+// unknown stands for a value that a build did not record, as in a test binary.
 const unknown = "unknown"
 
 // librariesModule carries the version of the Kubernetes libraries: they are
@@ -90,7 +90,7 @@ func orUnknown(version string) string {
 	return version
 }
 
-// normalTime gives times of all version control systems one form.
+// normalTime brings the times of all version control systems into one form.
 func normalTime(s string) string {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/cli/print"
 )
 
-// againCommand returns the command line that takes up a request: the flags
-// that were given, with the request's name and its key instead of those that
-// made them. The approval is over, or somebody else's.
+// againCommand returns the command line that resumes a request: the given
+// flags, with the request's name and key in place of the flags that created
+// them. It omits the approval, which is done or left to another user.
 func againCommand(cmd *cobra.Command, name, keyFile string) string {
 	words := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -20,7 +20,7 @@ func againCommand(cmd *cobra.Command, name, keyFile string) string {
 			return
 		}
 		if f.Name == "wait" && f.Value.String() == "0" {
-			return // this time it is for the certificate
+			return // this time the command waits for the certificate
 		}
 		for _, value := range flagValues(f) {
 			words = append(words, "--"+f.Name, print.Quote(value))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Who comes from cmctl or kubectl is told what to type here.
+// A user of cmctl or kubectl gets a hint what to type here.
 func TestOtherProgramsVerbs(t *testing.T) {
 	tests := []struct{ line, want string }{
 		{"check api --wait 2m", "certplane kubectl get --raw /readyz"},
@@ -38,7 +38,7 @@ func TestOtherProgramsVerbs(t *testing.T) {
 	}
 }
 
-// Every verb says what to do when there is no way to its server.
+// Every verb says what to do when its server cannot be reached.
 func TestCertificateVerbsWithoutServer(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {

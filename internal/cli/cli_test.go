@@ -14,13 +14,13 @@ import (
 	"github.com/certplane/certplane/internal/datadir"
 )
 
-// result is how a command line ended.
+// result is the result of a command line.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// certplane runs a command line in a home of its own, which has no server.
+// certplane runs a command line with its own home folder and without a server.
 func certplane(t *testing.T, args ...string) result {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())

@@ -2,7 +2,7 @@ package cli
 
 import "fmt"
 
-// insteadOf says what to type in place of verbs of cmctl that certplane has
+// insteadOf says what to type in place of the verbs of cmctl that certplane has
 // under another name, or does not need.
 var insteadOf = map[string][]string{
 	"check": {
@@ -27,7 +27,7 @@ var insteadOfExperimental = []string{
 	"To make a CertificateSigningRequest: certplane request --signer issuers.cert-manager.io/NAMESPACE.NAME --cn web.example.com",
 }
 
-// cmctlAdvice is for those who have typed a verb of cmctl.
+// cmctlAdvice returns the advice for a user who has typed a verb of cmctl.
 func cmctlAdvice(unknownCommand error) []string {
 	var verb string
 	if _, err := fmt.Sscanf(unknownCommand.Error(), "unknown command %q", &verb); err != nil {

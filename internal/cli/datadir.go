@@ -10,7 +10,7 @@ import (
 
 const dataDirFlag = "data-dir"
 
-// AddDataDirFlag adds --data-dir as every verb has it.
+// AddDataDirFlag adds --data-dir, which is the same for every verb.
 func AddDataDirFlag(flags *pflag.FlagSet, value *string) {
 	flags.StringVar(value, dataDirFlag, *value, "Folder of the server's data. Defaults to $"+datadir.Env+
 		", else /var/lib/certplane for root and $XDG_DATA_HOME/certplane or ~/.local/share/certplane for others.")

@@ -83,8 +83,9 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 	return cmd
 }
 
-// sameNamed are lines about CertificateSigningRequests with such names, which
-// kubectl decides about. What cannot be read is no help, and no failure.
+// sameNamed returns lines about CertificateSigningRequests with these names,
+// which kubectl approves and denies. Requests that cannot be read are left out,
+// without an error.
 func (c *connection) sameNamed(ctx context.Context, names []string, verb string) []string {
 	requests, err := c.requests(io.Discard)
 	if err != nil {

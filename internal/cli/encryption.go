@@ -26,7 +26,7 @@ They take them up within seconds.
 
 The command must run where the file is, with the right to write it.`
 
-// NewEncryption returns the encryption verb and what is below it.
+// NewEncryption returns the encryption verb with its subcommands.
 func NewEncryption(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "encryption",

@@ -13,14 +13,14 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// Execute runs the command that root's arguments ask for and returns the
-// process' exit code. An error is one line on stderr and what to do next;
-// the usage text is shown only to those who ask for it.
+// Execute runs the command that root's arguments name and returns the process's
+// exit code. An error is one line on stderr and what to do next; the usage text
+// is shown only to those who ask for it.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		// What comes first is the verb that does not exist, not its flags.
+		// The unknown verb is reported first, and not its flags.
 		if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
 			err = unknownVerb(cmd, given[0])
 		}
@@ -37,7 +37,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	return exit.Report(stderr, err)
 }
 
-// refuseUnknownVerbs has every group of verbs treat a mistyped one like the
+// refuseUnknownVerbs makes every group of verbs handle a mistyped verb as the
 // root does. Without this cobra shows the group's help and reports success.
 func refuseUnknownVerbs(group *cobra.Command) {
 	for _, cmd := range group.Commands() {
@@ -46,7 +46,7 @@ func refuseUnknownVerbs(group *cobra.Command) {
 		}
 		if !cmd.Runnable() {
 			cmd.RunE = helpOrUnknown
-			cmd.SuggestionsMinimumDistance = 2 // as the root has it
+			cmd.SuggestionsMinimumDistance = 2 // as for the root
 		}
 		refuseUnknownVerbs(cmd)
 	}
@@ -70,17 +70,19 @@ func unknownVerb(group *cobra.Command, verb string) error {
 	return errors.New(text)
 }
 
-// isVerb reports whether a group has a verb of that name.
+// isVerb reports whether a group has a verb with this name.
 func isVerb(group *cobra.Command, name string) bool {
 	return slices.ContainsFunc(group.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
 }
 
-// isUnknownCommand goes by the text: cobra has no error value for it.
+// isUnknownCommand reports whether an error is cobra's error for an unknown
+// command. It compares the text, as cobra has no error value for it.
 func isUnknownCommand(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "unknown command ")
 }
 
-// namesAlone refuses kubectl's KIND/NAME: a verb for one kind takes names.
+// namesAlone returns an error for kubectl's KIND/NAME, as a verb for one kind
+// takes only names.
 func namesAlone(cmd *cobra.Command, names []string) error {
 	for _, name := range names {
 		if kind, alone, found := strings.Cut(name, "/"); found {
@@ -90,7 +92,7 @@ func namesAlone(cmd *cobra.Command, names []string) error {
 	return nil
 }
 
-// noArgs refuses arguments to a verb that takes flags only.
+// noArgs returns an error for arguments of a verb that takes only flags.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {
 		return exit.UsageError(cmd.CommandPath(), err)

@@ -81,7 +81,7 @@ const explainCertificateExample = `  certplane explain certificate -n shop web
 const explainPodExample = `  certplane explain podcertificaterequest -n shop req-x7lw2
   certplane explain pcr -n shop req-x7lw2 -o json`
 
-// NewExplain returns the explain verb and what is below it.
+// NewExplain returns the explain verb with its subcommands.
 func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
@@ -127,7 +127,7 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// explained is a kind of which one object is explained.
+// explained is a kind whose objects can be explained, one at a time.
 type explained struct {
 	kind       string
 	namespaced bool
@@ -167,13 +167,14 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	return &cmd
 }
 
-// addOutput adds the flag that print.CheckFormat is for.
+// addOutput adds the flag whose value print.CheckFormat checks.
 func addOutput(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", "", "One of "+strings.Join(print.Formats, ", ")+". Text for people if not given.")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(print.Formats, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// checkOne reports what is wrong with how a verb about one object was typed.
+// checkOne returns an error if the arguments of a verb for one object are
+// invalid.
 func checkOne(kind string, args []string, format string) error {
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("name one %s", kind)

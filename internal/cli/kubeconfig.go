@@ -17,10 +17,10 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// noServerAdvice is for those whom no kubeconfig leads to a server.
+// noServerAdvice is the advice for a user without a kubeconfig of a server.
 const noServerAdvice = "Start a server with 'certplane serve', or say where one is with --data-dir, --kubeconfig or $KUBECONFIG."
 
-// kubeconfigAdvice is for those whose kubeconfig cannot be used.
+// kubeconfigAdvice is the advice for a user whose kubeconfig cannot be used.
 var kubeconfigAdvice = []string{
 	"Mend it, or name another with --kubeconfig, $KUBECONFIG or --data-dir, and one of its contexts with --context.",
 	"To see its contexts: certplane kubectl config get-contexts",
@@ -37,8 +37,8 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 	AddDataDirFlag(flags, &c.dataDir)
 }
 
-// requests connects to the server's certificate signing requests. What the
-// server warns of goes to warnings.
+// requests connects to the server's certificate signing requests. The server's
+// warnings are written to warnings.
 func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
 	config, err := c.clientConfig(warnings)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *connection) requests(warnings io.Writer) (request.Requests, error) {
 	return client.CertificateSigningRequests(), nil
 }
 
-// api connects to the server for reading objects. Its warnings would be about how
-// it is asked, which the user did not say.
+// api connects to the server for reading objects. It drops the server's
+// warnings, which would be about calls that the user did not write.
 func (c *connection) api() (explain.Reader, error) {
 	config, err := c.clientConfig(io.Discard)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *connection) api() (explain.Reader, error) {
 	return explain.Connect(config)
 }
 
-// given are the flags that lead to the same server once more.
+// given returns the flags with which another command uses the same server.
 func (c *connection) given() []string {
 	var flags []string
 	for _, flag := range []struct{ name, value string }{
@@ -75,7 +75,8 @@ func (c *connection) given() []string {
 	return flags
 }
 
-// clientConfig is for a client that says who it is and passes warnings on.
+// clientConfig returns the configuration of a client that sends its user agent
+// and passes warnings on.
 func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {
 	config, err := c.restConfig()
 	if err != nil {
@@ -103,9 +104,9 @@ func (c *connection) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// in returns the namespace to work in, as kubectl chooses it: the given one, else
-// that of the kubeconfig's context, else default. A kubeconfig that cannot be
-// read is for who connects to tell of.
+// in returns the namespace to work in, as kubectl chooses it: the given one,
+// otherwise that of the kubeconfig's context, otherwise default. It ignores the
+// error of a kubeconfig that cannot be read; connecting reports it.
 func (c *connection) in(given string) string {
 	if given != "" {
 		return given
@@ -121,12 +122,12 @@ func (c *connection) in(given string) string {
 	return namespace
 }
 
-// addNamespace adds the flag whose value is for in.
+// addNamespace adds the flag whose value is passed to in.
 func addNamespace(flags *pflag.FlagSet, namespace *string, of string) {
 	flags.StringVarP(namespace, "namespace", "n", "", "Namespace of "+of+". That of the kubeconfig's context, or default, if not given.")
 }
 
-// loader reads the kubeconfig when it is asked.
+// loader returns a loader that reads the kubeconfig when it is called.
 func (c *connection) loader() (clientcmd.ClientConfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
@@ -142,9 +143,9 @@ func (c *connection) loader() (clientcmd.ClientConfig, error) {
 }
 
 // defaultKubeconfig returns the admin.kubeconfig to use when there is no
-// --kubeconfig, or "" to leave the choice to the usual rules. A data folder
-// given by hand wins over $KUBECONFIG, the default one is for when nothing
-// else is said.
+// --kubeconfig, or "" to leave the choice to the usual rules. An explicit data
+// folder takes precedence over $KUBECONFIG; the default one is used only if
+// neither is set.
 func defaultKubeconfig(dataDirFlag string) (string, error) {
 	if dataDirFlag == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return "", nil
@@ -163,7 +164,7 @@ func defaultKubeconfig(dataDirFlag string) (string, error) {
 	return path, nil
 }
 
-// userAgent identifies a client as the Kubernetes libraries do it.
+// userAgent identifies a client in the form of the Kubernetes libraries.
 func userAgent(program, version string) string {
 	info := buildinfo.Read()
 	return program + "/" + version + " (" + info.Platform + ") certplane/" + info.Version

@@ -23,15 +23,16 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// InvokedAsKubectl says whether the program was started under the name
-// kubectl, as through a symbolic link. RunKubectl is then its whole job.
+// InvokedAsKubectl reports whether the program was started under the name
+// kubectl, for example through a symbolic link. The program then has to call
+// only RunKubectl.
 func InvokedAsKubectl(argv0 string) bool {
 	return strings.TrimSuffix(filepath.Base(argv0), ".exe") == "kubectl"
 }
 
 // NewKubectl returns the kubectl verb: all of kubectl, built in. Kubectl's own
-// commands are made only when the verb runs, so that no other verb pays for
-// them.
+// commands are created only when the verb runs, so that they do not slow down
+// other verbs.
 func NewKubectl(streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl COMMAND [flags]",
@@ -67,10 +68,11 @@ func runKubectl(streams genericiooptions.IOStreams, name string, args []string) 
 	if err := useServerOf(dataDir); err != nil {
 		return err
 	}
-	// Kubectl has its own way with interrupts.
+	// Kubectl handles interrupts itself.
 	signal.Reset()
 	// The process is kubectl from here on. Kubectl takes the arguments from
-	// os.Args where a user's kuberc adds to them, and names itself by them.
+	// os.Args if a user's kuberc adds to them, and takes its own name from
+	// there.
 	os.Args = append([]string{"kubectl"}, args...)
 	logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 	kubectlutil.BehaviorOnFatal(func(msg string, code int) {
@@ -83,7 +85,8 @@ func runKubectl(streams genericiooptions.IOStreams, name string, args []string) 
 	return nil
 }
 
-// newKubectlTree returns kubectl's root command. Name is how help texts call it.
+// newKubectlTree returns kubectl's root command. name is its name in help
+// texts.
 func newKubectlTree(streams genericiooptions.IOStreams, name string, argv []string) *cobra.Command {
 	flags := kubectlConfigFlags(streams)
 	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
@@ -95,7 +98,7 @@ func newKubectlTree(streams genericiooptions.IOStreams, name string, argv []stri
 	if name != root.Name() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	}
-	// For help and completion only: takeDataDir takes it out of the arguments.
+	// For help and completion only: takeDataDir removes it from the arguments.
 	AddDataDirFlag(root.PersistentFlags(), new(string))
 	fixVersion(root, flags, streams)
 	return root
@@ -117,15 +120,15 @@ func kubectlConfigFlags(streams genericiooptions.IOStreams) *genericclioptions.C
 // pluginHandler runs kubectl plugins found in PATH.
 type pluginHandler struct{ *kubectl.DefaultPluginHandler }
 
-// Execute hides KUBECTL_PATH from the plugin: it names this program, which is
-// not a kubectl under its own name.
+// Execute runs the plugin without KUBECTL_PATH, which names this program: under
+// its own name it is not a kubectl.
 func (h pluginHandler) Execute(path string, args, env []string) error {
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "KUBECTL_PATH=") })
 	return h.DefaultPluginHandler.Execute(path, args, env)
 }
 
-// takeDataDir separates --data-dir from kubectl's arguments. What follows a
-// "--" is not kubectl's to read, so not ours either.
+// takeDataDir separates --data-dir from kubectl's arguments. Kubectl does not
+// parse what follows a "--", so takeDataDir does not either.
 func takeDataDir(args []string) (dir string, rest []string, err error) {
 	const flag = "--" + dataDirFlag
 	for i := 0; i < len(args); i++ {
@@ -147,8 +150,8 @@ func takeDataDir(args []string) (dir string, rest []string, err error) {
 	return dir, rest, nil
 }
 
-// useServerOf points kubectl at the data folder's server, in the one way that
-// all its commands respect, "config" too.
+// useServerOf points kubectl at the data folder's server, in the only way that
+// all its commands respect, including "config".
 func useServerOf(dataDirFlag string) error {
 	path, err := defaultKubeconfig(dataDirFlag)
 	if err != nil || path == "" {
@@ -157,8 +160,8 @@ func useServerOf(dataDirFlag string) error {
 	return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
 }
 
-// explainFatal adds advice to kubectl's complaint that nothing listens on
-// localhost:8080, the server it falls back to without any kubeconfig.
+// explainFatal adds advice to kubectl's error that nothing listens on
+// localhost:8080, the server that it uses without any kubeconfig.
 func explainFatal(msg string) string {
 	if msg != "" && !strings.HasSuffix(msg, "\n") {
 		msg += "\n"

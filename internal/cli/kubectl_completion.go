@@ -10,8 +10,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// completeKubectl completes "certplane kubectl ..." by asking the kubectl
-// inside the way a shell would.
+// completeKubectl completes "certplane kubectl ..." by calling the built-in
+// kubectl as a shell would.
 func completeKubectl(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	dataDir, args, err := takeDataDir(args)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 )
 
-// unstamped starts the version that the Kubernetes libraries give themselves
-// unless linker flags say otherwise. It is no semantic version, and kubectl's
-// own version command fails on it as soon as there is a server to compare with.
+// unstamped is the prefix of the version that the Kubernetes libraries report
+// unless linker flags set one. It is not a semantic version, and kubectl's own
+// version command fails on it if there is a server to compare with.
 const unstamped = "v0.0.0-master+$Format"
 
-// fixVersion has "kubectl version" print the version of the libraries that it
-// is built from, where no linker flags set one.
+// fixVersion makes "kubectl version" print the version of the libraries that it
+// is built from, if no linker flags set one.
 func fixVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) {
 	if !strings.HasPrefix(componentversion.Get().GitVersion, unstamped) {
 		return
@@ -37,7 +37,8 @@ func fixVersion(root *cobra.Command, flags *genericclioptions.ConfigFlags, strea
 		return
 	}
 	for _, cmd := range root.Commands() {
-		// Aliases in a user's kuberc are copies of the command by other names.
+		// Aliases in a user's kuberc are copies of the command under other
+		// names.
 		if cmd.Short == found.Short {
 			cmd.Run = func(cmd *cobra.Command, args []string) {
 				kubectlutil.CheckErr(printKubectlVersion(cmd, args, flags, streams))
@@ -70,7 +71,7 @@ func printKubectlVersion(cmd *cobra.Command, args []string, flags *genericcliopt
 }
 
 // clientVersion describes the built-in kubectl, whose code has the version of
-// the libraries. A build that recorded no versions still knows the minor one.
+// the libraries. A build without recorded versions still has the minor version.
 func clientVersion(libraries string) *apimachineryversion.Info {
 	info := componentversion.Get()
 	parsed, err := version.ParseSemantic(libraries)
@@ -84,7 +85,8 @@ func clientVersion(libraries string) *apimachineryversion.Info {
 	return &info
 }
 
-// serverVersion returns nothing at all where no server is configured.
+// serverVersion returns neither a version nor an error if no server is
+// configured.
 func serverVersion(flags *genericclioptions.ConfigFlags) (*apimachineryversion.Info, error) {
 	client, err := flags.ToDiscoveryClient()
 	if clientcmd.IsEmptyConfig(err) {
@@ -121,8 +123,8 @@ func writeKubectlVersion(out io.Writer, output string, v kubectlversion.Version)
 	return err
 }
 
-// warnOfSkew speaks up when client and server are more than one minor version
-// apart (https://kubernetes.io/releases/version-skew-policy/#kubectl).
+// warnOfSkew prints a warning if client and server are more than one minor
+// version apart (https://kubernetes.io/releases/version-skew-policy/#kubectl).
 func warnOfSkew(w io.Writer, v kubectlversion.Version, isError bool) error {
 	client, err := version.ParseSemantic(v.ClientVersion.GitVersion)
 	if err != nil {

@@ -32,7 +32,7 @@ const renewExample = `  certplane renew web
   certplane renew -n shop --selector app=web
   certplane renew --all --all-namespaces`
 
-// renewFlags are those of the renew verb.
+// renewFlags are the flags of the renew verb.
 type renewFlags struct {
 	namespace, selector string
 	all, allNamespaces  bool
@@ -76,7 +76,7 @@ func (f *renewFlags) addTo(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "With --all or --selector: those of all namespaces.")
 }
 
-// where is the namespace; empty: all.
+// where returns the namespace; empty means all namespaces.
 func (f *renewFlags) where(c *connection) string {
 	if f.allNamespaces {
 		return ""
@@ -103,7 +103,7 @@ func (f *renewFlags) check(names []string) error {
 	return nil
 }
 
-// dynamic connects to the server for kinds that it may serve or not.
+// dynamic connects to the server for kinds that it may or may not serve.
 func (c *connection) dynamic(warnings io.Writer) (dynamic.Interface, error) {
 	config, err := c.clientConfig(warnings)
 	if err != nil {

@@ -116,7 +116,7 @@ func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	f.connection.addTo(flags)
 }
 
-// completeValues gives shells the values of flags that have only a few.
+// completeValues adds shell completion for flags with only a few values.
 func (f *requestFlags) completeValues(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"key-type": keyTypeList(),
@@ -125,7 +125,8 @@ func (f *requestFlags) completeValues(cmd *cobra.Command) {
 		"signer":   wellKnownSigners(),
 		"usage":    {"client auth", "server auth", "digital signature", "key encipherment"},
 	} {
-		// It fails for flags that do not exist, so every run of a test finds it.
+		// It fails only for flags that do not exist, so any test finds that
+		// error.
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 }

@@ -18,10 +18,11 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// minExpires is the shortest lifetime that the certificates API takes.
+// minExpires is the shortest lifetime that the certificates API accepts.
 const minExpires = 600 * time.Second
 
-// config checks the flags and turns them into what the request package runs on.
+// config checks the flags and returns the configuration for the request
+// package.
 func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
 	wish, err := f.wish(given)
 	if err != nil {

@@ -38,7 +38,7 @@ It works with any Kubernetes API server. It takes get on the Secret.
 Exit codes: 0 shown, whatever is in the Secret, 1 no certificate or another error,
 2 wrong usage.`
 
-// NewStatus returns the status verb and what is below it.
+// NewStatus returns the status verb with its subcommands.
 func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "Tell how a Certificate is, and what it waits for"}
 	cmd.AddCommand(newExplain(streams, explained{
@@ -51,7 +51,7 @@ func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// NewInspect returns the inspect verb and what is below it.
+// NewInspect returns the inspect verb with its subcommands.
 func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect", Short: "Show what is in the Secret of a Certificate"}
 	cmd.AddCommand(newExplain(streams, explained{
@@ -80,7 +80,7 @@ func inspectSecret(ctx context.Context, cfg verb.Config) error {
 	}
 	system, err := x509.SystemCertPool()
 	if err != nil {
-		system = nil // this computer has none that can be read
+		system = nil // this computer has no roots that can be read
 	}
 	now := cfg.Now()
 	contents, err := inspect.Secret(secret, system, now)

@@ -38,7 +38,7 @@ const tokenCreateExample = `  # A kubelet that joins within the next hour
   # The token alone
   certplane token create --print-kubeconfig=false`
 
-// NewToken returns the token verb and what is below it.
+// NewToken returns the token verb with its subcommands.
 func NewToken(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
@@ -48,7 +48,7 @@ func NewToken(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// tokenCreation is what "token create" is asked for.
+// tokenCreation holds the options of "token create".
 type tokenCreation struct {
 	connection      connection
 	wish            token.Wish
@@ -86,7 +86,7 @@ func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// complete checks what was typed, before there is a token.
+// complete checks the options before a token is created.
 func (c *tokenCreation) complete() error {
 	if err := c.wish.Validate(); err != nil {
 		return err
@@ -131,14 +131,14 @@ func (c *tokenCreation) run(ctx context.Context, streams genericiooptions.IOStre
 		return err
 	}
 	if err := c.place.Write(data); err != nil {
-		// Nobody has the token: it shall not work.
+		// The token was not delivered, so it must not work.
 		return errors.Join(err, token.Delete(ctx, secrets, streams.ErrOut, created))
 	}
 	_, err = fmt.Fprintf(streams.Out, "%s: bootstrap token %s, works %s\n", c.place.Path, token.ID(created), c.wish.Until(now))
 	return err
 }
 
-// at returns config for another address of the same server.
+// at returns config with another address of the same server.
 func at(config *rest.Config, server string) *rest.Config {
 	if server == "" {
 		return config
@@ -197,8 +197,8 @@ func newTokenDelete(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// secrets connects to the secrets of namespace kube-system, where bootstrap
-// tokens are, and returns how it reaches the server.
+// secrets connects to the Secrets of namespace kube-system, where bootstrap
+// tokens are stored, and returns the configuration of the connection.
 func (c *connection) secrets(warnings io.Writer) (token.Secrets, *rest.Config, error) {
 	config, err := c.clientConfig(warnings)
 	if err != nil {

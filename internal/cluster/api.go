@@ -23,7 +23,7 @@ const (
 	apiPoll    = 500 * time.Millisecond
 )
 
-// connect returns how this process reaches the API as itself.
+// connect returns the configuration with which this process reaches the API.
 func connect(c ClientConnection) (*rest.Config, error) {
 	cfg, err := load(c.Kubeconfig)
 	if err != nil {
@@ -32,7 +32,7 @@ func connect(c ClientConnection) (*rest.Config, error) {
 	cfg.UserAgent = "certplane/controllers"
 	cfg.QPS, cfg.Burst = c.QPS, c.Burst
 	if c.QPS == 0 {
-		cfg.QPS = -1 // client-go's word for no limit
+		cfg.QPS = -1 // client-go's value for no limit
 	}
 	return cfg, nil
 }
@@ -53,8 +53,8 @@ func load(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// waitForAPI waits for an API that starts at the same time. After that, one
-// that does not answer is an error that says why.
+// waitForAPI waits for an API server that starts at the same time. If it does
+// not answer in time, waitForAPI returns an error that says why.
 func waitForAPI(ctx context.Context, cfg *rest.Config) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -75,13 +75,14 @@ func waitForAPI(ctx context.Context, cfg *rest.Config) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case last != nil: // says more than that the time is over
+	case last != nil: // this says more than that the time is over
 		err = last
 	}
 	return fmt.Errorf("reaching the API at %s: %w", cfg.Host, err)
 }
 
-// identities returns how to act as each account.
+// identities returns the function that returns the configuration of each
+// account.
 func identities(ctx context.Context, cfg Config, own *rest.Config) (func(string) (*rest.Config, error), error) {
 	if !cfg.UseServiceAccountCredentials {
 		return func(name string) (*rest.Config, error) {
@@ -105,11 +106,13 @@ func identities(ctx context.Context, cfg Config, own *rest.Config) (func(string)
 	}, nil
 }
 
-// podCAFile is what a pod finds of the config map that the publisher writes.
+// podCAFile is the file in pods with the contents of the publisher's config
+// map.
 const podCAFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
-// rootCA is what the API server's certificate chains to, as far as cfg tells.
-// A pod's own CA tells nothing: published, it would never change again.
+// rootCA returns the root of the API server's certificate, as far as cfg
+// contains it. A pod's own CA file does not count: once published, it would
+// never change again.
 func rootCA(cfg *rest.Config) (roots.Roots, error) {
 	if cfg.CAFile != "" && len(cfg.CAData) == 0 && cfg.CAFile != podCAFile {
 		return roots.File(cfg.CAFile, nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// Run runs the chosen controllers until ctx ends or they cannot go on. It is
-// no error that ctx ends. The process must end when Run returns: a controller
+// Run runs the chosen controllers until ctx ends or they cannot go on. The end
+// of ctx is not an error. The process must exit when Run returns: a controller
 // that does not stop in time may still be at work, without the lease.
 func Run(ctx context.Context, cfg Config) error {
 	err := run(ctx, cfg)
@@ -62,7 +62,7 @@ func run(ctx context.Context, cfg Config) error {
 	}
 	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
 	err = frontend.Run(ctx, all, process.Manager.Start)
-	if controllers.IsLostLease(err) { // no failure of anything, but it needs an answer
+	if controllers.IsLostLease(err) { // nothing has failed, but the lease is lost
 		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
 			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
 	}
@@ -73,8 +73,8 @@ func run(ctx context.Context, cfg Config) error {
 // Pods are killed after 30 s.
 const stopTimeout = 20 * time.Second
 
-// newProcess returns what runs the controllers, under the lease if there is to
-// be one.
+// newProcess returns what runs the controllers, under the lease if one is
+// configured.
 func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllers.Process, error) {
 	options := controllers.Options{
 		Namespace: cfg.Namespace, As: as, Metrics: registry(), Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
@@ -86,7 +86,7 @@ func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 	return controllers.NewProcess(options)
 }
 
-// plan is what the controllers do.
+// plan returns what the controllers do.
 func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
 	work := cfg.work()
 	var err error

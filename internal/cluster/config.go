@@ -110,7 +110,7 @@ type HealthConfig struct {
 	BindAddress string `json:"bindAddress"`
 }
 
-// DefaultConfig is the configuration of a process that gets no file.
+// DefaultConfig is the configuration of a process without a configuration file.
 func DefaultConfig() Config {
 	return Config{
 		APIVersion:                   configfile.APIVersion,
@@ -143,12 +143,13 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
-// LeaseNamespace is where the lease is.
+// LeaseNamespace returns the namespace of the lease.
 func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c Config) Validate() error {
 	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
 		return fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0])
@@ -163,7 +164,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c ClientConnection) Validate() error {
 	if c.QPS < 0 {
 		return fmt.Errorf("clientConnection.qps: %v must be 0, for no limit, or more", c.QPS)
@@ -174,7 +176,8 @@ func (c ClientConnection) Validate() error {
 	return nil
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c LeaderElection) Validate() error {
 	switch {
 	case !c.LeaderElect:
@@ -185,7 +188,8 @@ func (c LeaderElection) Validate() error {
 	return c.LeaseTimes.Validate()
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c MetricsConfig) Validate() error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return errors.New("metrics.certFile and metrics.keyFile: set both or none")
@@ -193,10 +197,11 @@ func (c MetricsConfig) Validate() error {
 	return checkAddress("metrics.bindAddress", c.BindAddress)
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c HealthConfig) Validate() error { return checkAddress("health.bindAddress", c.BindAddress) }
 
-// off as an address serves nothing.
+// off as an address means that nothing is served.
 const off = "0"
 
 func checkAddress(field, address string) error {

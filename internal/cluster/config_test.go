@@ -134,7 +134,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// Who has nothing to sign with needs no account to sign as.
+// A process that has nothing to sign with needs no account for signing.
 func TestAccountsThatSign(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -166,7 +166,8 @@ func TestAccountsThatSign(t *testing.T) {
 	}
 }
 
-// The webhook is there with what it guards, unless somebody says otherwise.
+// The webhook is served with what it guards, unless the configuration says
+// otherwise.
 func TestServesWebhook(t *testing.T) {
 	const outside = "clientConnection: {kubeconfig: f}\n"
 	tests := []struct {

@@ -27,24 +27,24 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// world is a server without certificate controllers in which they are
+// world is a server without certificate controllers, in which they are
 // installed as in a cluster.
 type world struct {
 	*apitest.Server
 	admin kubernetes.Interface
-	// kubeconfig is that of the account that the pods would have.
+	// kubeconfig is the kubeconfig of the account that the pods would have.
 	kubeconfig string
 }
 
 func start(t *testing.T) world { return startWith(t, "*") }
 
-// startWith installs the chosen controllers.
+// startWith starts a server and installs the chosen controllers.
 func startWith(t *testing.T, choice ...string) world {
 	t.Helper()
 	return startIn(t, apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} }), choice...)
 }
 
-// startIn is startWith for a server that runs.
+// startIn is startWith for a server that already runs.
 func startIn(t *testing.T, s *apitest.Server, choice ...string) world {
 	t.Helper()
 	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
@@ -63,7 +63,7 @@ func startIn(t *testing.T, s *apitest.Server, choice ...string) world {
 	return w
 }
 
-// install applies the manifests, of the kinds that this server has.
+// install applies the manifests of the kinds that this server has.
 func (w world) install(t *testing.T, choice []string) {
 	t.Helper()
 	var text bytes.Buffer
@@ -107,7 +107,7 @@ func (w world) writeKubeconfig(t *testing.T, user clientcmdapi.AuthInfo) string 
 	return path
 }
 
-// config is that of a process that works for the server.
+// config returns the configuration of a process that works for the server.
 func (w world) config(t *testing.T) cluster.Config {
 	t.Helper()
 	cfg := cluster.DefaultConfig()
@@ -119,7 +119,7 @@ func (w world) config(t *testing.T) cluster.Config {
 	return cfg
 }
 
-// process is one that runs until it is stopped or the test ends.
+// process is a process that runs until it is stopped or the test ends.
 type process struct {
 	stop  context.CancelFunc
 	ended chan error // has one value
@@ -161,7 +161,7 @@ func ready(cfg cluster.Config) bool {
 	return true
 }
 
-// leader is who holds the lease, or empty.
+// leader returns the holder of the lease, or "".
 func (w world) leader(t *testing.T) string {
 	t.Helper()
 	lease, err := w.admin.CoordinationV1().Leases("certplane-system").Get(t.Context(), "certplane-controllers", metav1.GetOptions{})

@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/frontend"
 )
 
-// frontEnds are what the process serves by HTTP besides its probes, each on a
-// listener of its own, with the lease or without it.
+// frontEnds returns what the process serves over HTTP besides its probes. Each
+// front end has its own listener and runs with or without the lease.
 func frontEnds(cfg Config, own *rest.Config, process controllers.Process) ([]frontend.FrontEnd, error) {
 	var all []frontend.FrontEnd
 	if cfg.Metrics.BindAddress != off {
@@ -37,10 +37,10 @@ func frontEnds(cfg Config, own *rest.Config, process controllers.Process) ([]fro
 	return all, addProbes(process.Manager, all)
 }
 
-// addProbes makes /healthz say whether the process answers and /readyz whether
-// it could work now, with the lease or waiting for it, and whether its front ends
-// are ready. The API's health is no part of either: no restart of this process
-// helps there.
+// addProbes adds /healthz, which reports whether the process answers, and
+// /readyz, which reports whether it could work now, with the lease or waiting
+// for it, and whether its front ends are ready. Neither depends on the health
+// of the API: restarting this process would not help there.
 func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
 	var started atomic.Bool
 	synced := func(request *http.Request) error {

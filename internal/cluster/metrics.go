@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// selfSignedLifetime is how long a certificate for /metrics lasts that the
-	// process makes for itself: longer than processes run.
+	// selfSignedLifetime is the lifetime of a certificate for /metrics that the
+	// process makes for itself. It is longer than any process runs.
 	selfSignedLifetime = 10 * 365 * 24 * time.Hour
-	// metricsStop is how long the last answers about metrics may take.
+	// metricsStop is how long the last responses of /metrics may take when the
+	// process stops.
 	metricsStop = 5 * time.Second
 )
 
@@ -30,8 +31,8 @@ const (
 // controllers.
 func registry() prometheus.Registerer { return metrics.Registry }
 
-// newMetrics returns the front end of /metrics. Which users may see it is asked
-// with the process's own identity.
+// newMetrics returns the front end of /metrics. It checks with the process's
+// own identity which users may read it.
 func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
 	options, follow := metricsserver.Options{BindAddress: c.BindAddress}, func(context.Context) {}
 	if !c.Anonymous {
@@ -44,7 +45,7 @@ func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
 		options.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
 			t.GetCertificate = certificate
-			// HTTP/2 is not needed to fetch one page.
+			// One page does not need HTTP/2.
 			t.NextProtos = []string{"http/1.1"}
 		}}
 	}
@@ -65,9 +66,10 @@ func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
 
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// certificate returns the certificate for /metrics, and what follows its files
-// until ctx ends. Without files it is made now, encrypts and proves nothing, as
-// that of Kubernetes' components.
+// certificate returns the certificate for /metrics, and the function that
+// follows its files until ctx ends. Without files, the certificate is made now.
+// It then encrypts but proves nothing, like those of Kubernetes' own
+// components.
 func (c MetricsConfig) certificate() (getCertificate, func(context.Context), error) {
 	if c.CertFile == "" {
 		made, err := selfSigned()

@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 )
 
-// The metrics of cert-manager.io and of its webhook are those of the process
-// that does the work, and a series goes with its object.
+// The metrics of cert-manager.io and of its webhook are served by the process
+// that does the work. A series disappears with its object.
 func TestMetricsOfCertManager(t *testing.T) {
 	chosen := []string{"*", "issuers", "certificates", "certificaterequests", "certificaterequests-approver"}
 	w := startWith(t, chosen...)

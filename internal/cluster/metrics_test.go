@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// writePair writes a new certificate for host and its key, as tools do that put
-// files in the place of others.
+// writePair writes a new certificate for host and its key by replacing the
+// files, as tools do.
 func writePair(t *testing.T, c MetricsConfig, host string) {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
@@ -51,7 +51,7 @@ func serveMetrics(t *testing.T, c MetricsConfig) {
 	})
 }
 
-// served is whom the certificate at an address is for, or empty.
+// served returns the host that the certificate at an address is for, or "".
 func served(address string) string {
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMetricsCertificateIsFollowed(t *testing.T) {
 	apitest.Eventually(t, "the new certificate is served", func() bool { return served(c.BindAddress) == "second" })
 }
 
-// Without a file, metrics are encrypted and not for everybody.
+// Without files, metrics are encrypted and need authorization.
 func TestMetricsWithoutFiles(t *testing.T) {
 	c := MetricsConfig{BindAddress: apitest.FreeAddress(t)}
 	serveMetrics(t, c)
@@ -89,8 +89,7 @@ func TestMetricsWithoutFiles(t *testing.T) {
 	}
 }
 
-// A file that is not there is an error at the start: nothing else is served in its
-// place.
+// A missing file is an error at startup: nothing is served in its place.
 func TestMetricsCertificateIsMissing(t *testing.T) {
 	_, err := newMetrics(MetricsConfig{BindAddress: "127.0.0.1:0", CertFile: "nosuch.crt", KeyFile: "nosuch.key"}, &rest.Config{})
 	if err == nil || !strings.Contains(err.Error(), "nosuch.crt") {

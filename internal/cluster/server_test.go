@@ -27,8 +27,8 @@ func (w world) sign(t *testing.T, name string) {
 	}
 }
 
-// The controllers work with the rights that the manifests give them, each as
-// itself.
+// The controllers work with the rights that the manifests grant, each with its
+// own account.
 func TestRun(t *testing.T) {
 	w := start(t)
 	p := run(t, w.config(t))
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What is off by default has its rights when it is on.
+// What is off by default has its rights when it is switched on.
 func TestPublishing(t *testing.T) {
 	w := startWith(t, "*", "publish")
 	cfg := w.config(t)
@@ -55,7 +55,7 @@ func TestPublishing(t *testing.T) {
 	})
 }
 
-// A replica that waits takes over when the leader stops, at once.
+// A waiting replica takes over at once when the leader stops.
 func TestHandOver(t *testing.T) {
 	w := start(t)
 	cfg := w.config(t)
@@ -86,7 +86,7 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// One user for all: no account is needed.
+// With one user for all controllers, no account is needed.
 func TestRunAsOneUser(t *testing.T) {
 	w := start(t)
 	if err := w.admin.CoreV1().Namespaces().Delete(t.Context(), "certplane-system", metav1.DeleteOptions{}); err != nil {
@@ -148,7 +148,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// Without a CA, the others work.
+// Without a CA, the other controllers work.
 func TestRunWithoutCA(t *testing.T) {
 	w := start(t)
 	cfg := w.config(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/webhook"
 )
 
-// webhookName is that of the webhook's Service and Secret.
+// webhookName is the name of the webhook's Service and Secret.
 const webhookName = "certplane-webhook"
 
 // When the webhook is served.
@@ -56,7 +56,8 @@ type WebhookConfig struct {
 	ClientCIDRs []string `json:"clientCIDRs,omitempty"`
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (c WebhookConfig) Validate() error {
 	if known := []string{serveAuto, serveAlways, serveNever}; !slices.Contains(known, c.Serve) {
 		return fmt.Errorf("webhook.serve: %q is none of %v", c.Serve, known)
@@ -75,7 +76,7 @@ func (c WebhookConfig) Validate() error {
 	return checkAddress("webhook.bindAddress", c.BindAddress)
 }
 
-// clients are whom the webhook answers.
+// clients returns the clients that the webhook answers.
 func (c WebhookConfig) clients() (webhook.Clients, error) {
 	if c.ClientCAFile == "" {
 		return webhook.Clients{}, nil
@@ -90,7 +91,7 @@ func (c WebhookConfig) clients() (webhook.Clients, error) {
 // ServesWebhook reports whether there is a webhook.
 func (c Config) ServesWebhook() bool { return c.AdmitsCertManager() || c.AdmitsSigners() }
 
-// AdmitsCertManager reports whether the webhook is to see what is of
+// AdmitsCertManager reports whether the webhook reviews objects of
 // cert-manager.io.
 func (c Config) AdmitsCertManager() bool {
 	if c.Webhook.Serve == serveAuto {
@@ -99,8 +100,9 @@ func (c Config) AdmitsCertManager() bool {
 	return c.Webhook.Serve == serveAlways
 }
 
-// AdmitsSigners reports whether the webhook is to see Signers. A process outside
-// of the cluster, which no Service leads to, does not begin to listen for them.
+// AdmitsSigners reports whether the webhook reviews Signers. A process outside
+// of the cluster, which no Service leads to, does not listen for them by
+// default.
 func (c Config) AdmitsSigners() bool {
 	if c.Webhook.Serve == serveAuto {
 		inPod := c.ClientConnection.Kubeconfig == ""
@@ -109,16 +111,17 @@ func (c Config) AdmitsSigners() bool {
 	return c.Webhook.Serve == serveAlways
 }
 
-// WebhookObjects are what the webhook consists of in the API. Its configurations
-// are of the whole cluster, in which there may be another installation.
+// WebhookObjects returns the names of the webhook's objects in the API. Its
+// configurations are cluster-scoped, and the cluster may have another
+// installation.
 func (c Config) WebhookObjects() inject.Objects {
 	return inject.Objects{
 		Namespace: c.Namespace, Secret: webhookName, Service: webhookName, Configuration: webhookName + "." + c.Namespace,
 	}
 }
 
-// newWebhook returns the front end that is the webhook, and adds what keeps its
-// certificate to the process.
+// newWebhook returns the webhook's front end, and adds to the process the
+// controller that keeps its certificate.
 func newWebhook(cfg Config, process controllers.Process) (frontend.FrontEnd, error) {
 	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {

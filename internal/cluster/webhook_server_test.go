@@ -26,8 +26,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// Before a server that knows nothing of cert-manager.io, the webhook makes and
-// refuses what our own server does, in the same words.
+// In front of a server that does not know cert-manager.io, the webhook defaults
+// and refuses what our own server does, in the same words.
 func TestWebhook(t *testing.T) {
 	chosen := []string{"*", "issuers", "certificaterequests"}
 	w := startIn(t, apitest.Start(t, func(c *server.Config) {
@@ -65,8 +65,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// Before a server that knows nothing of Signers, the webhook refuses what our own
-// server does; while it is away, they can be written.
+// In front of a server that does not know Signers, the webhook refuses what our
+// own server does. While the webhook is away, Signers can be written.
 func TestWebhookOfSigners(t *testing.T) {
 	w := startIn(t, apitest.Start(t, func(c *server.Config) {
 		c.Controllers = []string{}
@@ -107,7 +107,7 @@ func TestWebhookOfSigners(t *testing.T) {
 	}
 }
 
-// newSigner is one that works if its expression does.
+// newSigner returns a Signer that is valid if its expression is.
 func newSigner(name, uris string) *v1alpha1.Signer {
 	return &v1alpha1.Signer{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -119,8 +119,8 @@ func newSigner(name, uris string) *v1alpha1.Signer {
 	}
 }
 
-// reachWebhook has the server reach the webhooks that are there without a
-// service.
+// reachWebhook makes the server call the installed webhooks at an address,
+// without a Service.
 func (w world) reachWebhook(t *testing.T, address string) {
 	t.Helper()
 	const name = "certplane-webhook.certplane-system"
@@ -151,7 +151,8 @@ func reachedAt(webhook, url string) []byte {
 	return fmt.Appendf(nil, `{"webhooks":[{"name":%q,"clientConfig":{"service":null,"url":%q}}]}`, webhook, url)
 }
 
-// user is a client of somebody who may do something in cert-manager.io.
+// user returns a client for a user who has these permissions in
+// cert-manager.io.
 func (w world) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) client.Client {
 	t.Helper()
 	for i := range rules {

@@ -7,7 +7,7 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// work is what the controllers do, as far as the configuration says it.
+// work returns what the controllers do according to the configuration.
 func (c Config) work() controllers.Config {
 	return controllers.Config{Settings: c.Settings, InCluster: true}
 }
@@ -29,8 +29,7 @@ func (c Config) choosesCertManager() bool {
 	})
 }
 
-// LacksCA reports whether the signers are to run and there is nothing to sign
-// with.
+// LacksCA reports whether the signers are to run without a CA to sign with.
 func (c Config) LacksCA() bool {
 	work := c.work()
 	return work.Chooses(rights.Sign) && !work.HasCA() && len(c.Signing.Webhooks) == 0

@@ -7,10 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Share registers *metric with registry. Where one of the same name and shape
-// is there already, made for another signer, controller or server of this
-// process, *metric becomes that one. A nil registry leaves *metric to itself:
-// nobody sees it. It fails when the name is taken by another kind of metric.
+// Share registers *metric with registry. If one of the same name and shape is
+// registered already, made for another signer, controller or server of this
+// process, *metric becomes that one. With a nil registry, *metric stays as it
+// is and is not exported. Share fails when the name is taken by another kind of
+// metric.
 func Share[C prometheus.Collector](registry prometheus.Registerer, metric *C) error {
 	if registry == nil {
 		return nil

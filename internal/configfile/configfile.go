@@ -65,8 +65,8 @@ func parse(data []byte, kind string, cfg Config) error {
 	return cfg.Validate()
 }
 
-// fitted returns a document as the type of cfg reads it, or all that does not
-// fit.
+// fitted returns a document as the type of cfg reads it, or an error with all
+// values that do not fit.
 func fitted(asJSON []byte, cfg Config) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber() // large numbers stay what they are
@@ -82,8 +82,8 @@ func fitted(asJSON []byte, cfg Config) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// together returns one problem as it is, and several with a line each: a user
-// who fixes one wants to know of all.
+// together returns one problem as it is, and several with one line each, so
+// that a user who fixes one sees all others.
 func together(problems []error) error {
 	if len(problems) < 2 {
 		return errors.Join(problems...)
@@ -92,8 +92,8 @@ func together(problems []error) error {
 	return fmt.Errorf("%d fields are wrong:\n%w", len(problems), errors.Join(problems...))
 }
 
-// checkKind refuses a file that is meant for something else, before its fields
-// are called unknown.
+// checkKind refuses a file of another kind, before its fields are reported as
+// unknown.
 func checkKind(asJSON []byte, kind string) error {
 	var header struct {
 		APIVersion string `json:"apiVersion"`
@@ -109,7 +109,7 @@ func checkKind(asJSON []byte, kind string) error {
 }
 
 // checkOneDocument refuses a second YAML document, which the parser would
-// leave out without a word. Documents of comments alone do not count.
+// silently ignore. Documents of comments alone do not count.
 func checkOneDocument(data []byte) error {
 	documents, reader := 0, utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {

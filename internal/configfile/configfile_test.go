@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/configfile"
 )
 
-// settings are a configuration as small as one can be.
+// settings are a minimal configuration.
 type settings struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

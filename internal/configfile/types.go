@@ -17,10 +17,10 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// fitter makes a document fit the Go type that it is for: durations become what
-// metav1.Duration reads. It collects the values that do not fit, each by its
-// path. Fields that the type does not have are left as they are: the decoder
-// names them.
+// fitter makes a document fit the Go type that it is for: it turns durations
+// into what metav1.Duration reads. It collects the values that do not fit, each
+// with its path. Fields that the type does not have are left as they are: the
+// decoder reports them.
 type fitter struct {
 	problems []error
 }
@@ -72,7 +72,7 @@ func (f *fitter) length(value any, path string) any {
 	return length.String() // which metav1.Duration reads
 }
 
-// own asks a type that has a form of its own.
+// own calls the decoder of a type that has a form of its own.
 func (f *fitter) own(value any, t reflect.Type, path string) {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -105,7 +105,7 @@ func (f *fitter) fields(values map[string]any, t reflect.Type, path string) {
 	}
 }
 
-// nameOf returns the name of a field in JSON, or none if it has none there.
+// nameOf returns the name of a field in JSON, or "" if it has none there.
 func nameOf(field reflect.StructField) (name string, inline bool) {
 	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	switch {
@@ -196,8 +196,8 @@ func below(path, name string) string {
 	return path + "." + name
 }
 
-// shown is a value as it stands in an error: by its kind if it has others below
-// it.
+// shown returns a value for an error message. For a value that contains others
+// it returns its kind.
 func shown(value any) string {
 	switch value := value.(type) {
 	case map[string]any:

@@ -1,5 +1,5 @@
 // Package connections bounds how many network connections a server has open, in
-// fair shares, and ends those that take nothing.
+// fair shares, and closes those whose clients read nothing.
 package connections
 
 import (
@@ -11,21 +11,20 @@ import (
 
 // Config bounds the connections. 0 is no limit.
 type Config struct {
-	// Max is how many there are. One more closes the oldest of the holder that
-	// has the most.
+	// Max is how many connections may be open. One more closes the oldest of the
+	// holder that has the most.
 	Max int
-	// MaxPerHolder is how many one holder has. One more closes its oldest.
+	// MaxPerHolder is how many one holder may have. One more closes its oldest.
 	MaxPerHolder int
-	// Stall is for how long a write may take, which is of some KiB.
+	// Stall is how long a write of some KiB may take.
 	Stall time.Duration
-	// Closed is told of each connection that a bound has closed; nil if nobody
-	// is to know.
+	// Closed is called for each connection that a bound has closed; it may be nil.
 	Closed func(Holder)
 }
 
-// Holder is whose connections are counted together.
+// Holder is a client whose connections are counted together.
 type Holder struct {
-	// Class is Address until somebody is known to be behind a connection.
+	// Class is Address until the user of a connection is known.
 	Class string
 	// Name is unique within the class.
 	Name string
@@ -34,8 +33,8 @@ type Holder struct {
 // Address is the class of the holders of which only the address is known.
 const Address = "address"
 
-// Listener accepts connections. Each one belongs to its address until Assign
-// says whose it is. It is safe for concurrent use.
+// Listener accepts connections. Each one is counted for its address until
+// Assign sets its holder. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	cfg Config
@@ -68,8 +67,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Assign says who is behind the connection between these addresses. Who came
-// first stays. A connection that is Exempt belongs to nobody and is never closed.
+// Assign sets the holder of the connection between these addresses. The first
+// holder stays. A connection that is Exempt has no holder and is never closed.
 func (l *Listener) Assign(local, remote string, holder Holder) {
 	l.mu.Lock()
 	var surplus *Conn
@@ -84,8 +83,8 @@ func (l *Listener) Assign(local, remote string, holder Holder) {
 // Exempt is the holder whose connections are never closed.
 var Exempt = Holder{Class: "exempt"}
 
-// add adds a connection and returns the one that has to go for it, or nil. The
-// caller holds mu.
+// add adds a connection and returns the one that must be closed for it, or nil.
+// The caller holds mu.
 func (l *Listener) add(c *Conn, holder Holder) *Conn {
 	held := l.holders[holder]
 	if held == nil {
@@ -119,7 +118,7 @@ func (l *Listener) oldestOfLargest() *Conn {
 
 func oldest(held *list.List) *Conn { return held.Front().Value.(*Conn) }
 
-// remove takes c out. The caller holds mu.
+// remove stops counting c. The caller holds mu.
 func (l *Listener) remove(c *Conn) {
 	if c.place == nil {
 		return
@@ -144,7 +143,7 @@ func (l *Listener) close(c *Conn) {
 	if l.cfg.Closed != nil {
 		l.cfg.Closed(holder)
 	}
-	_ = c.Close() // nobody is there to be told
+	_ = c.Close() // there is no caller to report an error to
 }
 
 func host(address string) string {
@@ -174,7 +173,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. It fails when the other side takes nothing.
+// Write implements net.Conn. It fails when the other side reads nothing.
 func (c *Conn) Write(data []byte) (int, error) {
 	if stall := c.listener.cfg.Stall; stall > 0 {
 		if err := c.limit(time.Now().Add(stall)); err != nil {

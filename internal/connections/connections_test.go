@@ -59,7 +59,7 @@ func TestOldestOfLargestGoes(t *testing.T) {
 	l.assign(a1, alice)
 	l.assign(a2, alice)
 	l.assign(b1, bob)
-	l.assign(b1, alice) // who came first stays
+	l.assign(b1, alice) // the first holder stays
 	stranger := connect()
 	if !a1.closed(t) {
 		t.Error("the oldest of the largest holder stays")
@@ -107,8 +107,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// Whoever takes nothing holds up a write for so long, not for as long as it
-// likes; deadlines of the server still hold.
+// A client that reads nothing holds up a write for a limited time only;
+// deadlines of the server still apply.
 func TestStalledWrite(t *testing.T) {
 	_, connect := listen(t, Config{Stall: 50 * time.Millisecond})
 	p := connect()

@@ -14,24 +14,24 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// Actor is what one controller works with: its process, and the API as its
-// account reaches it.
+// Actor is what one controller works with: its process, and access to the API
+// with its account.
 type Actor struct {
 	Process
 	// Account is the controller's service account.
 	Account string
-	// API is how the account reaches the API.
+	// API is the configuration with which the account reaches the API.
 	API *rest.Config
 	// Client reads and writes as the account, past the cache.
 	Client client.Client
-	// Versions tells which resources a version of the API has. Every account may
-	// know.
+	// Versions returns the resources of a version of the API. Every account may
+	// read them.
 	Versions worker.Lookup
-	// Secrets tells of changes of Secrets, if the account may watch them.
+	// Secrets notifies of changes of Secrets, if the account may watch them.
 	Secrets *secretwatch.Watcher
-	// Recorder opens a recorder of Events in the name of a component, and Events
-	// is that of the account itself. Both are nil if the account may not write
-	// Events.
+	// Recorder opens a recorder of Events in the name of a component, and
+	// Events is the recorder of the account itself. Both are nil if the account
+	// may not write Events.
 	Recorder func(component string) events.EventRecorder
 	Events   events.EventRecorder
 }
@@ -44,7 +44,8 @@ func (p Process) Actor(account string) (Actor, error) {
 		return a, err
 	}
 	quiet := rest.CopyConfig(a.API)
-	// Which version of a kind is used is decided, and is no news each time.
+	// The version of a kind is chosen deliberately, so a warning about it is
+	// not news.
 	quiet.WarningHandler = rest.NoWarnings{}
 	if a.Client, err = client.New(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
 		return a, fmt.Errorf("making the client of %s: %w", account, err)
@@ -67,8 +68,8 @@ func (p Process) Actor(account string) (Actor, error) {
 	return a, nil
 }
 
-// NewCache returns a cache of the account's own, which runs with the manager:
-// for what no other controller reads. Errors say of what it is.
+// NewCache returns the account's own cache, which runs with the manager. It is
+// for objects that no other controller reads. Errors name them by of.
 func (a Actor) NewCache(of string, options cache.Options) (cache.Cache, error) {
 	return a.newCache(a.API, of, options)
 }

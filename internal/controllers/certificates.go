@@ -5,8 +5,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/issue"
 )
 
-// addCertificates adds what issues Certificates of cert-manager.io: it writes
-// Secrets.
+// addCertificates adds the controller that issues Certificates of
+// cert-manager.io and writes Secrets.
 func addCertificates(a Actor, cfg Config) error {
 	metrics, err := certmetrics.New(a.Metrics)
 	if err != nil {

@@ -45,7 +45,8 @@ func defaultCertManagerSettings() CertManagerSettings {
 	return CertManagerSettings{CertificateSettings: issue.DefaultCertificateSettings()}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s CertManagerSettings) Validate() error {
 	namespace := s.ClusterResourceNamespace
 	if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
@@ -54,17 +55,17 @@ func (s CertManagerSettings) Validate() error {
 	return s.CertificateSettings.Validate()
 }
 
-// clusterResources is where the Secrets of ClusterIssuers are.
+// clusterResources returns the namespace of the Secrets of ClusterIssuers.
 func (p Process) clusterResources(cfg Config) string {
 	return cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, p.Namespace)
 }
 
-// rules hold for all CA issuers.
+// rules returns the rules for all CA issuers.
 func (c Config) rules() issuer.Rules {
 	return issuer.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
 }
 
-// addIssuers adds what looks after Issuers and after ClusterIssuers.
+// addIssuers adds the controllers for Issuers and for ClusterIssuers.
 func addIssuers(a Actor, cfg Config) error {
 	metrics, err := certmetrics.New(a.Metrics)
 	if err != nil {
@@ -97,8 +98,8 @@ func addRequests(a Actor, cfg Config) error {
 	})
 }
 
-// addCSRIssuers adds what signs CertificateSigningRequests for issuers: one
-// controller for all of them.
+// addCSRIssuers adds the controller that signs CertificateSigningRequests for
+// issuers: one for all of them.
 func addCSRIssuers(a Actor, cfg Config) error {
 	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
 		Cache: a.Manager.GetCache(), Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,

@@ -26,7 +26,8 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// Settings are the stanzas of a configuration file that rule the controllers.
+// Settings are the stanzas of a configuration file that configure the
+// controllers.
 type Settings struct {
 	// controllers chooses which controllers run: "*" is all that are on by
 	// default, "name" turns one on and "-name" turns one off. In clusters others
@@ -55,7 +56,7 @@ type Settings struct {
 	NodeLifecycle nodelifecycle.Settings `json:"nodeLifecycle"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		Controllers:     Selection{everything},
@@ -72,7 +73,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
@@ -85,30 +87,33 @@ func (s Settings) Validate() error {
 	return s.Trust.Validate(signer.Names())
 }
 
-// Config says what the controllers work with.
+// Config is what the controllers work with.
 type Config struct {
 	Settings Settings
-	// CA signs for the signers for which Settings name none. If it is nil too,
+	// CA signs for the signers for which Settings name no CA. If it is nil too,
 	// such signers do not run.
 	CA sign.CA
-	// RootCA is what the certificate of the API server chains to, unless
-	// Settings name a file. Nil if nobody knows.
+	// RootCA is the root of the API server's certificate, unless Settings name
+	// a file. It is nil if the root is unknown.
 	RootCA roots.Roots
-	// InCluster has "*" leave out the controllers that must be named in clusters.
+	// InCluster makes "*" leave out the controllers that must be named in
+	// clusters.
 	InCluster bool
-	// Keepers are the controllers of "certplane serve" alone.
+	// Keepers are the controllers that only "certplane serve" runs.
 	Keepers []Part
-	// Honoured are CAs whose client certificates the API honours, as far as they
-	// are known besides those of the signers that run here. It can be nil.
+	// Honoured are CAs whose client certificates the API honours, as far as
+	// they are known, in addition to those of the signers that run here. It can
+	// be nil.
 	Honoured signer.Honoured
-	// Honour, if there is one, is told of each CA with which a signer of the API's
-	// clients signs: of those of now, and of those that replace them.
+	// Honour, if not nil, is called with each CA with which a signer of the
+	// API's clients signs: with the present ones, and with those that replace
+	// them.
 	Honour func(*pki.Authority)
 
-	// What several controllers need is opened when the first one asks.
+	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)
 	roots   func() (roots.Roots, error)
-	// issuing is what signers sign with besides their CAs.
+	// issuing is what signers sign with in addition to their CAs.
 	issuing pki.Issuing
 	// declared are the signers of Signer objects.
 	declared *declared.Set
@@ -117,10 +122,10 @@ type Config struct {
 	honoured signer.Honoured
 }
 
-// Part is a controller and how it comes into a process.
+// Part is a controller and the function that adds it to a process.
 type Part struct {
 	rights.Controller
-	// Due reports whether the controller has anything to do; nil if always.
+	// Due reports whether the controller has anything to do; nil means always.
 	Due func(Config) bool
 	Add func(Actor, Config) error
 }
@@ -147,7 +152,7 @@ var parts = []Part{
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
-// Accounts returns the service accounts that the chosen controllers act as.
+// Accounts returns the service accounts that the chosen controllers use.
 func (c Config) Accounts() []string {
 	accounts := []string{rights.CacheAccount}
 	for _, part := range c.running() {
@@ -181,7 +186,7 @@ func Add(p Process, cfg Config) error {
 	return nil
 }
 
-// running are the controllers that are chosen and have anything to do.
+// running returns the controllers that are chosen and have anything to do.
 func (c Config) running() []Part {
 	running := slices.Clone(c.Keepers)
 	for _, part := range parts {

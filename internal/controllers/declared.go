@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// addDeclared adds what follows Signer objects.
+// addDeclared adds the controller that follows Signer objects.
 func addDeclared(a Actor, cfg Config) error {
 	builtIn, err := cfg.builtIn()
 	if err != nil {
@@ -26,7 +26,7 @@ func addDeclared(a Actor, cfg Config) error {
 	})
 }
 
-// builtIn is the CA of the signer of API clients, or nil.
+// builtIn returns the CA of the signer of API clients, or nil.
 func (c Config) builtIn() (signers.CA, error) {
 	issuers, err := c.issuers()
 	if err != nil {
@@ -40,7 +40,8 @@ func (c Config) builtIn() (signers.CA, error) {
 	return nil, nil
 }
 
-// delegatedTo names the webhook of the configuration that signs for a name.
+// delegatedTo returns the name of the configured webhook that signs for a
+// signer name.
 func (c Config) delegatedTo(signerName string) string {
 	webhooks := c.Settings.Signing.Webhooks
 	if i := webhook.Choose(webhooks, signerName); i >= 0 {
@@ -49,8 +50,8 @@ func (c Config) delegatedTo(signerName string) string {
 	return ""
 }
 
-// addDeclaredSigners adds what signs CertificateSigningRequests for declared
-// signers: one controller for all of them.
+// addDeclaredSigners adds the controller that signs CertificateSigningRequests
+// for declared signers: one for all of them.
 func addDeclaredSigners(a Actor, cfg Config) error {
 	set := cfg.declared
 	return sign.Add(a.Manager, sign.Config{
@@ -65,7 +66,8 @@ func addDeclaredSigners(a Actor, cfg Config) error {
 	})
 }
 
-// addPodSigners adds what signs PodCertificateRequests for declared signers.
+// addPodSigners adds the controller that signs PodCertificateRequests for
+// declared signers.
 func addPodSigners(a Actor, cfg Config) error {
 	return podsign.Add(a.Manager, podsign.Config{
 		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared,
@@ -73,7 +75,7 @@ func addPodSigners(a Actor, cfg Config) error {
 	})
 }
 
-// declaredRoots are the declared signers whose roots are published.
+// declaredRoots returns the declared signers whose roots are published.
 func (c Config) declaredRoots() []trust.Signer {
 	var trusted []trust.Signer
 	for _, signer := range c.declared.All() {

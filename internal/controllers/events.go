@@ -13,24 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// How many normal events a controller writes: a second, and at once after it
-// was quiet.
+// How many normal Events a controller writes per second, and how many at once
+// after a quiet time.
 const (
 	eventRate  = 20
 	eventBurst = 200
 )
 
-// recorders returns what opens recorders that write events through api, each in
-// the name of a component. The manager's own recorder would write them as the
-// shared cache.
+// recorders returns a function that opens recorders. They write Events through
+// api, each in the name of a component. The manager's own recorder would write
+// them as the account of the shared cache.
 func (p Process) recorders(api *rest.Config) (func(component string) events.EventRecorder, error) {
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for events: %w", err)
 	}
 	broadcaster := events.NewBroadcaster(coreEvents{client.CoreV1()})
-	// From now on and not from the manager's start, when all begin to work at
-	// the same time: whatever nobody records is lost.
+	// The broadcaster runs from now on, not from the manager's start, when all
+	// controllers begin to work at the same time: an Event that is not recorded
+	// is lost.
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		cancel()
@@ -52,10 +53,10 @@ func (p Process) recorders(api *rest.Config) (func(component string) events.Even
 	}, nil
 }
 
-// sparingRecorder drops normal events when there are many, before they cost
-// anything. What they tell is in the objects too, and a store that is busy with
-// the objects must not be busy with as many events about them. Warnings are
-// all written.
+// sparingRecorder drops normal Events when there are many, before they cost
+// anything. The objects contain the same information, and a store that is busy
+// with the objects must not be busy with as many Events about them. Warnings
+// are all written.
 type sparingRecorder struct {
 	events.EventRecorder
 	limit flowcontrol.PassiveRateLimiter

@@ -39,8 +39,9 @@ func TestSparingRecorder(t *testing.T) {
 	}
 }
 
-// Programs that know only the older fields of events see when an event was
-// written first and last, how often, and by whom, also after it is repeated.
+// Programs that know only the older fields of Events see when an Event was
+// first and last written, how often, and by which component, also after it is
+// repeated.
 func TestEventsForOlderPrograms(t *testing.T) {
 	first := time.Date(2030, 5, 17, 12, 0, 0, 0, time.UTC)
 	event := &eventsv1.Event{

@@ -33,7 +33,7 @@ func (s coreEvents) Update(ctx context.Context, event *eventsv1.Event) (*eventsv
 }
 
 // Patch implements events.EventSink. The library's patch has only the series,
-// which the event has too.
+// which the Event has too.
 func (s coreEvents) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
 	repeated := coreEvent(event)
 	patch, err := json.Marshal(map[string]any{
@@ -46,7 +46,7 @@ func (s coreEvents) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) 
 	return event, err
 }
 
-// coreEvent returns event as the core group has it.
+// coreEvent converts event to the core group.
 func coreEvent(event *eventsv1.Event) *corev1.Event {
 	out := &corev1.Event{
 		ObjectMeta:     event.ObjectMeta,

@@ -18,12 +18,12 @@ import (
 // LeaseName is the name of the lease of the controllers.
 const LeaseName = "certplane-controllers"
 
-// lostLease is how controller-runtime says that another process may lead.
+// lostLease is controller-runtime's error when another process may lead.
 const lostLease = "leader election lost"
 
-// LeaseTimes are the times of a leader election. A process that waits looks at the
-// lease every retryPeriod to 2.2 times that: after a leader that ended without
-// a word, the next one works after leaseDuration and at most 4.4 times
+// LeaseTimes are the times of a leader election. A waiting process looks at the
+// lease every retryPeriod to 2.2 times that. If a leader ends without releasing
+// the lease, the next one works after leaseDuration and at most 4.4 times
 // retryPeriod.
 type LeaseTimes struct {
 	// leaseDuration is how long the others wait for a leader that says nothing
@@ -40,7 +40,8 @@ type LeaseTimes struct {
 	RetryPeriod metav1.Duration `json:"retryPeriod"`
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (t LeaseTimes) Validate() error {
 	switch {
 	case t.RetryPeriod.Duration <= 0:
@@ -59,14 +60,14 @@ func (t LeaseTimes) Validate() error {
 type Lease struct {
 	Namespace, Name string
 	Times           LeaseTimes
-	// API is how the lease is reached.
+	// API is the configuration with which the lease is read and written.
 	API *rest.Config
-	// Identity is the holder's. Empty is for another one at each start, whose
-	// election is told by Events.
+	// Identity is the holder's identity. If it is empty, each start has a new
+	// identity, and Events report its election.
 	Identity string
 }
 
-// String returns the lease's namespace and name; none has none.
+// String returns the lease's namespace and name, or "" for a nil lease.
 func (l *Lease) String() string {
 	if l == nil {
 		return ""
@@ -74,13 +75,14 @@ func (l *Lease) String() string {
 	return l.Namespace + "/" + l.Name
 }
 
-// apply has a manager with these options work while it holds the lease.
+// apply makes a manager with these options work only while it holds the lease.
 func (l *Lease) apply(options *ctrl.Options) error {
 	if l == nil {
 		return nil
 	}
 	options.LeaderElection = true
-	// A process that waits for the lease is up to date when it gets it.
+	// A process that waits for the lease has up-to-date caches when it gets the
+	// lease.
 	options.Controller.EnableWarmup = ptr.To(true)
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &l.Times.LeaseDuration.Duration, &l.Times.RenewDeadline.Duration, &l.Times.RetryPeriod.Duration
@@ -89,7 +91,7 @@ func (l *Lease) apply(options *ctrl.Options) error {
 		return nil
 	}
 	api := rest.CopyConfig(l.API)
-	// One request that hangs must not cost the lease.
+	// A single request that hangs must not cost the lease.
 	api.Timeout = l.Times.RenewDeadline.Duration / 2
 	client, err := coordinationv1.NewForConfig(api)
 	if err != nil {
@@ -103,7 +105,7 @@ func (l *Lease) apply(options *ctrl.Options) error {
 	return nil
 }
 
-// announce has the log say this when the manager gets the lease.
+// announce logs text when the manager gets the lease.
 func (l *Lease) announce(mgr ctrl.Manager, text string) error {
 	if l == nil {
 		return nil

@@ -16,32 +16,34 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// none as an address serves nothing.
+// none as an address means that nothing is served.
 const none = "0"
 
 // Options say how a process runs controllers.
 type Options struct {
-	// Namespace is where the service accounts are.
+	// Namespace is the namespace of the service accounts.
 	Namespace string
-	// As returns how to reach the API as a service account.
+	// As returns the configuration with which a service account reaches the
+	// API.
 	As func(account string) (*rest.Config, error)
-	// Metrics gets the controllers' metrics.
+	// Metrics is where the controllers' metrics are registered.
 	Metrics prometheus.Registerer
-	// Mapper knows the kinds of the API; nil asks it.
+	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
-	// Lease lets one of several processes work at a time; nil if this one is alone.
+	// Lease ensures that only one of several processes works at a time. It is
+	// nil if this process is the only one.
 	Lease *Lease
-	// Announcement is what the log says once they do.
+	// Announcement is logged once the controllers work.
 	Announcement string
 	// Probes is the address of /healthz and /readyz, or "0".
 	Probes string
-	// StopTimeout is how long controllers may take to finish what they have begun;
-	// nil for half a minute.
+	// StopTimeout is how long controllers may take to finish what they have
+	// begun; nil means half a minute.
 	StopTimeout *time.Duration
 }
 
-// NewProcess returns a process that has no controllers yet. Front ends, with the
-// metrics among them, are no part of it.
+// NewProcess returns a process without controllers. Front ends, including that
+// of the metrics, are not part of it.
 func NewProcess(o Options) (Process, error) {
 	useLogger()
 	reader, err := o.As(rights.CacheAccount)
@@ -55,7 +57,7 @@ func NewProcess(o Options) (Process, error) {
 	options := ctrl.Options{
 		Scheme:                  kinds,
 		MapperProvider:          o.Mapper,
-		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // no controller needs to know who wrote what
+		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // no controller needs managed fields
 		Logger:                  klog.Background(),
 		Metrics:                 metricsserver.Options{BindAddress: none},
 		HealthProbeBindAddress:  o.Probes,

@@ -7,7 +7,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 )
 
-// addNodeLifecycle adds the controller with a cache of its own: no other one
+// addNodeLifecycle adds the controller with its own cache: no other controller
 // reads leases.
 func addNodeLifecycle(a Actor, cfg Config) error {
 	leases, err := a.NewCache("leases", cache.Options{

@@ -6,7 +6,7 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// Every controller that users can choose is there once.
+// Every controller that users can choose is listed once.
 func TestPartsAreTheTable(t *testing.T) {
 	type identity struct{ name, account string }
 	added := map[identity]int{}

@@ -18,26 +18,29 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Process is what controllers find in the process that runs them.
+// Process is what controllers use of the process that runs them.
 type Process struct {
-	// Manager runs them. Its cache, which all share, reads through Reader.
+	// Manager runs the controllers. Its cache, which all of them share, reads
+	// through Reader.
 	Manager ctrl.Manager
-	// Reader is how rights.CacheAccount reaches the API.
+	// Reader is the configuration with which rights.CacheAccount reaches the
+	// API.
 	Reader *rest.Config
-	// Namespace is where the service accounts are.
+	// Namespace is the namespace of the service accounts.
 	Namespace string
-	// As returns how to reach the API as a service account.
+	// As returns the configuration with which a service account reaches the
+	// API.
 	As func(account string) (*rest.Config, error)
-	// Metrics gets the controllers' metrics.
+	// Metrics is where the controllers' metrics are registered.
 	Metrics prometheus.Registerer
 }
 
-// useLogger gives controller-runtime, which keeps one logger for the process,
-// that of everything else.
+// useLogger sets the logger of controller-runtime, which has one for the whole
+// process, to the process's own.
 var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 
 // newScheme returns the kinds that controllers work with. A manager writes to
-// its scheme: it must have one that nobody else reads.
+// its scheme, so no other goroutine may read that scheme.
 func newScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
@@ -47,7 +50,7 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // CacheOf returns a cache that holds, of every kind that is read from it, only
-// the objects with this name: the rest would be too much.
+// the objects with this name: the others would be too many.
 func (p Process) CacheOf(name string) (cache.Cache, error) {
 	return p.newCache(p.Reader, "objects named "+name, cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", name)})
 }

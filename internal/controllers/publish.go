@@ -19,7 +19,7 @@ func addPublisher(a Actor, cfg Config) error {
 	})
 }
 
-// OpenRoots returns what the certificate of the API server chains to, or nil.
+// OpenRoots returns the roots of the API server's certificate, or nil.
 func (c Config) OpenRoots() (roots.Roots, error) {
 	if path := c.Settings.Publishing.RootCAFile; path != "" {
 		return roots.File(path, nil)

@@ -6,8 +6,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/declare"
 )
 
-// addReadyMade adds what installs the ready-made Signers. Names and versions are
-// all it looks at.
+// addReadyMade adds the controller that installs the ready-made Signers. It
+// looks only at names and versions.
 func addReadyMade(a Actor, cfg Config) error {
 	stored, err := a.NewCache("Signers", cache.Options{})
 	if err != nil {

@@ -41,8 +41,8 @@ func (c Config) Chooses(controller rights.Controller) bool {
 	return selected(c.Settings.Controllers, controller.Name)
 }
 
-// selected reports whether a choice names a controller. As in Kubernetes'
-// components, what is said of the controller itself counts more than "*".
+// selected reports whether a choice includes a controller. As in Kubernetes'
+// components, an entry for the controller itself overrides "*".
 func selected(choice []string, name string) bool {
 	switch {
 	case slices.Contains(choice, name):
@@ -54,7 +54,8 @@ func selected(choice []string, name string) bool {
 	}
 }
 
-// checkSelection refuses names of no controller, and choices of none.
+// checkSelection refuses names that belong to no controller, and choices that
+// select none.
 func checkSelection(choice []string) error {
 	names := rights.Names()
 	for _, item := range choice {

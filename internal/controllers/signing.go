@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// addSigners adds a signer for each name that has a CA: all of them are one
-// account, and each has a queue of its own.
+// addSigners adds a signer for each name that has a CA. All of them use one
+// account, and each has its own queue.
 func addSigners(a Actor, cfg Config) error {
 	issuers, err := cfg.issuers()
 	if err != nil {
@@ -39,7 +39,7 @@ func addSigners(a Actor, cfg Config) error {
 	return nil
 }
 
-// reference names the account in events.
+// reference returns a reference to the account for Events.
 func (a Actor) reference() *corev1.ObjectReference {
 	if a.Namespace == "" {
 		return nil
@@ -55,15 +55,15 @@ func (c Config) HasCA() bool {
 	})
 }
 
-// openTimeout is how long a CA's key may take to be found.
+// openTimeout is how long it may take to find a CA's key.
 const openTimeout = 30 * time.Second
 
 // builtIn is a built-in signer that has a CA.
 type builtIn struct {
 	name string
 	ca   sign.CA
-	// alone says that its certificates come without the CAs above, because no CA
-	// is configured: who relies on them trusts the generated CA itself.
+	// alone means that its certificates come without the CAs above, because no
+	// CA is configured: relying parties trust the generated CA itself.
 	alone bool
 }
 
@@ -73,8 +73,8 @@ func (b builtIn) ofClients() bool {
 	return b.name == certificatesv1.KubeAPIServerClientSignerName || b.name == certificatesv1.KubeAPIServerClientKubeletSignerName
 }
 
-// allHonoured are the CAs whose client certificates the API honours: those that
-// somebody knows of, and those of the signers of its clients.
+// allHonoured returns the CAs whose client certificates the API honours: the
+// known ones, and those of the signers of its clients.
 func (c Config) allHonoured() []*x509.Certificate {
 	var cas []*x509.Certificate
 	if c.Honoured != nil {
@@ -84,7 +84,7 @@ func (c Config) allHonoured() []*x509.Certificate {
 		return cas
 	}
 	issuers, err := c.issuers()
-	if err != nil { // then nothing runs
+	if err != nil { // then no controller runs
 		return cas
 	}
 	for _, issuer := range issuers {
@@ -98,13 +98,13 @@ func (c Config) allHonoured() []*x509.Certificate {
 	return cas
 }
 
-// openIssuers returns the built-in signers that have a CA and are no endpoints.
+// openIssuers returns the built-in signers that have a CA and are not webhooks.
 func openIssuers(p Process, cfg Config) ([]builtIn, error) {
 	var issuers []builtIn
 	opened := map[keystore.Settings]sign.CA{}
 	for _, signer := range cfg.Settings.Signing.All() {
 		if webhook.Choose(cfg.Settings.Signing.Webhooks, signer.Name) >= 0 {
-			continue // its CA is elsewhere
+			continue // its CA is external
 		}
 		ca, err := p.openCA(signer.Name, cfg, opened)
 		if err != nil {
@@ -123,7 +123,7 @@ func openIssuers(p Process, cfg Config) ([]builtIn, error) {
 	return issuers, nil
 }
 
-// tellOf has the API honour the CA of a signer of its clients.
+// tellOf makes the API honour the CA of a signer of its clients.
 func (c Config) tellOf(issuer builtIn) error {
 	if c.Honour == nil || !issuer.ofClients() {
 		return nil
@@ -141,8 +141,8 @@ func (c Config) tellOf(issuer builtIn) error {
 	return nil
 }
 
-// openCA returns the CA of a signer, or nil. One that is opened already serves
-// all whose CA it is.
+// openCA returns the CA of a signer, or nil. Signers with the same CA share one
+// that is open already.
 func (p Process) openCA(signerName string, cfg Config, opened map[keystore.Settings]sign.CA) (sign.CA, error) {
 	settings, field := cfg.Settings.Signing.CAOf(signerName)
 	if settings.IsZero() {
@@ -161,7 +161,7 @@ func (p Process) openCA(signerName string, cfg Config, opened map[keystore.Setti
 	return ca, p.Follow(ca)
 }
 
-// Follow has a CA follow its files while the manager runs.
+// Follow makes a CA follow its files while the manager runs.
 func (p Process) Follow(ca *keystore.Store) error {
 	if err := p.Manager.Add(followed{ca}); err != nil {
 		return fmt.Errorf("adding what follows a CA's files: %w", err)

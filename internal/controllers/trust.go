@@ -23,8 +23,8 @@ func addTrust(a Actor, cfg Config) error {
 	})
 }
 
-// trustedSigners are those whose certificates this process issues, and the API
-// server's, if this process publishes its roots anyway.
+// trustedSigners returns the signers whose certificates this process issues,
+// and the API server's signer if this process already publishes its roots.
 func trustedSigners(cfg Config) ([]trust.Signer, error) {
 	signers, err := issuingSigners(cfg)
 	if err != nil || !cfg.Chooses(rights.Publish) {
@@ -62,9 +62,10 @@ func issuingSigners(cfg Config) ([]trust.Signer, error) {
 	return signers, nil
 }
 
-// anchors are what somebody has to trust to verify what a signer issues now. A
-// certificate that comes alone needs its CA there; the root above is for
-// verifiers that take no other for an end.
+// anchors returns the certificates that a relying party has to trust to verify
+// what a signer issues now. A certificate without a chain needs its CA among
+// them. The root above is for verifiers that accept only a root as the end of a
+// chain.
 func (b builtIn) anchors() []*x509.Certificate {
 	authority, err := b.ca.Current()
 	if err != nil {

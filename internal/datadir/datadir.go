@@ -1,5 +1,5 @@
-// Package datadir names the places inside a server's data directory, and
-// keeps servers from using a folder that is somebody else's.
+// Package datadir names the places inside a server's data directory, and keeps
+// servers from using a folder that belongs to another user or program.
 package datadir
 
 import (
@@ -12,8 +12,9 @@ import (
 // that get no --data-dir.
 const Env = "CERTPLANE_DATA_DIR"
 
-// The files in the folder pki on which what is stored and issued depends. Of
-// CAs, which have a certificate and a key, the name without its end.
+// The files in the folder pki on which stored objects and issued certificates
+// depend. CAs have a certificate and a key: theirs are names without an
+// extension.
 const (
 	ClientRootCA      = "client-ca-root"
 	ClientCA          = "client-ca"
@@ -21,7 +22,7 @@ const (
 	ServiceAccountKey = "service-account.key"
 	EncryptionFile    = "encryption.yaml"
 	// IssuingCAs has the CAs with which the signers of the API's clients have
-	// signed, those of the configuration too; they have no key there.
+	// signed, including CAs from the configuration. Their keys are not in it.
 	IssuingCAs = "client-issuing-cas.crt"
 	// NewEncryptionFile becomes EncryptionFile once the store knows of it.
 	NewEncryptionFile = EncryptionFile + ".new"
@@ -31,15 +32,16 @@ const (
 // read it: it holds private keys.
 type Dir string
 
-// Host is what Resolve needs to know of the machine and the user.
+// Host is what Resolve needs to know about the machine and the user.
 type Host struct {
 	Getenv func(string) string
 	UID    int
 }
 
-// Resolve returns the absolute path of the data directory: the flag's value,
-// else $CERTPLANE_DATA_DIR, else /var/lib/certplane for root, else certplane
-// in the user's data folder (XDG Base Directory Specification).
+// Resolve returns the absolute path of the data directory. The flag's value
+// comes first, then $CERTPLANE_DATA_DIR. The default is /var/lib/certplane for
+// root, and certplane in the user's data folder (XDG Base Directory
+// Specification) for others.
 func Resolve(flag string, host Host) (Dir, error) {
 	for _, dir := range []string{flag, host.Getenv(Env)} {
 		if dir == "" {

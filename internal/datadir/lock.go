@@ -13,8 +13,8 @@ import (
 // ErrInUse reports that another process holds the lock of a data directory.
 var ErrInUse = errors.New("is in use by another certplane server")
 
-// TakeLock takes the data directory for this process. The returned file holds
-// the lock until it is closed or the process ends, however it ends. The error
+// TakeLock locks the data directory for this process. The returned file holds
+// the lock until it is closed or the process ends, even by a crash. The error
 // wraps ErrInUse if another process has it.
 func (d Dir) TakeLock() (*os.File, error) {
 	file, err := os.OpenFile(d.Lock(), os.O_RDWR|os.O_CREATE, 0o600)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// The names of what a server keeps in its data directory. A folder that holds
-// nothing else is one that a server may use.
+// The names of what a server keeps in its data directory. A server may use a
+// folder that contains only these.
 const (
 	adminKubeconfigName = "admin.kubeconfig"
 	etcdName            = "etcd"
@@ -20,20 +20,20 @@ const (
 	pkiName             = "pki"
 )
 
-// lostAndFound is in the root of a file system and belongs to that.
+// lostAndFound is in the root of a file system and belongs to that file system.
 const lostAndFound = "lost+found"
 
-// The permissions of other users on a folder: any, and that to put their own
-// files in place of the server's.
+// The permissions of other users on a folder: any permission, and that to
+// replace the server's files with their own.
 const (
 	othersAny   fs.FileMode = 0o077
 	othersWrite fs.FileMode = 0o022
 )
 
-// Prepare makes the data directory, or sees to it that an existing one may be
-// used: it is empty or a server's own, and nobody else can write to it. An
-// existing folder that has nothing else in it and belongs to this user is
-// closed to other users; the mode of any other stays as it is.
+// Prepare makes the data directory, or checks that an existing one may be used:
+// it is empty or a server's own, and no other user can write to it. An existing
+// folder that contains only the server's files and belongs to this user is
+// closed to other users. The mode of any other folder stays as it is.
 func (d Dir) Prepare() error {
 	info, err := os.Stat(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,8 +58,8 @@ func (d Dir) Prepare() error {
 	return d.closeInside()
 }
 
-// checkOwn refuses a folder in which there is something of others. A folder
-// that servers have been using beside other files stays good: it is shared.
+// checkOwn refuses a folder with files that are not a server's. A folder that
+// servers have already used beside other files is accepted: it is shared.
 func (d Dir) checkOwn() (shared bool, err error) {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
@@ -89,8 +89,8 @@ func (d Dir) checkOwn() (shared bool, err error) {
 		d, firstNames(foreign), d.join("certplane"))
 }
 
-// isOwnName reports whether a server makes files of that name, or its
-// interrupted start has left one.
+// isOwnName reports whether a server makes files of that name, also during a
+// start that was interrupted.
 func isOwnName(name string) bool {
 	return slices.Contains([]string{adminKubeconfigName, etcdName, lockName, lostAndFound}, name) ||
 		strings.HasPrefix(name, "."+adminKubeconfigName+".") || strings.HasPrefix(name, ".check-")
@@ -140,8 +140,8 @@ func (d Dir) closeToOthers(info fs.FileInfo, shared bool) error {
 	}
 }
 
-// closeInside closes the server's own folders to other users again, should
-// somebody have opened them.
+// closeInside closes the server's own folders to other users again, in case
+// they were opened.
 func (d Dir) closeInside() error {
 	for _, dir := range []string{d.PKI(), d.Etcd()} {
 		info, err := os.Stat(dir)

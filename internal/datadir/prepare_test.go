@@ -64,7 +64,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A link to a folder is as good as the folder, and as bad.
+// A link to a folder is accepted and refused like the folder.
 func TestPrepareFollowsLinks(t *testing.T) {
 	own, others, link := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "link")
 	fill(t, others, []string{"thesis.txt"})
@@ -82,7 +82,7 @@ func TestPrepareFollowsLinks(t *testing.T) {
 	}
 }
 
-// The folders of keys and data are closed again, whoever opened them.
+// The folders of keys and data are closed to other users again.
 func TestPrepareClosesKeys(t *testing.T) {
 	dir := Dir(t.TempDir())
 	fill(t, string(dir), []string{"lock", "pki/serving-ca.key", "etcd/member/snap/db"})
@@ -123,7 +123,7 @@ func fill(t *testing.T, dir string, names []string) {
 	}
 }
 
-// list has the files below a folder and their contents.
+// list returns the files below a folder with their contents.
 func list(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

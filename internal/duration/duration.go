@@ -1,4 +1,4 @@
-// Package duration reads and writes lengths of time as people say them: with
+// Package duration reads and writes lengths of time as people write them: with
 // days.
 package duration
 
@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// day is 24 hours, whatever clocks do.
+// day is 24 hours, also when clocks are changed.
 const day = 24 * time.Hour
 
-// Want says what Parse takes, for errors.
+// Want describes what Parse accepts, for errors.
 const Want = "a number with a unit (d, h, m, s or ms), such as 30d, 12h or 1h30m"
 
 // Parse reads what time.ParseDuration reads, and days in front of it: 30d,
@@ -60,8 +60,8 @@ func refusal(text string) error {
 	return fmt.Errorf("%q is not a duration: want %s", text, Want)
 }
 
-// Format writes a length as Parse reads it: more than a day as days where it is
-// a whole number of them, and no unit of which there are none.
+// Format writes a length as Parse reads it: more than a day in days if it is a
+// whole number of them, and without units whose number is 0.
 func Format(length time.Duration) string {
 	switch {
 	case length == 0:
@@ -72,8 +72,8 @@ func Format(length time.Duration) string {
 	return Short(length)
 }
 
-// Short writes a length as time.Duration does, without the units of which there
-// are none: 24h for 24h0m0s.
+// Short writes a length as time.Duration does, without units whose number is 0:
+// 24h for 24h0m0s.
 func Short(length time.Duration) string {
 	text := length.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -111,7 +111,7 @@ func (f *flag) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value. 0 is what pflag takes for no default.
+// String implements pflag.Value. pflag takes 0 for no default.
 func (f *flag) String() string {
 	if *f == 0 {
 		return "0"

@@ -1,4 +1,4 @@
-// Package encryption holds the keys that encrypt what is secret in the store.
+// Package encryption holds the keys that encrypt secret objects in the store.
 package encryption
 
 import (
@@ -76,7 +76,7 @@ func newKey(name string) key {
 }
 
 // Parse reads what Encode wrote, or a file of the same kind that a person
-// wrote. It never shows a key in an error.
+// wrote. Its errors never contain a key.
 func Parse(data []byte) (*Keys, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -93,7 +93,7 @@ func Parse(data []byte) (*Keys, error) {
 	return keys, keys.check()
 }
 
-// check refuses what a rotation of keys cannot work on.
+// check refuses keys that cannot be rotated.
 func (k *Keys) check() error {
 	if k.Kind != "EncryptionConfiguration" {
 		return fmt.Errorf("kind is %q, must be EncryptionConfiguration", k.Kind)
@@ -140,7 +140,7 @@ func (k *Keys) Covered() []string {
 	return sorted(covered)
 }
 
-// Fingerprint tells sets of keys apart without giving a key away.
+// Fingerprint identifies a set of keys without revealing a key.
 func (k *Keys) Fingerprint() string {
 	digest := sha256.New()
 	digest.Write([]byte("certplane encryption keys\n"))
@@ -152,7 +152,7 @@ func (k *Keys) Fingerprint() string {
 	return hex.EncodeToString(digest.Sum(nil)[:16])
 }
 
-// KeyFingerprints tells single keys apart without giving one away: those that
+// KeyFingerprints identifies single keys without revealing them: the keys that
 // encrypt, and all that decrypt.
 func (k *Keys) KeyFingerprints() (encrypting, all []string) {
 	for list := range k.lists() {
@@ -184,7 +184,7 @@ func (k *Keys) lists() func(yield func(*keyList) bool) {
 	}
 }
 
-// number is N of a key called keyN, and 0 of one that somebody else named.
+// number is N of a key called keyN, and 0 of a key with another name.
 func (k key) number() int {
 	n, err := strconv.Atoi(strings.TrimPrefix(k.Name, "key"))
 	if err != nil || !strings.HasPrefix(k.Name, "key") {

@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// Stage is how far a rotation of keys has come. It is written nowhere but in
-// the order of the keys, so that an interrupted rotation always knows.
+// Stage is how far a rotation of keys has come. It is recorded only by the
+// order of the keys, so that an interrupted rotation can always continue.
 type Stage int
 
 const (
-	// Settled is a file without anything to do: one key a list.
+	// Settled is a file outside of a rotation: each list has one key.
 	Settled Stage = iota
-	// Added is a file whose newest key does not encrypt yet. It must be known
-	// to every server before it does.
+	// Added is a file whose newest key does not encrypt yet. Every server must
+	// know that key before it encrypts.
 	Added
-	// Promoted is a file whose newest key encrypts. The others are needed for
-	// what was stored before, until all that is stored again.
+	// Promoted is a file whose newest key encrypts. The other keys are needed for
+	// what was stored before, until all of that is stored again.
 	Promoted
 )
 
@@ -35,8 +35,8 @@ func (k *Keys) Stage() Stage {
 	return stage
 }
 
-// newest is the index of the key that was made last. Of keys that a person
-// named, it is the one that encrypts.
+// newest is the index of the key that was made last. If a person named the
+// keys, it is the index of the key that encrypts.
 func (l *keyList) newest() int {
 	newest := 0
 	for i, key := range l.Keys {
@@ -47,7 +47,7 @@ func (l *keyList) newest() int {
 	return newest
 }
 
-// Add puts a new key behind those of each list.
+// Add appends a new key to each list.
 func (k *Keys) Add() {
 	for list := range k.lists() {
 		name := "key" + strconv.Itoa(list.Keys[list.newest()].number()+1)

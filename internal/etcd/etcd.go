@@ -24,18 +24,18 @@ import (
 // sun_path has 108 bytes, the last one a NUL (unix(7)).
 const maxSocketPath = 107
 
-// lateStart is how long Start waits for the rest of a start that is not wanted
-// any more.
+// lateStart is how long Start waits for etcd's own start to finish after it was
+// canceled.
 const lateStart = 5 * time.Second
 
-// Config says where the store lives.
+// Config configures the store.
 type Config struct {
 	// Dir holds the write-ahead log, the database and, when its path is short
 	// enough, the client socket. It is made if it does not exist.
 	Dir string
 	// Quota is how many bytes are to be in use in the store at most; 0 is
-	// DefaultQuota. Callers keep it: etcd itself refuses to write when its file
-	// has more than twice as much.
+	// DefaultQuota. Callers enforce it: etcd itself refuses to write only when its
+	// file has more than twice as much.
 	Quota int64
 }
 
@@ -55,8 +55,8 @@ type Server struct {
 }
 
 // Start starts etcd on a Unix socket that only the current user can reach and
-// returns when it accepts requests. It gives up when ctx ends. Every write
-// that a client sees acknowledged has been synced to disk.
+// returns when it accepts requests. It fails when ctx ends. Every write that
+// was acknowledged to a client has been synced to disk.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	socket, tempDir, err := socketPath(cfg.Dir)
 	if err != nil {
@@ -93,19 +93,19 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 // Endpoint is the address for etcd clients, such as unix:///data/etcd/client.sock.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Connect returns a new client that calls the store as functions, with nothing
-// on the way. The caller closes it.
+// Connect returns a new client that calls the store's functions directly,
+// without a connection. The caller closes it.
 func (s *Server) Connect() *clientv3.Client { return v3client.New(s.member.Server) }
 
-// Failed delivers the error after which the store cannot go on, for instance
-// a full disk. What was acknowledged before it is safe on disk.
+// Failed delivers the error after which the store cannot continue, for instance
+// a full disk. Writes that were acknowledged before it are on disk.
 func (s *Server) Failed() <-chan error { return s.fatal.errs }
 
-// HasFailed reports whether the store cannot go on. Calls may not return then:
-// etcd's own locks stay with whoever met the error.
+// HasFailed reports whether the store cannot continue. Calls may not return
+// then: the goroutine that met the error keeps etcd's own locks.
 func (s *Server) HasFailed() bool { return s.fatal.fired() }
 
-// Stop ends the store cleanly. It may be called more than once.
+// Stop stops the store cleanly. It may be called more than once.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		// etcd logs the end of each listener as an error.
@@ -122,9 +122,9 @@ func (s *Server) Stop() {
 	})
 }
 
-// start runs etcd's own start in a goroutine of its own, because etcd ends
-// the goroutine that meets an error it calls fatal, and panics on some
-// damaged files.
+// start runs etcd's own start in a separate goroutine, because etcd ends the
+// goroutine that meets an error it calls fatal, and panics on some damaged
+// files.
 func (s *Server) start(ctx context.Context, cfg *embed.Config) error {
 	type result struct {
 		member *embed.Etcd
@@ -150,8 +150,8 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config) error {
 	case err := <-s.fatal.errs:
 		return err
 	case <-ctx.Done():
-		// etcd's start cannot be called back. It is short; nothing shall write
-		// to the folder after it.
+		// etcd's start cannot be canceled. It is short, and nothing must write to the
+		// folder after start has returned.
 		select {
 		case r := <-started:
 			s.member = r.member
@@ -190,9 +190,9 @@ func (s *Server) isReady() bool {
 // socketName is the socket in the folder of the store, or a link to it.
 const socketName = "client.sock"
 
-// socketPath is a path inside dir if it is short enough for a socket, else
-// one in a private temporary directory, which is returned to be removed. In
-// dir is a link to it then, for Local.
+// socketPath returns a path inside dir if it is short enough for a socket.
+// Otherwise it returns one in a private temporary directory, which the caller
+// must remove, and makes a link to it in dir, for Local.
 func socketPath(dir string) (socket, tempDir string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -220,7 +220,7 @@ func socketPath(dir string) (socket, tempDir string, err error) {
 }
 
 // embedConfig configures a cluster of one that listens on endpoint alone. A
-// peer listener would be a second door to the data with nobody to use it.
+// peer listener would be a second way to the data, without any use.
 func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = dir

@@ -87,8 +87,8 @@ func TestDamagedDataIsAnError(t *testing.T) {
 	}
 }
 
-// A first start that was cut short leaves a log without the member's own
-// entry, on which etcd waits forever.
+// A first start that was interrupted leaves a log without the member's own
+// entry, with which etcd waits forever.
 func TestInterruptedFirstStartIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	keep := start(t, dir)
@@ -113,8 +113,8 @@ func TestInterruptedFirstStartIsMadeAnew(t *testing.T) {
 	}
 }
 
-// etcd reports an error it cannot survive by logging it as fatal. It must
-// reach the owner of the process instead of ending it.
+// etcd logs an error that it cannot survive as fatal. The owner of the process
+// must get that error, and the process must not end.
 func TestFatalEntriesBecomeErrors(t *testing.T) {
 	hook := newFatalHook()
 	logger := zap.New(zapcore.NewNopCore(), zap.WithFatalHook(hook))

@@ -10,7 +10,7 @@ import (
 )
 
 // fatalHook turns etcd's "log and exit the process" into an error that the
-// owner of the process can tell its user. Safe for concurrent use.
+// owner of the process can report. It is safe for concurrent use.
 type fatalHook struct {
 	errs chan error
 	done atomic.Bool
@@ -21,7 +21,7 @@ func newFatalHook() *fatalHook {
 }
 
 // OnWrite is called by zap after it wrote a fatal or panic entry. It ends the
-// calling goroutine: etcd's code behind a fatal entry relies on not going on.
+// calling goroutine: etcd's code behind a fatal entry must not run.
 func (h *fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if !h.done.Swap(true) {
 		h.errs <- entryError(entry.Message, fields)

@@ -10,16 +10,16 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 )
 
-// firstStart watches over the first start of a member on an empty folder.
-// etcd cannot go on from a first start that was cut short: the log is there,
-// the member's own entry is not, and so it waits for a leader forever. What
-// such a start has left was never used by anybody and can be recreated.
+// firstStart watches over the first start of a member on an empty folder. etcd
+// cannot continue a first start that was interrupted: the log exists, but the
+// member's own entry does not, and so etcd waits for a leader forever. No
+// client has ever used the data of such a start, so it can be recreated.
 type firstStart struct {
 	dir string
 }
 
-// begin clears away a first start that did not get ready, and notes that one
-// begins if there is no data.
+// begin removes the data of a first start that was interrupted. If there is no
+// data, it records that a first start begins.
 func (f firstStart) begin() error {
 	_, err := os.Stat(f.marker())
 	interrupted := err == nil
@@ -39,7 +39,8 @@ func (f firstStart) begin() error {
 	return atomicfile.Write(f.marker(), note, 0o600)
 }
 
-// done notes that the member is ready. From here on data is kept at all costs.
+// done records that the member is ready. From here on its data is never
+// removed.
 func (f firstStart) done() error {
 	if err := os.Remove(f.marker()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ending the first start of etcd: %w", err)

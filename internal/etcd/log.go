@@ -9,8 +9,8 @@ import (
 )
 
 // checkLog refuses a member's folder that has a database and no write-ahead
-// log: a copy of a part, or a snapshot that somebody has put there. etcd would
-// begin a new log beside it and wait for a leader forever.
+// log: an incomplete copy, or a snapshot that was put there. etcd would begin a
+// new log beside it and wait for a leader forever.
 func checkLog(member string) error {
 	database := filepath.Join(member, "snap", "db")
 	if found, err := filepath.Glob(database); err != nil || len(found) == 0 {

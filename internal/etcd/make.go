@@ -17,26 +17,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Content is what a store is made of.
+// Content is the content of a new store.
 type Content struct {
 	// Revision is that of the new store. It is not less than that of any key.
-	// Everything before it counts as compacted: clients that have seen another
-	// life of the store have to list again.
+	// Everything before it counts as compacted: clients that have seen the store
+	// before have to list again.
 	Revision int64
 	// Leases are those of the keys, by ID, with their lifetime in seconds.
 	Leases map[int64]int64
-	// Keys calls put for each key that there is, with the revisions that it is
-	// to have.
+	// Keys calls put for each key, with the revisions that the key is to have.
 	Keys func(put func(*mvccpb.KeyValue) error) error
 }
 
-// Make makes a store in dir, which must not have one, as if the keys had been
-// written there. Nothing runs afterwards.
+// Make creates a store in dir, which must not contain one, as if the keys had
+// been written to it. The store does not run afterwards.
 func Make(ctx context.Context, dir string, content Content) error {
 	if _, err := os.Stat(filepath.Join(dir, "member")); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("making a store in %s: there is one", dir)
 	}
-	// A member has a log and knows itself: its own first start makes both.
+	// A member needs a log and its own entry: its first start makes both.
 	first, err := Start(ctx, Config{Dir: dir})
 	if err != nil {
 		return err

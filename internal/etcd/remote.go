@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Remote is an etcd as its clients see it.
+// Remote is the configuration of an etcd's client.
 type Remote struct {
 	// Servers are the URLs of its members.
 	Servers []string
@@ -22,8 +22,8 @@ type Remote struct {
 	CAFile, CertFile, KeyFile string
 }
 
-// Local is the etcd that another process of this host runs on dir, as that
-// process' Start has it. It need not run.
+// Local returns the etcd that another process of this host runs on dir, with
+// the address that Start gives it there. It need not run.
 func Local(dir string) (Remote, error) {
 	socket, err := filepath.Abs(filepath.Join(dir, socketName))
 	if err != nil {
@@ -36,8 +36,8 @@ func Local(dir string) (Remote, error) {
 	return Remote{Servers: []string{endpoint.String()}}, nil
 }
 
-// Check returns nil as soon as one member answers, and the reasons of all
-// members if none does before ctx ends.
+// Check returns nil as soon as one member answers. If none does before ctx
+// ends, it returns the errors of all members.
 func (r Remote) Check(ctx context.Context) error {
 	client, err := r.Connect()
 	if err != nil {
@@ -63,8 +63,8 @@ func (r Remote) Check(ctx context.Context) error {
 	return fmt.Errorf("reaching etcd at %s: %w", strings.Join(r.Servers, ", "), errors.Join(failures...))
 }
 
-// CreateOnce stores value under key if there is none yet, and returns what is
-// stored there afterwards.
+// CreateOnce stores value under key unless the key exists, and returns the
+// value that is stored there afterwards.
 func (r Remote) CreateOnce(ctx context.Context, key, value string) (stored string, err error) {
 	client, err := r.Connect()
 	if err != nil {
@@ -89,7 +89,7 @@ func (r Remote) CreateOnce(ctx context.Context, key, value string) (stored strin
 // etcd to answer.
 func (r Remote) Connect() (*clientv3.Client, error) {
 	cfg := clientv3.Config{Endpoints: r.Servers, Logger: zap.NewNop()}
-	// On a Unix socket, as the etcd inside a server has it, there is no TLS.
+	// The Unix socket of the etcd inside a server has no TLS.
 	if !strings.HasPrefix(r.Servers[0], "unix:") {
 		tlsInfo := transport.TLSInfo{TrustedCAFile: r.CAFile, CertFile: r.CertFile, KeyFile: r.KeyFile}
 		var err error

@@ -20,21 +20,21 @@ import (
 type Space struct {
 	// Size is that of the database file. It never shrinks by itself.
 	Size int64
-	// InUse is what of it holds something: the rest is written again first.
+	// InUse is the part of it that holds data. The rest is reused first.
 	InUse int64
 	// Limit is the size beyond which etcd refuses to write; 0 if it does not say.
 	Limit int64
-	// Full says that etcd has done so: it goes on refusing until somebody disarms
-	// its alarm NOSPACE.
+	// Full says that etcd refuses to write. It does so until its alarm NOSPACE is
+	// disarmed.
 	Full bool
 	// Revision is the latest one.
 	Revision int64
 }
 
-// limitFor is etcd's own limit for a store in which quota bytes are to be in
-// use. Its file has to be larger: what was removed leaves holes, which are not
-// all of the right size for what comes. There is always room to start and to
-// delete, also in a store that has more.
+// limitFor returns etcd's own limit for a store in which at most quota bytes
+// are to be in use. The file must be larger: removed objects leave holes, which
+// do not always have the size of new ones. There is always room to start and to
+// delete, also in a store that has more in use.
 func limitFor(dir string, quota int64) (int64, error) {
 	size := int64(0)
 	file, err := os.Stat(etcddir.ToBackendFileName(dir))
@@ -47,7 +47,7 @@ func limitFor(dir string, quota int64) (int64, error) {
 	return max(2*quota, size) + max(quota/8, 16<<20), nil
 }
 
-// Space tells how full the store is at this moment.
+// Space returns how full the store is at this moment.
 func (s *Server) Space() Space {
 	db := s.member.Server.Backend()
 	db.ForceCommit() // what is not committed is not counted
@@ -58,15 +58,16 @@ func (s *Server) Space() Space {
 	return space
 }
 
-// Compact removes what has been changed or deleted before revision.
+// Compact removes the versions of keys that were replaced or deleted before
+// revision.
 func (s *Server) Compact(ctx context.Context, revision int64) error {
 	client := s.Connect()
 	defer client.Close()
 	return Compact(ctx, client, revision)
 }
 
-// Reclaim makes the database file as small as what is in it. Until it is done,
-// which takes about a second for each 100 MiB, nothing is read or written.
+// Reclaim reduces the database file to the size of its content. It takes about
+// a second for each 100 MiB. Meanwhile, nothing can be read or written.
 func (s *Server) Reclaim() error {
 	if err := s.member.Server.Backend().Defrag(); err != nil {
 		return fmt.Errorf("defragmenting the store: %w", err)
@@ -74,14 +75,14 @@ func (s *Server) Reclaim() error {
 	return nil
 }
 
-// Disarm has etcd write again.
+// Disarm ends etcd's refusal to write.
 func (s *Server) Disarm(ctx context.Context) error {
 	client := s.Connect()
 	defer client.Close()
 	return Disarm(ctx, client)
 }
 
-// Disarm has etcd write again.
+// Disarm ends etcd's refusal to write.
 func Disarm(ctx context.Context, client *clientv3.Client) error {
 	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
 		return fmt.Errorf("disarming the alarm of the store: %w", err)
@@ -89,7 +90,7 @@ func Disarm(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// Space tells how full the fullest member is.
+// Space returns how full the fullest member is.
 func (r Remote) Space(ctx context.Context, client *clientv3.Client) (Space, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -125,7 +126,8 @@ func (r Remote) Space(ctx context.Context, client *clientv3.Client) (Space, erro
 // statusTimeout is how long a member may take to say how full it is.
 const statusTimeout = 2 * time.Second
 
-// Compact removes what has been changed or deleted before revision.
+// Compact removes the versions of keys that were replaced or deleted before
+// revision.
 func Compact(ctx context.Context, client *clientv3.Client, revision int64) error {
 	_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {

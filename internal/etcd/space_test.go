@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A store that is full is started, emptied and written again.
+// A full store can be started, emptied and written again.
 func TestAFullStoreRecovers(t *testing.T) {
 	const quota = 8 << 20
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func TestAFullStoreRecovers(t *testing.T) {
 	if err := s.Disarm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// There is room besides what there was.
+	// There is room for more than before.
 	if _, err := client.Put(t.Context(), "/small", "x"); err != nil {
 		t.Errorf("after a restart and disarming: %v", err)
 	}

@@ -9,23 +9,25 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// certManagerAccount is that of cert-manager.
+// certManagerAccount is the service account of cert-manager.
 const certManagerAccount = "cert-manager/cert-manager"
 
 // The service accounts that may answer requests, as NAMESPACE/NAME.
 var (
-	// signerAccounts sign: those of certplane and that of kube-controller-manager.
+	// signerAccounts sign: the accounts of certplane and that of
+	// kube-controller-manager.
 	signerAccounts = append(ours(rights.Sign, rights.SignByWebhook), rights.ServeNamespace+"/"+rights.KubeCertificates.Account)
 	// declaredAccounts sign for declared signers.
 	declaredAccounts = ours(rights.SignDeclared)
 	// issuerAccounts answer requests that name issuers.
 	issuerAccounts = append(ours(rights.AnswerCSRs), certManagerAccount)
-	// approverAccounts approve every request that they may approve.
+	// approverAccounts approve every request that they are permitted to
+	// approve.
 	approverAccounts = append(ours(rights.ApproveRequests), certManagerAccount)
 )
 
-// ours returns the accounts of these controllers in certplane's server, then
-// those in a cluster.
+// ours returns the accounts of these controllers, first in certplane's server
+// and then in a cluster.
 func ours(controllers ...rights.Controller) []string {
 	var accounts []string
 	for _, namespace := range []string{rights.ServeNamespace, rights.ClusterNamespace} {
@@ -36,7 +38,8 @@ func ours(controllers ...rights.Controller) []string {
 	return accounts
 }
 
-// asAccount is about a service account.
+// asAccount returns the specification of a review of a service account's
+// access.
 func asAccount(account string, access authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
 	namespace, name, _ := strings.Cut(account, "/")
 	who := request.ServiceAccount(namespace, name)

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The accounts are asked about in this order, and named in it.
+// The accounts are checked and named in this order.
 func TestAccounts(t *testing.T) {
 	for _, tt := range []struct{ got, want []string }{
 		{signerAccounts, []string{"kube-system/csr-signer", "kube-system/csr-webhook-signer",

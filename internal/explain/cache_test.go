@@ -21,8 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// cached is an API whose objects are in memory, as a controller's are. Its caller
-// may do everything.
+// cached is an API whose objects are in memory, as in a controller. Its caller
+// has all permissions.
 type cached struct{ client.Reader }
 
 func (cached) Resource(_ context.Context, kind schema.GroupKind) (certmanager.Resource, error) {
@@ -40,7 +40,7 @@ func (cached) MayI(context.Context, authorizationv1.ResourceAttributes) (bool, e
 	return true, nil
 }
 
-// What a cache has, with the indexes that Reader names, is enough to explain.
+// A cache with the indexes that Reader names is enough for an explanation.
 func TestCache(t *testing.T) {
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme} {

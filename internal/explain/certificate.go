@@ -13,7 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// CertificateExplanation is what is known of a Certificate, as machines get it.
+// CertificateExplanation is what is known about a Certificate, in the form for
+// machines.
 type CertificateExplanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -40,10 +41,10 @@ type CertificateExplanation struct {
 	Next   []Step  `json:"next,omitempty"`
 }
 
-// CertificateState is where a Certificate is.
+// CertificateState is the state of a Certificate.
 type CertificateState string
 
-// The states. Ready Certificates whose next certificate is under way are
+// The states. Ready Certificates whose next certificate is being issued are
 // Renewing.
 const (
 	CertificateReady    CertificateState = "Ready"
@@ -62,28 +63,28 @@ func IssuedCertificate(ctx context.Context, api Reader, q Query) (CertificateExp
 	return f.Explain(), nil
 }
 
-// CertificateFacts are what the API tells of a Certificate. Of its Secret there
-// is the metadata, and what it holds only if that was asked for.
+// CertificateFacts are the API's data about a Certificate. They include the
+// metadata of its Secret, and the content only if it was requested.
 type CertificateFacts struct {
 	Query
 	issuance.Situation
 	Issuer *IssuerFacts
-	// SecretExists is whether the Secret does.
+	// SecretExists is whether the Secret exists.
 	SecretExists Result
 	// RequestsUnknown reports that the caller may not list CertificateRequests.
 	RequestsUnknown bool
-	// Next is the request of the certificate to come; nil if there is none.
+	// Next is the request for the next certificate; nil if there is none.
 	Next   *RequestFacts
 	Events Events
 
-	// others name the same Secret.
+	// others are the other Certificates that name the same Secret.
 	others []string
-	// passwords are those of the keystores, where Secrets have them.
+	// passwords are the passwords of the keystores that are in Secrets.
 	passwords []passwordFacts
 }
 
-// GatherCertificate asks about a Certificate. With contents it reads what its
-// Secret holds and the events of its issuer, too.
+// GatherCertificate reads the facts of a Certificate. With contents, it also
+// reads the content of the Secret and the events of the issuer.
 func GatherCertificate(ctx context.Context, api Reader, q Query, contents bool) (*CertificateFacts, error) {
 	crt := &cmv1.Certificate{}
 	if err := get(ctx, api, q, "Certificate", crt); err != nil {
@@ -137,7 +138,7 @@ func (f *CertificateFacts) findRivals(ctx context.Context, api Reader) error {
 	return err
 }
 
-// findRequests finds the Certificate's own requests, and what becomes of the one
+// findRequests finds the Certificate's own requests, and the state of the one
 // for the next certificate.
 func (f *CertificateFacts) findRequests(ctx context.Context, api Reader) error {
 	all := &cmv1.CertificateRequestList{}
@@ -165,7 +166,8 @@ func timeOf(t *metav1.Time) *time.Time {
 	return &t.Time
 }
 
-// madeFor says of a Secret for which Certificate it was written.
+// madeFor returns the text that says which Certificate a Secret was written
+// for.
 func madeFor(secret *corev1.Secret) string {
 	if name := secret.Annotations[cmv1.CertificateNameKey]; name != "" {
 		return "exists, written for Certificate " + name

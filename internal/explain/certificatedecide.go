@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// Explain decides what the facts mean.
+// Explain returns the explanation that follows from the facts.
 func (f *CertificateFacts) Explain() CertificateExplanation {
 	crt := f.Certificate
 	e := CertificateExplanation{
@@ -47,14 +47,14 @@ func (f *CertificateFacts) state() CertificateState {
 	}
 }
 
-// IsIssuing reports whether a certificate is under way.
+// IsIssuing reports whether a certificate is being issued.
 func (f *CertificateFacts) IsIssuing() bool {
 	return certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionIssuing)
 }
 
-// heldUntil is until when nothing is tried because the last attempt has failed,
-// if the server has the default back-off; zero if that is over, or nothing has
-// failed.
+// heldUntil returns the end of the back-off after a failed attempt, if the
+// server has the default back-off. It is zero if the back-off is over, or if no
+// attempt has failed.
 func (f *CertificateFacts) heldUntil() time.Time {
 	if until := issuance.DefaultBackoff().Until(f.Situation); !f.IsIssuing() && until.After(f.Now) {
 		return until
@@ -62,7 +62,7 @@ func (f *CertificateFacts) heldUntil() time.Time {
 	return time.Time{}
 }
 
-// conflicting is the Certificate that owns the Secret instead, or nil.
+// conflicting returns the other Certificate that owns the Secret, or nil.
 func (f *CertificateFacts) conflicting() *cmv1.Certificate {
 	if f.Owner == nil || f.Owner.Name == f.Certificate.Name {
 		return nil
@@ -70,7 +70,7 @@ func (f *CertificateFacts) conflicting() *cmv1.Certificate {
 	return f.Owner
 }
 
-// saidOf is what a condition says.
+// saidOf returns the text of a condition.
 func (f *CertificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	if c == nil {
@@ -79,7 +79,8 @@ func (f *CertificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
 	return said(c.Reason, c.Message)
 }
 
-// verdict continues a sentence that begins with the Certificate's name.
+// verdict returns the rest of a sentence that begins with the Certificate's
+// name.
 func (f *CertificateFacts) verdict(state CertificateState) string {
 	switch crt := f.Certificate; {
 	case !crt.DeletionTimestamp.IsZero():
@@ -101,8 +102,8 @@ func (f *CertificateFacts) verdict(state CertificateState) string {
 	}
 }
 
-// present is about the certificate that there is. The condition Ready can be
-// older than what has become of it.
+// present returns the text about the current certificate. The condition Ready
+// can be older than the certificate's actual state.
 func (f *CertificateFacts) present() string {
 	if why := f.Outdated(); why != "" {
 		return why
@@ -127,7 +128,7 @@ func (f *CertificateFacts) validity() string {
 	return text
 }
 
-// progress is how far an issuance has come.
+// progress returns the text about the progress of an issuance.
 func (f *CertificateFacts) progress() string {
 	if f.Next != nil && !f.isAnswered() {
 		state := stateOf(f.Next.Request)
@@ -136,8 +137,8 @@ func (f *CertificateFacts) progress() string {
 	return f.saidOf(cmv1.CertificateConditionIssuing)
 }
 
-// isAnswered reports whether the certificate to come has come, and only has to be
-// written. What that waits for, the condition Issuing says.
+// isAnswered reports whether the next certificate has been issued, and only has
+// to be written. The condition Issuing says what that waits for.
 func (f *CertificateFacts) isAnswered() bool {
 	return f.Next != nil && stateOf(f.Next.Request) == certificates.Issued
 }
@@ -158,7 +159,7 @@ func (f *CertificateFacts) untouched() string {
 	return fmt.Sprintf("is not ready, and no controller has looked at it for %s", duration.HumanDuration(age))
 }
 
-// checks are what matters, in the order in which it does.
+// checks returns the checks in the order in which they matter.
 func (f *CertificateFacts) checks() []Check {
 	checks := []Check{
 		f.checkCondition("ready", cmv1.CertificateConditionReady, "no controller has looked at it yet"),
@@ -232,7 +233,7 @@ func (f *CertificateFacts) checkNext() Check {
 	}
 }
 
-// steps are what can be done about a Certificate.
+// steps returns what can be done about a Certificate.
 func (f *CertificateFacts) steps() []Step {
 	crt, state := f.Certificate, f.state()
 	switch {
@@ -253,7 +254,7 @@ func (f *CertificateFacts) steps() []Step {
 	}
 }
 
-// nextUnderWay is what lets an issuance go on.
+// nextUnderWay returns the steps that let an issuance continue.
 func (f *CertificateFacts) nextUnderWay() []Step {
 	steps := f.passwordSteps()
 	if state := stateOf(f.Next.Request); state == certificates.Pending || state == certificates.Approved {
@@ -270,7 +271,7 @@ func (f *CertificateFacts) nextUntouched() []Step {
 	return steps
 }
 
-// IssuerSteps are what to do about an issuer that cannot sign.
+// IssuerSteps returns what to do about an issuer that cannot sign.
 func (f *CertificateFacts) IssuerSteps() []Step { return f.Issuer.steps(f.Query, correctReference) }
 
 func (f *CertificateFacts) renew() []string {

@@ -16,7 +16,8 @@ import (
 
 type condition = certificatesv1.CertificateSigningRequestCondition
 
-// checks are what each part decides, in the order in which they do.
+// checks returns the decision of each part, in the order in which the parts
+// decide.
 func (f *facts) checks(v certificates.Verdict) []Check {
 	checks := []Check{f.checkRequest(), f.checkPolicy()}
 	if len(f.known) > 0 {
@@ -34,8 +35,8 @@ func (f *facts) checks(v certificates.Verdict) []Check {
 	return append(checks, f.checkSigning(v))
 }
 
-// further are checks that decide nothing: what the caller may not know, and
-// what others say of the request.
+// further returns the checks that decide nothing: what the caller may not know,
+// and what other controllers say about the request.
 func (f *facts) further() []Check {
 	var checks []Check
 	if f.events.Unknown {
@@ -153,8 +154,8 @@ func (f *facts) checkSigning(v certificates.Verdict) Check {
 	}
 }
 
-// checkSigner names the accounts that may sign. Permissions do not report whether
-// they run.
+// checkSigner names the accounts that may sign. Their permissions do not show
+// whether they run.
 func (f *facts) checkSigner() Check {
 	name := f.csr.Spec.SignerName
 	if form := certmanager.SignerForm(name); form != "" {

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Condition is one of an object.
+// Condition is a condition of an object.
 type Condition struct {
 	Type               string     `json:"type"`
 	Status             string     `json:"status"`
@@ -15,7 +15,7 @@ type Condition struct {
 	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// Conditions are those of the Certificate.
+// Conditions returns the conditions of the Certificate.
 func (f *CertificateFacts) Conditions() []Condition {
 	all := []Condition{}
 	for _, c := range f.Certificate.Status.Conditions {
@@ -24,7 +24,8 @@ func (f *CertificateFacts) Conditions() []Condition {
 	return all
 }
 
-// Conditions are none where nothing is known of the issuer.
+// Conditions returns the conditions of the issuer; none if nothing is known
+// about it.
 func (i *IssuerFacts) Conditions() []Condition {
 	if i.Object == nil {
 		return nil
@@ -36,7 +37,7 @@ func (i *IssuerFacts) Conditions() []Condition {
 	return all
 }
 
-// Conditions are those of the request.
+// Conditions returns the conditions of the request.
 func (f *RequestFacts) Conditions() []Condition {
 	var all []Condition
 	for _, c := range f.Request.Status.Conditions {
@@ -45,7 +46,7 @@ func (f *RequestFacts) Conditions() []Condition {
 	return all
 }
 
-// InUTC is a time for machines; nil if there is none.
+// InUTC returns a time for machines; nil if there is none.
 func InUTC(t *metav1.Time) *time.Time {
 	if t.IsZero() {
 		return nil

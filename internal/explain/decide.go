@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
-// explain decides what the facts mean.
+// explain returns the explanation that follows from the facts.
 func (f *facts) explain() Explanation {
 	v := certificates.Judge(f.csr)
 	deciding := f.checks(v)
@@ -26,7 +26,7 @@ func (f *facts) explain() Explanation {
 	return e
 }
 
-// verdict continues a sentence that begins with the request's name.
+// verdict returns the rest of a sentence that begins with the request's name.
 func (f *facts) verdict(v certificates.Verdict, deciding []Check, cert *Certificate) string {
 	switch v.State {
 	case certificates.Denied:
@@ -42,7 +42,8 @@ func (f *facts) verdict(v certificates.Verdict, deciding []Check, cert *Certific
 	}
 }
 
-// issued continues a sentence about a request that has its certificate.
+// issued returns the rest of a sentence about a request that has its
+// certificate.
 func (q Query) issued(cert *Certificate) string {
 	switch {
 	case cert == nil:
@@ -54,7 +55,7 @@ func (q Query) issued(cert *Certificate) string {
 	}
 }
 
-// outlook is what the request waits for; deciding are the checks.
+// outlook returns what the request waits for; deciding are the checks.
 func (f *facts) outlook(v certificates.Verdict, deciding []Check) outlook {
 	o := outlook{checks: deciding, words: words{
 		state: "is approved", signer: "signer", tells: ", and its signer cannot sign: ", lacking: "its requester", silent: "its signer",
@@ -72,7 +73,7 @@ func (f *facts) outlook(v certificates.Verdict, deciding []Check) outlook {
 
 func because(c condition) string { return said(c.Reason, c.Message) }
 
-// said is what a condition says.
+// said returns the text of a condition.
 func said(reason, message string) string {
 	switch {
 	case message != "" && reason != "":
@@ -83,8 +84,8 @@ func said(reason, message string) string {
 	return "no reason given"
 }
 
-// permission reports whether the approver finds what it asks for. It is Open
-// where the approver does not ask.
+// permission returns whether the requester has the permission that the approver
+// requires. It is Open if the approver does not check.
 func (f *facts) permission() Result {
 	answer := Open
 	for _, permitted := range f.permitted {
@@ -95,7 +96,8 @@ func (f *facts) permission() Result {
 	return answer
 }
 
-// notPermitted says what the requester lacks.
+// notPermitted returns the error that says which permission the requester
+// lacks.
 func (f *facts) notPermitted() *approval.NotPermittedError {
 	return &approval.NotPermittedError{User: f.csr.Spec.Username, Recognisers: f.known}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// declarer returns the Signer that declares a signer name, of several the
-// oldest, or nil. It is not known to a caller that may not list Signers.
+// declarer returns the Signer that declares a signer name, the oldest if there
+// are several, or nil. It is not known if the caller may not list Signers.
 func declarer(ctx context.Context, api Reader, signerName string) (signer *v1alpha1.Signer, known bool, err error) {
 	list := &v1alpha1.SignerList{}
 	switch err := api.List(ctx, list, forSigner(signerName)); {
@@ -31,7 +31,7 @@ func declarer(ctx context.Context, api Reader, signerName string) (signer *v1alp
 	return &oldest, true, nil
 }
 
-// findDeclared asks a declared signer what it has against the request.
+// findDeclared finds the objection of a declared signer to the request.
 func (f *facts) findDeclared(ctx context.Context, api Reader) error {
 	if profiled(f.csr.Spec.SignerName) {
 		return nil

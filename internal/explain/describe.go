@@ -43,15 +43,15 @@ func describeCertificate(chain []byte) *Certificate {
 	}
 }
 
-// Events are what controllers told of an object, the latest last.
+// Events are the events of an object, the latest last.
 type Events struct {
 	List []Event
-	// Unknown reports that the caller may not list them.
+	// Unknown reports that the caller may not list the events.
 	Unknown bool
 }
 
-// eventsOf reads the events of an object; those of objects in no namespace are
-// in the namespace default.
+// eventsOf reads the events of an object. Events of objects without a namespace
+// are in the namespace default.
 func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, error) {
 	all := &eventsv1.EventList{}
 	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
@@ -70,7 +70,7 @@ func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, er
 	return events, nil
 }
 
-// reporter is the short name of the controller that wrote an event.
+// reporter returns the short name of the controller that wrote an event.
 func reporter(e eventsv1.Event) string {
 	if e.ReportingController == "" {
 		return e.DeprecatedSource.Component

@@ -1,10 +1,11 @@
-// Package explain tells what becomes of certificate requests, Certificates and
-// signers, and why: it gathers what an API tells, and decides what that means.
-// It writes nothing.
+// Package explain explains the state of certificate requests, Certificates and
+// signers: it gathers the facts from an API, and decides what they mean. It
+// writes nothing.
 //
-// What depends on the request alone it decides with the code that decides for
-// real: the approver's policy and the profile of the signer, built in or
-// declared. What depends on permissions it asks the API, as any client can.
+// What depends only on the request is decided by the same code as in the
+// controllers: the approver's policy and the profile of the signer, built in or
+// declared. For what depends on permissions, the package asks the API, as any
+// client can.
 package explain
 
 import (
@@ -20,29 +21,31 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// Query is what to explain, and to whom.
+// Query says what to explain, and for which caller.
 type Query struct {
-	// Name is what is explained, Namespace where it is, if it is in one.
+	// Name is the name of the object, Namespace its namespace, if it has one.
 	Name, Namespace string
-	// Kubectl is how the caller calls kubectl, Flags are those that lead it and
-	// certplane's verbs to the same server as the same user.
+	// Kubectl is how the caller calls kubectl. Flags are the flags with which
+	// kubectl and certplane's verbs use the same server as the same user.
 	Kubectl, Flags []string
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// Certplane is how to call a verb of certplane for the same server.
+// Certplane returns the command line of a verb of certplane for the same
+// server.
 func (q Query) Certplane(words ...string) []string {
 	return append(append([]string{"certplane"}, words...), q.Flags...)
 }
 
-// kubectl is how to call kubectl for the same server.
+// kubectl returns the command line of kubectl for the same server.
 func (q Query) kubectl(words ...string) []string {
 	return slices.Concat(q.Kubectl, q.Flags, words)
 }
 
-// typedBy is for commands that the caller types, or another user does if the
-// caller may not: that one has flags of its own.
+// typedBy returns the query for commands that the caller types or, if the
+// caller may not, another user. For another user it has no flags, as that user
+// has other ones.
 func (q Query) typedBy(mayCaller Result) Query {
 	if mayCaller == No {
 		q.Flags = nil
@@ -50,19 +53,19 @@ func (q Query) typedBy(mayCaller Result) Query {
 	return q
 }
 
-// NotFoundError says that there is nothing to explain.
+// NotFoundError says that the object to explain does not exist.
 type NotFoundError struct {
 	Message string
 	// Next is where to look.
 	Next []Step
-	// KindMissing reports that the server lacks the kind too.
+	// KindMissing reports that the server does not have the kind either.
 	KindMissing bool
 }
 
 func (e *NotFoundError) Error() string { return e.Message }
 
-// ReadError says that something could not be found out. What the caller may not
-// know is no error but for the object to be explained itself.
+// ReadError says that something could not be read. A missing permission is an
+// error only for the object to explain itself.
 type ReadError struct {
 	// Doing is what was tried.
 	Doing string
@@ -73,7 +76,7 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Err
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// reading wraps the error of an API, if there is one.
+// reading wraps the error of an API; nil stays nil.
 func reading(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -81,7 +84,7 @@ func reading(doing string, err error) error {
 	return &ReadError{doing, err}
 }
 
-// lacksKind reports whether there is no object because there is no kind.
+// lacksKind reports whether an object does not exist because its kind does not.
 func lacksKind(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

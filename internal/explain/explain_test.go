@@ -20,8 +20,8 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newFacts are those of a kubelet's first request, a second old, which
-// anything goes well with.
+// newFacts returns the facts of a kubelet's first request, a second old,
+// without any problem.
 func newFacts(t *testing.T) *facts {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
@@ -46,7 +46,7 @@ func newFacts(t *testing.T) *facts {
 	}
 }
 
-// complete finds out what gather finds out of the request alone.
+// complete adds the facts that gather derives from the request alone.
 func (f *facts) complete() *facts {
 	f.objection = objection(f.csr, f.Now)
 	f.known, _ = approval.Policy{}.Recognise(f.csr)
@@ -60,7 +60,7 @@ func conditions(list ...condition) func(*facts) {
 	return func(f *facts) { f.csr.Status.Conditions = list }
 }
 
-// since is a condition that is an hour old.
+// since returns a condition that is an hour old.
 func since(kind certificatesv1.RequestConditionType, reason, message string) condition {
 	return condition{Type: kind, Status: "True", Reason: reason, Message: message, LastUpdateTime: metav1.NewTime(now.Add(-time.Hour))}
 }
@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 		change  []func(*facts)
 		verdict string
 		checks  string
-		next    string // a part of it
+		next    string // a part of the next steps
 	}{
 		{
 			reason: "all goes by itself", verdict: "waits for approval, which takes no person where an approver runs",
@@ -244,7 +244,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// typed are steps as people read them.
+// typed returns steps as people read them.
 func typed(steps []Step) string {
 	var lines []string
 	for _, s := range steps {
@@ -292,7 +292,7 @@ func TestStrictApprover(t *testing.T) {
 	}
 }
 
-// Events are shown in the order of when they were last seen.
+// Events are shown in the order in which they were last seen.
 func TestEventTime(t *testing.T) {
 	at := func(hour int) time.Time { return now.Add(time.Duration(hour) * time.Hour) }
 	tests := []struct {

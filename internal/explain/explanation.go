@@ -6,18 +6,19 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// Explanation is what is known of a CertificateSigningRequest, as machines get
-// it.
+// Explanation is what is known about a CertificateSigningRequest, in the form
+// for machines.
 type Explanation = Explained[Request]
 
-// RequestExplanation is what is known of a CertificateRequest, as machines get
-// it.
+// RequestExplanation is what is known about a CertificateRequest, in the form
+// for machines.
 type RequestExplanation = Explained[IssuerRequest]
 
-// PodExplanation is what is known of a pod's request, as machines get it.
+// PodExplanation is what is known about a pod's request, in the form for
+// machines.
 type PodExplanation = Explained[PodRequest]
 
-// Explained is what is known of a request that asks for R.
+// Explained is what is known about a request that asks for R.
 type Explained[R any] struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -38,7 +39,7 @@ type Explained[R any] struct {
 	Next []Step `json:"next,omitempty"`
 }
 
-// Request is what was asked for, and the user that asked.
+// Request is what was requested, and the requesting user.
 type Request struct {
 	SignerName string    `json:"signerName"`
 	Created    time.Time `json:"created"`
@@ -52,14 +53,14 @@ type Request struct {
 	ExpirationSeconds *int32   `json:"expirationSeconds,omitempty"`
 }
 
-// Check is what one part decides.
+// Check is the decision of one part.
 type Check struct {
 	Name    string `json:"name"`
 	Result  Result `json:"result"`
 	Message string `json:"message"`
 }
 
-// Certificate is the one that was issued.
+// Certificate is the issued certificate.
 type Certificate struct {
 	Subject      string    `json:"subject"`
 	Issuer       string    `json:"issuer"`
@@ -69,7 +70,7 @@ type Certificate struct {
 	NotAfter     time.Time `json:"notAfter"`
 }
 
-// Event is what a controller told.
+// Event is an event from a controller.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Type     string    `json:"type"`
@@ -78,7 +79,7 @@ type Event struct {
 	Note     string    `json:"note"`
 }
 
-// Step is something to do, and what to type for it.
+// Step is something to do, and the commands for it.
 type Step struct {
 	Text     string     `json:"text"`
 	Commands [][]string `json:"commands,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// sign is what a signer of that profile issues.
+// sign returns the certificate that a signer with this profile issues.
 func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)

@@ -16,29 +16,29 @@ import (
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
-// facts are what the API tells of a request.
+// facts are the API's data about a request.
 type facts struct {
 	Query
 	csr *csr
-	// known are the recognisers that know the request; permitted tells for
-	// each whether the requester has the permission that it takes.
+	// known are the recognisers that know the request; permitted says for each
+	// of them whether the requester has the permission that it requires.
 	known     []approval.Recogniser
 	permitted []Result
-	// mayGrant reports whether the caller may give a permission that is missing.
+	// mayGrant reports whether the caller may grant a missing permission.
 	mayGrant Result
 	// declared is the Signer that declares the request's signer; nil if there
-	// is none. It is unknown to a caller that may not list Signers.
+	// is none. It is unknown if the caller may not list Signers.
 	declared         *v1alpha1.Signer
 	declarersUnknown bool
 	// referral is about the issuer that the request names as its signer; nil if it
 	// names none.
 	referral *referral
-	// objection is what the signer has against the request, or nil.
+	// objection is the signer's objection to the request, or nil.
 	objection error
 	// mayApprove reports whether the caller may approve the request.
 	mayApprove Result
-	// signers are those of signerAccounts that may sign it. They are unknown
-	// if the caller may not ask.
+	// signers are the accounts in signerAccounts that may sign the request.
+	// They are unknown if the caller may not ask.
 	signers        []string
 	signersUnknown bool
 	events         Events
@@ -70,14 +70,14 @@ func gather(ctx context.Context, api Reader, q Query) (*facts, error) {
 	return f, reading("finding out about the request", err)
 }
 
-// askPermission asks what the approver asks.
+// askPermission asks for the permission that the approver checks.
 func (f *facts) askPermission(ctx context.Context, api Reader) error {
 	if certificates.Judge(f.csr).State != certificates.Pending {
 		return nil
 	}
 	known, err := approval.Policy{}.Recognise(f.csr)
 	if err != nil {
-		return nil // policy tells why
+		return nil // the check "policy" says why
 	}
 	f.known = known
 	for _, recogniser := range known {
@@ -93,8 +93,8 @@ func (f *facts) askPermission(ctx context.Context, api Reader) error {
 	return err
 }
 
-// mayGrant asks whether the caller may bind roles in a namespace; in none: in the
-// whole cluster.
+// mayGrant asks whether the caller may bind roles in a namespace, or in the
+// whole cluster if namespace is empty.
 func mayGrant(ctx context.Context, api Reader, namespace string) (Result, error) {
 	bindings := "clusterrolebindings"
 	if namespace != "" {
@@ -119,8 +119,8 @@ func (f *facts) askApproval(ctx context.Context, api Reader) error {
 	return err
 }
 
-// anySigner asks about a signer by each of the names under which a right on it
-// can be granted.
+// anySigner asks about a signer by each of the names under which a permission
+// for it can be granted.
 func anySigner(signerName string, ask func(name string) (Result, error)) (Result, error) {
 	domain, _, _ := strings.Cut(signerName, "/")
 	for _, name := range []string{signerName, domain + "/*"} {
@@ -139,7 +139,7 @@ func (f *facts) askSigners(ctx context.Context, api Reader) error {
 	switch {
 	case f.referral != nil:
 		accounts = issuerAccounts
-	case f.declared != nil: // those may sign for any signer, and do so for declared ones
+	case f.declared != nil: // these accounts may sign for any signer, and do so for declared ones
 		accounts = declaredAccounts
 	case f.declarersUnknown:
 		accounts = slices.Concat(signerAccounts, declaredAccounts)
@@ -149,8 +149,8 @@ func (f *facts) askSigners(ctx context.Context, api Reader) error {
 	return err
 }
 
-// whoMaySign returns which accounts may sign for a signer. It is not known to
-// a caller that may not ask.
+// whoMaySign returns which accounts may sign for a signer. known is false if
+// the caller may not ask.
 func whoMaySign(ctx context.Context, api Reader, accounts []string, signerName string) (signers []string, known bool, err error) {
 	for _, account := range accounts {
 		allowed, err := anySigner(signerName, func(name string) (Result, error) {
@@ -175,12 +175,13 @@ func certificateAccess(verb, resource, name string) authorizationv1.ResourceAttr
 	}
 }
 
-// may asks what another user may do. Not every caller may ask that.
+// may asks whether another user may do something. Not every caller may ask
+// that.
 func may(ctx context.Context, api Reader, user authorizationv1.SubjectAccessReviewSpec) (Result, error) {
 	return result(api.May(ctx, user))
 }
 
-// mayI asks what the caller may do.
+// mayI asks whether the caller may do something.
 func mayI(ctx context.Context, api Reader, access authorizationv1.ResourceAttributes) (Result, error) {
 	return result(api.MayI(ctx, access))
 }

@@ -10,44 +10,46 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// soon is how long controllers may take for what they do at once.
+// soon is how long controllers may take for what they do immediately.
 const soon = requests.ApprovalGrace
 
-// outlook is what a request without an answer waits for. All that a headline
-// says of it follows from the checks, so that the two cannot differ.
+// outlook is what a request without an answer waits for. Everything that a
+// headline says about it follows from the checks, so that the two cannot
+// differ.
 type outlook struct {
-	// checks are those that decide, in their order.
+	// checks are the deciding checks, in their order.
 	checks []Check
-	// waited is how long what is to come next has not come.
+	// waited is how long the request has waited for the next event.
 	waited time.Duration
-	// told is what the signer itself says that it waits for; empty if it has said
+	// told is what the signer says that it waits for; empty if it has said
 	// nothing.
 	told string
 	words
 }
 
-// words are how the parts of one kind of request are called.
+// words are the names of the parts of one kind of request.
 type words struct {
-	// state is what has been reached: that it is approved, for one.
+	// state is the state reached, for example that the request is approved.
 	state string
-	// signer is who signs.
+	// signer is the party that signs.
 	signer string
 	// tells introduces what the signer says that it waits for.
 	tells string
-	// lacking is who lacks the permission that an approver asks for.
+	// lacking is the party that lacks the permission that an approver requires.
 	lacking string
-	// silent is who has not answered.
+	// silent is the party that has not answered.
 	silent string
 }
 
 // aside are the checks whose failure does not keep a request from being signed:
-// they decide whether it takes a person, who has to sign, and what for.
+// they decide whether a person is needed, which party has to sign, and for
+// what.
 var aside = []string{"policy", "permission", "approver", "approval", "claim", "signer", "signing"}
 
-// refusals are the checks whose failure has the signer refuse a request.
+// refusals are the checks whose failure makes the signer refuse a request.
 var refusals = []string{"reference", "terms", "profile", "request"}
 
-// find returns a check; one that nobody has made is open.
+// find returns the check with a name. A check that does not exist is Open.
 func (o outlook) find(name string) Check {
 	for _, c := range o.checks {
 		if c.Name == name {
@@ -57,8 +59,9 @@ func (o outlook) find(name string) Check {
 	return Check{Name: name, Result: Open}
 }
 
-// obstacle returns what is said of the failed check that matters most of all
-// that keep a request from being signed. Refuse is how its signer refuses.
+// obstacle returns the text about the most important of the failed checks that
+// keep a request from being signed. refuse is the verb for the signer's
+// refusal.
 func (o outlook) obstacle(refuse string) (text string, found bool) {
 	for _, name := range refusals {
 		if c := o.find(name); c.Result == No {
@@ -76,7 +79,8 @@ func (o outlook) obstacle(refuse string) (text string, found bool) {
 	return "", false
 }
 
-// unsigned continues a sentence about a request that only has to be signed.
+// unsigned returns the rest of a sentence about a request that only has to be
+// signed.
 func (o outlook) unsigned() string {
 	obstacle, stopped := o.obstacle("will refuse")
 	signer, signing := o.find("signer"), o.find("signing")
@@ -96,8 +100,8 @@ func (o outlook) unsigned() string {
 	}
 }
 
-// undecided continues a sentence about a request that is to be approved or
-// denied.
+// undecided returns the rest of a sentence about a request that has to be
+// approved or denied.
 func (o outlook) undecided() string {
 	if c := o.find("approval"); c.Result == No {
 		return "cannot be approved by anybody: " + c.Message
@@ -112,8 +116,8 @@ func (o outlook) undecided() string {
 	return text
 }
 
-// approver is about who is to approve. It promises nothing: that an approver may
-// act does not tell that one runs.
+// approver returns the text about the approval. It promises nothing: the
+// permission of an approver does not show that one runs.
 func (o outlook) approver() string {
 	permission := o.find("permission").Result
 	switch {

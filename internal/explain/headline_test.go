@@ -19,7 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// variants are the results that the checks of a request can have together.
+// variants returns the combinations of results that the checks of a request can
+// have.
 func variants() iter.Seq[[]Check] {
 	table := []struct {
 		name    string
@@ -51,8 +52,8 @@ func variants() iter.Seq[[]Check] {
 
 var someWords = words{state: "is approved", signer: "signer", tells: " and waits: ", lacking: "its requester", silent: "its signer"}
 
-// contradiction says what a headline must not say, or does not say, with these
-// checks.
+// contradiction returns what a headline must not say with these checks, or
+// fails to say.
 func contradiction(headline string, o outlook, signed bool) string {
 	failed := func(name string) bool { return o.find(name).Result == No }
 	says := func(part string) bool { return strings.Contains(headline, part) }
@@ -94,7 +95,7 @@ func contradiction(headline string, o outlook, signed bool) string {
 	return ""
 }
 
-// results are those of checks by their names.
+// results returns the results of checks by name.
 func results(checks []Check) map[string]Result {
 	all := map[string]Result{}
 	for _, c := range checks {
@@ -103,7 +104,7 @@ func results(checks []Check) map[string]Result {
 	return all
 }
 
-// No headline contradicts a check, whichever of them fail together.
+// No headline contradicts a check, whichever checks fail together.
 func TestHeadlines(t *testing.T) {
 	wrong := 0
 	for checks := range variants() {
@@ -127,7 +128,7 @@ func TestHeadlines(t *testing.T) {
 	}
 }
 
-// The same holds of what is said of requests, whatever is known of them.
+// The same holds for the headlines of requests, whatever is known about them.
 func TestHeadlinesOfRequests(t *testing.T) {
 	declare := func(ready metav1.ConditionStatus) func(*facts) {
 		return func(f *facts) {
@@ -172,8 +173,8 @@ func TestHeadlinesOfRequests(t *testing.T) {
 	choose(nil)
 }
 
-// A Certificate is said to be ready while no check is against it, and is not
-// said to be issued before it is written.
+// A headline calls a Certificate ready only while no check contradicts it, and
+// calls it issued only after it is written.
 func TestHeadlinesOfCertificates(t *testing.T) {
 	for _, ready := range []cmmeta.ConditionStatus{"True", "False"} {
 		for _, issuing := range []cmmeta.ConditionStatus{"True", "False"} {

@@ -15,35 +15,36 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// IssuerFacts are what is known of the issuer that a request or a Certificate
-// names.
+// IssuerFacts are what is known about the issuer that a request or a
+// Certificate names.
 type IssuerFacts struct {
 	Ref cmmeta.IssuerReference
-	// Exists is Unknown to a caller that may not read the kind.
+	// Exists is Unknown if the caller may not read the kind.
 	Exists Result
-	// Object is the issuer if it is one of cert-manager.io and can be read.
+	// Object is the issuer if it is of the group cert-manager.io and can be
+	// read.
 	Object cmv1.GenericIssuer
-	// Near is an issuer of the same name and of the other kind, where there is none
-	// of this one; nil if there is none either.
+	// Near is an issuer of the same name and the other kind, if the named
+	// issuer does not exist; nil if there is no such issuer either.
 	Near *IssuerFacts
-	// Events are those of the issuer, if they were asked for.
+	// Events are the events of the issuer, if they were requested.
 	Events Events
 
 	namespace string
-	// resource is that of the issuer's kind; its name is empty if no API
-	// has the kind.
+	// resource is the resource of the issuer's kind; its name is empty if no
+	// API has the kind.
 	resource certmanager.Resource
-	// obstacle is what keeps an issuer of cert-manager.io from signing, and kind of
-	// which type it is.
+	// obstacle is what keeps an issuer of cert-manager.io from signing, and
+	// kind is the type of the issuer.
 	obstacle requests.Obstacle
 	kind     certmanager.IssuerType
-	// ready and message are those of the Ready condition that issuers of other
-	// groups have by convention. Without one it is Unknown.
+	// ready and message are from the Ready condition that issuers of other
+	// groups have by convention. Without the condition, ready is Unknown.
 	ready   Result
 	message string
 }
 
-// findIssuer finds the issuer that an object of a namespace refers to.
+// findIssuer finds the issuer that an object in a namespace refers to.
 func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, namespace string) (*IssuerFacts, error) {
 	i := &IssuerFacts{Ref: ref, namespace: namespace, Exists: No, ready: Unknown}
 	resource, err := api.Resource(ctx, certmanager.IssuerGroupKind(ref))
@@ -77,8 +78,8 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 	return i, err
 }
 
-// findNear looks for what may be meant: there are two kinds of issuers in
-// cert-manager.io, and one is easily named for the other.
+// findNear looks for the issuer that may be meant: cert-manager.io has two
+// kinds of issuers, and one is easily mistaken for the other.
 func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 	near := &IssuerFacts{Ref: i.Ref, namespace: i.namespace}
 	near.Ref.Kind, near.resource.Namespaced = cmv1.ClusterIssuerKind, false
@@ -86,7 +87,7 @@ func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 		near.Ref.Kind, near.resource.Namespaced = cmv1.IssuerKind, true
 	}
 	if near.resource.Namespaced && i.namespace == "" {
-		return nil // in which namespace is not known
+		return nil // its namespace is not known
 	}
 	issuer, err := certmanager.NewIssuer(near.Ref.Kind)
 	if err != nil {
@@ -99,7 +100,7 @@ func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 	return err
 }
 
-// key is where the issuer is.
+// key returns the namespace and name of the issuer.
 func (i *IssuerFacts) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: i.where(), Name: i.Ref.Name}
 }
@@ -115,7 +116,7 @@ func (i *IssuerFacts) readForeign(ctx context.Context, api Reader) error {
 	return err
 }
 
-// selfSigned tells that the issuer signs with the keys of requests.
+// selfSigned reports whether the issuer signs with the keys of requests.
 func (i *IssuerFacts) selfSigned() bool {
 	t, _ := types.Find(i.kind)
 	return t.OwnKeys
@@ -142,7 +143,7 @@ func (i *IssuerFacts) signer() certmanager.Signer {
 	return certmanager.Signer{Kind: certmanager.IssuerKind(i.Ref), Namespace: i.where(), Name: i.Ref.Name}
 }
 
-// where is the issuer's namespace; empty for those of the whole cluster.
+// where returns the issuer's namespace; empty for issuers of the whole cluster.
 func (i *IssuerFacts) where() string {
 	if i.resource.Namespaced || i.resource.Name == "" && certmanager.IssuerKind(i.Ref) == cmv1.IssuerKind {
 		return i.namespace
@@ -150,7 +151,7 @@ func (i *IssuerFacts) where() string {
 	return ""
 }
 
-// String names the issuer.
+// String returns the name of the issuer.
 func (i *IssuerFacts) String() string {
 	text := certmanager.IssuerKind(i.Ref) + " " + i.Ref.Name
 	if !certmanager.IsBuiltIn(i.Ref) {
@@ -162,7 +163,7 @@ func (i *IssuerFacts) String() string {
 	return text
 }
 
-// check says whether the issuer can sign.
+// check returns the check whether the issuer can sign.
 func (i *IssuerFacts) check() Check {
 	switch builtIn := certmanager.IsBuiltIn(i.Ref); {
 	case i.resource.Name == "":
@@ -182,7 +183,7 @@ func (i *IssuerFacts) check() Check {
 	}
 }
 
-// meant names the issuer that may be meant.
+// meant returns the name of the issuer that may be meant.
 func (i *IssuerFacts) meant() string {
 	if i.Near == nil {
 		return ""
@@ -193,17 +194,17 @@ func (i *IssuerFacts) meant() string {
 	return "; there is a ClusterIssuer of that name: is kind ClusterIssuer meant?"
 }
 
-// What to do where an object names the wrong issuer: those that are requests
-// cannot be changed.
+// What to do if an object names the wrong issuer. Requests cannot be changed.
 const (
 	correctReference = "correct spec.issuerRef"
 	anotherRequest   = "make another request that names another issuer"
 )
 
-// Trouble is what is wrong with an issuer, as far as it matters for what to do.
+// Trouble is the kind of problem of an issuer, as far as it matters for what to
+// do.
 type Trouble int
 
-// The troubles. NotServed is that no API has the issuer's kind.
+// The troubles. NotServed means that no API has the issuer's kind.
 const (
 	NoTrouble Trouble = iota
 	NotServed
@@ -212,7 +213,7 @@ const (
 	NotReady
 )
 
-// Trouble is what keeps the issuer from signing, as far as is known.
+// Trouble returns what keeps the issuer from signing, as far as is known.
 func (i *IssuerFacts) Trouble() Trouble {
 	switch {
 	case i.resource.Name == "":
@@ -228,7 +229,8 @@ func (i *IssuerFacts) Trouble() Trouble {
 	}
 }
 
-// steps are what to do about an issuer that cannot sign, or otherwise.
+// steps returns what to do about an issuer that cannot sign. otherwise is the
+// advice for a wrong issuer.
 func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 	names := i.resource.Name + "." + certmanager.IssuerGroup(i.Ref)
 	switch i.Trouble() {

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// requestKinds are the kinds of requests, by the verbs that explain them. One is
-// easily taken for another.
+// requestKinds are the kinds of requests, by the verbs that explain them. One
+// kind is easily mistaken for another.
 var requestKinds = []struct {
 	verb, resource string
 	namespaced     bool
@@ -19,8 +19,8 @@ var requestKinds = []struct {
 	{"certificate", "certificates.cert-manager.io", true, func() client.Object { return &cmv1.Certificate{} }},
 }
 
-// others are objects of the same name that other verbs explain. What cannot be
-// read is no help, and no failure.
+// others returns steps for objects of the same name that other verbs explain.
+// Objects that cannot be read are left out, without an error.
 func others(ctx context.Context, api Reader, q Query, verb string) []Step {
 	var steps []Step
 	for _, kind := range requestKinds {

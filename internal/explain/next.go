@@ -6,7 +6,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// next is what can be done about a request.
+// next returns what can be done about a request.
 func (f *facts) next(v certificates.Verdict) []Step {
 	switch v.State {
 	case certificates.Denied, certificates.Failed:
@@ -53,7 +53,7 @@ func (f *facts) nextBeforeApproval() []Step {
 	return append(append(steps, decide), f.referralSteps(certificates.Pending)...)
 }
 
-// permit binds the narrowest ClusterRole that is enough.
+// permit returns the step that binds the narrowest sufficient ClusterRole.
 func (f *facts) permit() Step {
 	recogniser := f.known[0]
 	return step(grants(f.mayGrant, "To have such requests approved without a person"), f.typedBy(f.mayGrant).kubectl(
@@ -61,8 +61,8 @@ func (f *facts) permit() Step {
 	))
 }
 
-// subject names whom to permit: nodes and new nodes as what they are, others
-// by themselves.
+// subject returns the flag for the subject of a binding: the group for nodes
+// and new nodes, and the user for others.
 func (f *facts) subject() string {
 	for _, group := range []string{"system:nodes", "system:bootstrappers"} {
 		if slices.Contains(f.csr.Spec.Groups, group) {
@@ -72,7 +72,7 @@ func (f *facts) subject() string {
 	return "--user=" + f.csr.Spec.Username
 }
 
-// grants introduces commands that give a permission.
+// grants returns the text before commands that grant a permission.
 func grants(mayCaller Result, purpose string) string {
 	if mayCaller == No {
 		return purpose + ", for somebody who may grant that:"

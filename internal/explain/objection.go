@@ -11,10 +11,10 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// objection is what a signer that certplane knows has against a request, or
-// nil. To find out, the request is signed, by a CA that is made for this and
-// thrown away with the certificate: what the signer and the linter do is what
-// is done here.
+// objection returns the objection of a signer that certplane knows to a
+// request, or nil. To find it, the request is signed by a temporary CA, which
+// is discarded with the certificate. So this code does the same as the signer
+// and the linter.
 func objection(c *csr, now time.Time) error {
 	profile, err := signer.Lookup(c.Spec.SignerName)
 	if err != nil {
@@ -35,5 +35,5 @@ func objection(c *csr, now time.Time) error {
 	return nil
 }
 
-// profiled reports whether certplane knows what a signer demands.
+// profiled reports whether certplane knows the requirements of a signer.
 func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }

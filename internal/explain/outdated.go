@@ -9,9 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Outdated says why a Certificate that says of itself that it is ready is not,
-// in words that follow its name; empty if it is. Its condition is older than what
-// has happened since.
+// Outdated returns why a Certificate whose condition says that it is ready is
+// not ready, in words that follow its name; empty if it is ready. The condition
+// can be older than the last change.
 func (f *CertificateFacts) Outdated() string {
 	crt := f.Certificate
 	ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)

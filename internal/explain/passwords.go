@@ -7,8 +7,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
 
-// passwordFacts are about the password of a keystore, which a Secret has. What
-// the Secret holds is not read.
+// passwordFacts are the facts about the password of a keystore, which is in a
+// Secret. The content of the Secret is not read.
 type passwordFacts struct {
 	secret.PasswordRef
 	exists Result
@@ -45,7 +45,7 @@ func (f *CertificateFacts) checkPasswords() []Check {
 	return checks
 }
 
-// passwordSteps are how the passwords of the keystores come to be there.
+// passwordSteps returns the steps that create the passwords of the keystores.
 func (f *CertificateFacts) passwordSteps() []Step {
 	var steps []Step
 	for _, p := range f.passwords {

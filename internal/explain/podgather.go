@@ -16,15 +16,16 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// podGatherer asks the API about a pod's request, and decides with the code of
-// the controller.
+// podGatherer asks the API about a pod's request, and decides with the
+// controller's code.
 type podGatherer struct {
 	Query
 	api    Reader
 	req    *podRequest
 	checks []Check
 	key    string
-	// signer is nil if none is declared, or the caller may not know.
+	// signer is nil if no Signer declares the signer name, or if the caller may
+	// not list Signers.
 	signer *v1alpha1.Signer
 }
 
@@ -32,7 +33,7 @@ func (g *podGatherer) say(name string, result Result, format string, args ...any
 	g.checks = append(g.checks, Check{name, result, fmt.Sprintf(format, args...)})
 }
 
-// gather stops where the rest cannot be known.
+// gather gathers the facts. It stops if the rest cannot be known.
 func (g *podGatherer) gather(ctx context.Context) error {
 	facts := request.FromPodRequest(g.req)
 	if facts.Unreadable != nil {
@@ -59,7 +60,7 @@ func (g *podGatherer) gather(ctx context.Context) error {
 	return g.maySign(ctx)
 }
 
-// findSigner finds who declares the name.
+// findSigner finds the Signer that declares the signer name.
 func (g *podGatherer) findSigner(ctx context.Context) error {
 	name := g.req.Spec.SignerName
 	signer, known, err := declarer(ctx, g.api, name)
@@ -78,7 +79,7 @@ func (g *podGatherer) findSigner(ctx context.Context) error {
 	return nil
 }
 
-// complete finds what the request is about.
+// complete reads the objects that the request names.
 func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (known bool, err error) {
 	spec := g.req.Spec
 	pod, account, node, namespace := &corev1.Pod{}, &corev1.ServiceAccount{}, &corev1.Node{}, &corev1.Namespace{}
@@ -116,7 +117,8 @@ func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (kno
 	return true, nil
 }
 
-// find reads an object, and says if it is not there or cannot be known.
+// find reads an object, and adds a check if the object does not exist or cannot
+// be read.
 func (g *podGatherer) find(ctx context.Context, name, resource string, key client.ObjectKey, into client.Object) (known bool, err error) {
 	switch err := g.api.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):
@@ -129,7 +131,7 @@ func (g *podGatherer) find(ctx context.Context, name, resource string, key clien
 	return false, nil
 }
 
-// decide asks the profile.
+// decide adds the decision of the profile.
 func (g *podGatherer) decide(ctx context.Context, facts request.Request) error {
 	compiled, errs := profile.Compile(g.signer.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
@@ -167,7 +169,7 @@ func identity(cert *profile.Certificate) string {
 	return strings.Join(append(names, cert.EmailAddresses...), ", ")
 }
 
-// services finds those that the pod's service account may claim.
+// services finds the Services that the pod's service account may claim.
 func (g *podGatherer) services(ctx context.Context, facts *request.Request) (known bool, err error) {
 	list := &corev1.ServiceList{}
 	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
@@ -198,7 +200,7 @@ func (g *podGatherer) services(ctx context.Context, facts *request.Request) (kno
 	return true, nil
 }
 
-// maySign asks who may write the answer.
+// maySign asks which accounts may write the answer.
 func (g *podGatherer) maySign(ctx context.Context) error {
 	if g.signer == nil {
 		return nil

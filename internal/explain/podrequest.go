@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// PodRequest is what was asked for, and for which pod.
+// PodRequest is what was requested, and for which pod.
 type PodRequest struct {
 	SignerName        string            `json:"signerName"`
 	Created           time.Time         `json:"created"`
@@ -27,8 +27,8 @@ type PodRequest struct {
 	Annotations       map[string]string `json:"annotations,omitempty"`
 }
 
-// podVerdict is a pod's request's state and the condition that says why it is
-// so, if one does.
+// podVerdict is the state of a pod's request and the condition that gives the
+// reason, if there is one.
 type podVerdict struct {
 	State     certificates.State
 	Condition metav1.Condition
@@ -74,7 +74,7 @@ func PodCertificateRequest(ctx context.Context, api Reader, q Query) (PodExplana
 	return e, nil
 }
 
-// explain decides what was gathered means.
+// explain returns the explanation that follows from the gathered facts.
 func (g *podGatherer) explain() PodExplanation {
 	req, v := g.req, judgePod(g.req)
 	e := PodExplanation{

@@ -24,16 +24,16 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Reader is what explaining asks an API. Errors are those of the API: what the
-// caller may not know is Forbidden, an object that there is not is NotFound, also
-// if its kind is not served. It is safe for concurrent use.
+// Reader is the part of an API that explanations need. Errors are those of the
+// API: Forbidden for what the caller may not know, NotFound for an object that
+// does not exist, also if its kind is not served. It is safe for concurrent
+// use.
 type Reader interface {
 	// Reader reads objects of their Go types, issuers of other groups as
 	// unstructured ones, and the metadata of Secrets. Lists are selected by the
 	// fields spec.signerName and regarding.uid, which a cache has to index.
 	client.Reader
-	// Resource returns where the objects of a kind are, or
-	// certmanager.ErrNoResource.
+	// Resource returns the resource of a kind, or certmanager.ErrNoResource.
 	Resource(ctx context.Context, kind schema.GroupKind) (certmanager.Resource, error)
 	// May reports whether a user may do something.
 	May(ctx context.Context, user authorizationv1.SubjectAccessReviewSpec) (bool, error)
@@ -41,7 +41,7 @@ type Reader interface {
 	MayI(ctx context.Context, access authorizationv1.ResourceAttributes) (bool, error)
 }
 
-// API is a Reader made of a client and what tells which kinds there are. The
+// API is a Reader with a client and a source of the kinds that exist. The
 // caller is the client's user.
 type API struct {
 	client.Client
@@ -50,28 +50,28 @@ type API struct {
 
 var _ Reader = API{}
 
-// Resource is that of Reader.
+// Resource implements Reader.
 func (a API) Resource(ctx context.Context, kind schema.GroupKind) (certmanager.Resource, error) {
 	resource, _, err := certmanager.FindResource(ctx, a.Discovery, kind)
 	return resource, err
 }
 
-// May is that of Reader.
+// May implements Reader.
 func (a API) May(ctx context.Context, user authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: user}
 	err := a.Create(ctx, review)
 	return review.Status.Allowed, err
 }
 
-// MayI is that of Reader.
+// MayI implements Reader.
 func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &access}}
 	err := a.Create(ctx, review)
 	return review.Status.Allowed, err
 }
 
-// Connect returns the API of a server, which is asked each time. It asks the
-// server nothing yet.
+// Connect returns the API of a server, which each read calls. Connect itself
+// does not call the server.
 func Connect(cfg *rest.Config) (API, error) {
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
@@ -99,8 +99,8 @@ func Connect(cfg *rest.Config) (API, error) {
 	return API{connected, discovery.ToDiscoveryInterfaceWithContext(found)}, nil
 }
 
-// resources are those of the kinds that are known without asking: a server that
-// lacks one answers that there is no such object.
+// resources returns the resources of the kinds that are known without
+// discovery. A server that lacks a kind answers that the object does not exist.
 func resources() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, served := range []struct {
@@ -126,10 +126,10 @@ func resources() meta.RESTMapper {
 	return mapper
 }
 
-// Result is the answer of a check.
+// Result is the result of a check.
 type Result string
 
-// The results. Open is what is not decided yet, Unknown what cannot be
+// The results. Open means not decided yet, Unknown that the answer cannot be
 // found out from here.
 const (
 	Yes     Result = "Yes"
@@ -138,7 +138,8 @@ const (
 	Unknown Result = "Unknown"
 )
 
-// result is that of asking what a user may do, which not every caller may ask.
+// result returns the result of asking what a user may do, which not every
+// caller may ask.
 func result(allowed bool, err error) (Result, error) {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -151,7 +152,7 @@ func result(allowed bool, err error) (Result, error) {
 	return No, nil
 }
 
-// exists reads an object, which need not be there and may be forbidden.
+// exists reads an object, which may not exist or may be forbidden.
 func exists(ctx context.Context, api Reader, key client.ObjectKey, into client.Object) (Result, error) {
 	switch err := api.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):

@@ -14,18 +14,18 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// referral is what is known of a request that names an issuer of cert-manager.io
-// as its signer.
+// referral is what is known about a request that names an issuer of
+// cert-manager.io as its signer.
 type referral struct {
 	who    certmanager.Signer
 	issuer *IssuerFacts
 	// allowed reports whether the requester may refer to the issuer. It is Open
-	// where it is not asked: of ClusterIssuers, and of requests that have their
-	// answer.
+	// if it is not checked: for ClusterIssuers, and for requests that have
+	// their answer.
 	allowed Result
-	// mayGrant reports whether the caller may let it be.
+	// mayGrant reports whether the caller may grant that permission.
 	mayGrant Result
-	// terms is what the issuer has against what is asked for, or nil.
+	// terms is the issuer's objection to what is requested, or nil.
 	terms error
 }
 
@@ -48,7 +48,8 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 	return nil
 }
 
-// checkTerms asks what an issuer has against a request, whoever made it.
+// checkTerms returns an issuer's objection to a request, which is independent
+// of the requester.
 func checkTerms(c *csr, selfSigned bool) error {
 	asked, err := issuer.RequestOf(request.FromCSR(c))
 	if err != nil {
@@ -60,7 +61,8 @@ func checkTerms(c *csr, selfSigned bool) error {
 	return asked.Check()
 }
 
-// ask asks what the signer asks: whether the requester may refer to the issuer.
+// ask makes the same check as the signer: whether the requester may refer to
+// the issuer.
 func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 	switch v := certificates.Judge(c); {
 	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
@@ -80,7 +82,8 @@ func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 	return err
 }
 
-// objection is for what the signer will refuse the request, in its order.
+// objection returns the reason for which the signer will refuse the request, or
+// nil. The order is the signer's.
 func (r *referral) objection(username string) error {
 	if r.allowed == No {
 		return issuer.DeniedReference(username, r.who)
@@ -88,7 +91,7 @@ func (r *referral) objection(username string) error {
 	return r.terms
 }
 
-// checks are what the signer looks at, in its order.
+// checks returns the signer's checks, in its order.
 func (r *referral) checks(username string) []Check {
 	var checks []Check
 	switch r.allowed {
@@ -106,7 +109,8 @@ func (r *referral) checks(username string) []Check {
 	return append(checks, terms, r.issuer.check())
 }
 
-// steps are what lets a request to an issuer go on, or the next one succeed.
+// referralSteps returns the steps that let a request to an issuer continue, or
+// the next one succeed.
 func (f *facts) referralSteps(state certificates.State) []Step {
 	r := f.referral
 	if r == nil {
@@ -132,8 +136,8 @@ func (f *facts) referralSteps(state certificates.State) []Step {
 	}
 }
 
-// binding names what gives one user the right: with one name for all, the next
-// one's would take it from the last.
+// binding returns the name of the RoleBinding for one user. With one name for
+// all users, each new binding would replace the last.
 func (r *referral) binding(username string) string {
 	return "reference-" + r.who.Name + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(username) // no name has these
 }

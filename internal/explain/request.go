@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// IssuerRequest is what was asked for, of whom and by whom.
+// IssuerRequest is what was requested, with the issuer and the requester.
 type IssuerRequest struct {
 	Issuer   string    `json:"issuer"`
 	Created  time.Time `json:"created"`
@@ -29,7 +29,8 @@ type IssuerRequest struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
-// invalid is the state of requests that were declared impossible to sign. It is final.
+// invalid is the state of requests with the condition InvalidRequest. It is
+// final.
 const invalid certificates.State = "Invalid"
 
 // CertificateRequest explains one CertificateRequest of cert-manager.io.
@@ -45,7 +46,7 @@ func CertificateRequest(ctx context.Context, api Reader, q Query) (RequestExplan
 	return f.explain(), nil
 }
 
-// explain decides what the facts mean.
+// explain returns the explanation that follows from the facts.
 func (f *RequestFacts) explain() RequestExplanation {
 	state := stateOf(f.Request)
 	e := RequestExplanation{
@@ -60,7 +61,8 @@ func (f *RequestFacts) explain() RequestExplanation {
 	return e
 }
 
-// stateOf reads a request's status in the order of those who sign.
+// stateOf returns the state of a request. It reads the conditions in the same
+// order as the signers.
 func stateOf(cr *cmv1.CertificateRequest) certificates.State {
 	reason := certmanager.ReadyReason(cr)
 	switch {
@@ -94,7 +96,7 @@ func describeIssuerRequest(cr *cmv1.CertificateRequest, issuer *IssuerFacts) Iss
 	return r
 }
 
-// ownerOf is the Certificate that a request is for.
+// ownerOf returns the name of the Certificate that a request is for.
 func ownerOf(cr *cmv1.CertificateRequest) string {
 	if owner := metav1.GetControllerOf(cr); owner != nil && owner.Kind == cmv1.CertificateKind {
 		return owner.Name

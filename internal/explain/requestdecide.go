@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// saidOf is what a condition of the request says.
+// saidOf returns the text of a condition of the request.
 func (f *RequestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string {
 	c := certmanager.RequestCondition(f.Request, kind)
 	if c == nil {
@@ -20,7 +20,7 @@ func (f *RequestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string 
 	return said(c.Reason, c.Message)
 }
 
-// since is when a condition became what it is; the request's creation, if that
+// since returns when a condition last changed; the request's creation, if that
 // is not known.
 func (f *RequestFacts) since(kind cmv1.CertificateRequestConditionType) time.Time {
 	if c := certmanager.RequestCondition(f.Request, kind); c != nil && c.LastTransitionTime != nil {
@@ -29,7 +29,7 @@ func (f *RequestFacts) since(kind cmv1.CertificateRequestConditionType) time.Tim
 	return f.Request.CreationTimestamp.Time
 }
 
-// verdict continues a sentence that begins with the request's name.
+// verdict returns the rest of a sentence that begins with the request's name.
 func (f *RequestFacts) verdict(state certificates.State, cert *Certificate) string {
 	switch state {
 	case certificates.Denied:
@@ -54,7 +54,7 @@ func (f *RequestFacts) readyMessage() string {
 	return "no reason given"
 }
 
-// outlook is what the request waits for; deciding are the checks.
+// outlook returns what the request waits for; deciding are the checks.
 func (f *RequestFacts) outlook(state certificates.State, deciding []Check) outlook {
 	o := outlook{checks: deciding, words: words{
 		state: "is approved", signer: "issuer", tells: " and waits: ", lacking: "the approver", silent: "its controller",
@@ -73,7 +73,8 @@ func (f *RequestFacts) outlook(state certificates.State, deciding []Check) outlo
 	return o
 }
 
-// checks are what each part decides, in the order in which they do.
+// checks returns the decision of each part, in the order in which the parts
+// decide.
 func (f *RequestFacts) checks(state certificates.State) []Check {
 	checks := []Check{f.checkRequest(), f.checkApproval(state)}
 	if state == certificates.Pending && len(f.names()) > 0 {
@@ -86,7 +87,7 @@ func (f *RequestFacts) checks(state certificates.State) []Check {
 	return append(checks, f.checkSigning(state))
 }
 
-// further are checks that decide nothing.
+// further returns the checks that decide nothing.
 func (f *RequestFacts) further() []Check {
 	var checks []Check
 	if f.Events.Unknown {
@@ -124,8 +125,9 @@ func (f *RequestFacts) approvalRights() string {
 		f.Request.Namespace, certmanager.Group, strings.Join(f.names(), " or "))
 }
 
-// checkApprover is about who approves without a person: whether there is one, and
-// whether he may. Whether he runs, permissions do not tell.
+// checkApprover checks whether there is an approver that acts without a person,
+// and whether it may approve the request. Permissions do not show whether it
+// runs.
 func (f *RequestFacts) checkApprover() []Check {
 	switch {
 	case f.approversUnknown:
@@ -173,7 +175,7 @@ func (f *RequestFacts) checkSigning(state certificates.State) Check {
 	}
 }
 
-// next is what can be done about a request.
+// next returns what can be done about a request.
 func (f *RequestFacts) next(state certificates.State) []Step {
 	switch state {
 	case certificates.Denied, certificates.Failed, invalid:
@@ -188,7 +190,7 @@ func (f *RequestFacts) next(state certificates.State) []Step {
 	}
 }
 
-// again is how to ask once more.
+// again returns how to request the certificate again.
 func (f *RequestFacts) again() Step {
 	owner := ownerOf(f.Request)
 	if owner == "" {
@@ -237,7 +239,8 @@ func (f *RequestFacts) nextBeforeApproval() []Step {
 	return steps
 }
 
-// permit lets the approver approve for all issuers of the kind.
+// permit returns the step that permits the approver to approve for all issuers
+// of the kind.
 func (f *RequestFacts) permit() Step {
 	namespace, account, _ := strings.Cut(f.approver, "/")
 	resource := f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.Request.Spec.IssuerRef)

@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// RequestFacts are what the API tells of a CertificateRequest.
+// RequestFacts are the API's data about a CertificateRequest.
 type RequestFacts struct {
 	Query
 	Request *cmv1.CertificateRequest
@@ -25,22 +25,22 @@ type RequestFacts struct {
 	issuer *IssuerFacts
 	// mayApprove reports whether the caller may approve the request.
 	mayApprove Result
-	// approvers are those of approverAccounts that may approve it, approver is one
-	// that may approve, but not for this issuer. Which may is unknown if the caller
-	// may not ask.
+	// approvers are the accounts in approverAccounts that may approve the
+	// request. approver is one that may approve, but not for this issuer. Both
+	// are unknown if the caller may not ask.
 	approvers        []string
 	approver         string
 	approversUnknown bool
-	// mayGrant reports whether the caller may let that approver approve.
+	// mayGrant reports whether the caller may permit that approver to approve.
 	mayGrant Result
-	// key is whether the Secret exists that a SelfSigned issuer signs with; it is
-	// Unknown if the caller may not know, and empty if none is needed.
+	// key is whether the Secret with the key for a SelfSigned issuer exists. It
+	// is Unknown if the caller may not know, and empty if no Secret is needed.
 	key Result
-	// otherwise is what to do where the issuer is the wrong one.
+	// otherwise is what to do if the issuer is the wrong one.
 	otherwise string
 }
 
-// get reads the object of cert-manager.io that is to be explained.
+// get reads the object of cert-manager.io to explain.
 func get(ctx context.Context, api Reader, q Query, kind string, into client.Object) error {
 	resource := strings.ToLower(kind) + "s." + certmanager.Group
 	switch err := api.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: q.Name}, into); {
@@ -87,7 +87,7 @@ func (f *RequestFacts) askApproval(ctx context.Context, api Reader) error {
 	return err
 }
 
-// update is the write by which a request is approved.
+// update returns the attributes of the update that approves a request.
 func (f *RequestFacts) update() authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{
 		Verb: "update", Group: certmanager.Group, Version: "*", Resource: "certificaterequests", Subresource: "status",
@@ -95,8 +95,8 @@ func (f *RequestFacts) update() authorizationv1.ResourceAttributes {
 	}
 }
 
-// names are those under which the right to approve is granted; there are none
-// while no API has the issuer's kind.
+// names returns the names under which the permission to approve is granted;
+// none while no API has the issuer's kind.
 func (f *RequestFacts) names() []string {
 	if f.issuer.resource.Name == "" {
 		return nil
@@ -104,7 +104,7 @@ func (f *RequestFacts) names() []string {
 	return certmanager.ApprovalNames(f.Request.Spec.IssuerRef, f.issuer.resource, f.Request.Namespace)
 }
 
-// anyName asks about the right to approve by each of its names.
+// anyName asks about the permission to approve by each of its names.
 func (f *RequestFacts) anyName(ask func(authorizationv1.ResourceAttributes) (Result, error)) (Result, error) {
 	for _, name := range f.names() {
 		access := authorizationv1.ResourceAttributes{Verb: "approve", Group: certmanager.Group, Version: "*", Resource: "signers", Name: name}
@@ -129,7 +129,7 @@ func (f *RequestFacts) askApprovers(ctx context.Context, api Reader) error {
 			return err
 		}
 		if writes == No {
-			continue // there is no such approver here
+			continue // this approver does not exist here
 		}
 		switch allowed, err := f.anyName(ask); {
 		case err != nil:
@@ -166,8 +166,7 @@ func (f *RequestFacts) keySecret() string {
 	return f.Request.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey]
 }
 
-// findSecret reads the metadata of a Secret, and what it holds only with
-// contents.
+// findSecret reads the metadata of a Secret, and its data only with contents.
 func findSecret(ctx context.Context, api Reader, namespace, name string, contents bool) (*corev1.Secret, Result, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	found, metadata := &corev1.Secret{}, &metav1.PartialObjectMetadata{}

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// SignerExplanation is what is known of a signer, as machines get it.
+// SignerExplanation is what is known about a signer, in the form for machines.
 type SignerExplanation struct {
 	// Name is that of the Signer that declares it, if one does.
 	Name       string `json:"name,omitempty"`
@@ -61,7 +61,7 @@ type Waiting struct {
 	State certificates.State `json:"state"`
 }
 
-// Signer explains one signer, by its name or by that of its Signer.
+// Signer explains one signer, by its signer name or by the name of its Signer.
 func Signer(ctx context.Context, api Reader, q Query) (*SignerExplanation, error) {
 	e, err := findSigner(ctx, api, q)
 	if err != nil {
@@ -81,8 +81,8 @@ func Signer(ctx context.Context, api Reader, q Query) (*SignerExplanation, error
 	return e, nil
 }
 
-// findSigner finds who signs under a name: those of signers have a slash, those
-// of objects have none.
+// findSigner finds the signer with a name. Names of signers have a slash, and
+// names of objects do not.
 func findSigner(ctx context.Context, api Reader, q Query) (*SignerExplanation, error) {
 	if !strings.Contains(q.Name, "/") {
 		signer, err := getSigner(ctx, api, q)
@@ -102,7 +102,7 @@ func findSigner(ctx context.Context, api Reader, q Query) (*SignerExplanation, e
 	return e, reading("finding out about the signer", err)
 }
 
-// explainDeclared is about a signer that an object declares.
+// explainDeclared explains a signer that an object declares.
 func explainDeclared(signer *v1alpha1.Signer, q Query) *SignerExplanation {
 	e := &SignerExplanation{
 		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
@@ -177,11 +177,11 @@ func forSigner(name string) client.ListOption { return client.MatchingFields{"sp
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
-// podRequestVersions are those that PodCertificateRequests have, the fullest
-// first. What is read in v1 has the same names.
+// podRequestVersions are the versions of PodCertificateRequests, the fullest
+// first. The fields that are read have the same names in v1.
 var podRequestVersions = []schema.GroupVersion{certificatesv1beta1.SchemeGroupVersion, certificatesv1.SchemeGroupVersion}
 
-// inPodRequestVersion reads in the first version that is served.
+// inPodRequestVersion calls read with the first version that is served.
 func inPodRequestVersion(read func(schema.GroupVersion) error) (err error) {
 	for _, version := range podRequestVersions {
 		if err = read(version); !apierrors.IsNotFound(err) {
@@ -210,7 +210,7 @@ func listPodRequests(ctx context.Context, api Reader, signerName string) ([]podR
 		return api.List(ctx, list, forSigner(signerName))
 	})
 	if apierrors.IsNotFound(err) {
-		return nil, nil // an API without requests of pods
+		return nil, nil // the API has no PodCertificateRequests
 	}
 	all := make([]podRequest, len(list.Items))
 	for i := range list.Items {

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
-// statements are the seven things that KEP-1513 asks every signer to state, in
-// its order, from the fields that enforce them.
+// statements returns the seven things that KEP-1513 requires every signer to
+// state, in the KEP's order, from the fields that enforce them.
 func statements(spec v1alpha1.SignerSpec) []Statement {
 	return []Statement{
 		{"Trust distribution", trust(spec)},
@@ -86,7 +86,8 @@ func lifetime(p v1alpha1.SignerProfile) string {
 		text, length(times.Backdate), times.RefreshPercent, times.RefreshJitter)
 }
 
-// length leaves out what is zero: 24h for 24h0m0s.
+// length returns the text of a duration without units that are zero: 24h for
+// 24h0m0s.
 func length(d time.Duration) string { return duration.Short(d.Round(time.Second)) }
 
 func caBit(p v1alpha1.SignerProfile) string {

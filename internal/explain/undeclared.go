@@ -13,11 +13,11 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// signersDomain is where the signers of Kubernetes have their names.
+// signersDomain is the prefix of the names of Kubernetes' signers.
 const signersDomain = "kubernetes.io/"
 
-// promises are what the signers of Kubernetes say of themselves, as
-// docs/signers.md has it; the rest is the same for all of them.
+// promises are the statements of Kubernetes' signers, as in docs/signers.md;
+// the other statements are the same for all of them.
 var promises = map[string]struct{ subjects, usages string }{
 	"kubernetes.io/kube-apiserver-client": {
 		"any subject, any names", "client auth; digital signature, key encipherment if requested",
@@ -31,7 +31,8 @@ var promises = map[string]struct{ subjects, usages string }{
 	signer.LegacyUnknown: {"any; the API takes no new requests for it", "any"},
 }
 
-// builtInStatements are those of a signer that certplane can be.
+// builtInStatements returns the statements of a signer that certplane can act
+// as.
 func builtInStatements(name string) []Statement {
 	profile, err := signer.Lookup(name)
 	if err != nil {
@@ -49,8 +50,8 @@ func builtInStatements(name string) []Statement {
 	}
 }
 
-// explainUndeclared is about a signer that no object declares, or none that the
-// caller may know of.
+// explainUndeclared explains a signer that no object declares, or none that the
+// caller may list.
 func explainUndeclared(ctx context.Context, api Reader, q Query, declarersKnown bool) (*SignerExplanation, error) {
 	e := &SignerExplanation{SignerName: q.Name, Ready: Unknown, Statements: builtInStatements(q.Name)}
 	if form := certmanager.SignerForm(q.Name); form != "" {
@@ -83,8 +84,8 @@ func explainUndeclared(ctx context.Context, api Reader, q Query, declarersKnown 
 	return e, nil
 }
 
-// judgeRights says what follows from who may sign. That somebody may does not
-// tell that he runs.
+// judgeRights sets the result that follows from the accounts that may sign. The
+// permission of an account does not show that its controller runs.
 func (e *SignerExplanation) judgeRights(signers []string, known, declarersKnown bool) {
 	e.Verdict = e.SignerName + " is declared by no Signer"
 	switch {

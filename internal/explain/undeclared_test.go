@@ -7,7 +7,8 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// Every signer that certplane can be states all that KEP-1513 asks for.
+// Every signer that certplane can act as states everything that KEP-1513
+// requires.
 func TestBuiltInStatements(t *testing.T) {
 	for _, name := range signer.Names() {
 		statements := builtInStatements(name)
@@ -20,7 +21,7 @@ func TestBuiltInStatements(t *testing.T) {
 	}
 }
 
-// A Signer that sets no lengths states those that it is enforced with.
+// A Signer that sets no lengths states the defaults that are enforced.
 func TestDefaultLifetime(t *testing.T) {
 	const want = "at most 24h, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%"
 	if got := lifetime(v1alpha1.SignerProfile{}); got != want {

@@ -18,7 +18,7 @@ type Config struct {
 	// What names the file's content in the log, as in "authentication
 	// configuration".
 	What string
-	// Apply makes use of a new content, under the terms of Files.Use.
+	// Apply uses a new content, under the terms of Files.Use.
 	Apply func(ctx context.Context, content []byte) error
 	// Succeeded and Failed count for the metrics. A failure that stays the same
 	// counts once.
@@ -26,7 +26,7 @@ type Config struct {
 	Failed    func()
 }
 
-// Files are those to follow: the file alone.
+// Files returns the file alone, to be followed.
 func (c Config) Files() *Files {
 	return &Files{Files: []File{{Path: c.Path, What: "reading the configuration"}}, Use: c.use, Report: c.report}
 }

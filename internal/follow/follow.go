@@ -1,4 +1,4 @@
-// Package follow uses the contents of files as they change while the program
+// Package follow applies the contents of files as they change while the program
 // runs.
 package follow
 
@@ -14,47 +14,47 @@ import (
 
 // File is one of the files that are followed.
 type File struct {
-	// Path is that of the file. Without one the file has no content.
+	// Path is that of the file. If it is empty, the file has no content.
 	Path string
 	// What begins the message of an error in reading it, as in "reading CA key".
 	What string
 }
 
-// Digest tells contents apart. The zero value is that of no content.
+// Digest identifies contents. The zero value is that of no content.
 type Digest [sha256.Size]byte
 
 // Contents are what some files held at one time.
 type Contents struct {
-	// Data are in the order of the files. They are cleared once Use returns, for
-	// a private key may be among them.
+	// Data are in the order of the files. They are cleared once Use returns,
+	// because one of them may be a private key.
 	Data   [][]byte
 	Digest Digest
 }
 
-// Files are files that belong together, such as a certificate and its key. What
-// is in them is used when it is the same at two looks: at the first one it may
-// be in the middle of being written. What cannot be used leaves that of before
-// in use. Their methods are called one at a time.
+// Files are files that belong together, such as a certificate and its key.
+// Their contents are used when they are the same at two looks: at the first
+// look, a file may be in the middle of being written. If contents cannot be
+// used, the former ones stay in use. The methods of Files must be called one at
+// a time.
 type Files struct {
 	Files []File
-	// Use makes use of new contents. One that fails has changed nothing, and is
+	// Use applies new contents. If it fails, it must have changed nothing, and is
 	// called at each look until it succeeds or the contents change.
 	Use func(ctx context.Context, contents Contents) error
-	// Report, if there is one, is told why what is in the files is not in use,
-	// when that is another reason than before, and nil when there is none any
-	// more.
+	// Report, if it is set, is called with the reason why the contents of the
+	// files are not in use, whenever that reason changes, and with nil once they
+	// are in use.
 	Report func(ctx context.Context, failure error)
-	// AtOnce has contents used at the first look. It is for those that look
-	// when they need what is in the files, and whose Use notices contents that
-	// are not whole.
+	// AtOnce has contents used at the first look. It is for callers that look when
+	// they need the files, and whose Use detects incomplete contents.
 	AtOnce bool
 
 	seen, used Digest
 	failure    error // what was reported last
 }
 
-// Open uses what is in the files for the first time. If that fails, nothing
-// comes of the files.
+// Open uses the contents of the files for the first time. If that fails, the
+// Files cannot be used.
 func (f *Files) Open(ctx context.Context) error {
 	contents, err := f.read()
 	defer contents.clear()
@@ -67,13 +67,13 @@ func (f *Files) Open(ctx context.Context) error {
 	return err
 }
 
-// InUse says that data, in the order of the files, are in use already.
+// InUse records that data, in the order of the files, are in use already.
 func (f *Files) InUse(data ...[]byte) {
 	f.used = digest(data, nil)
 	f.seen = f.used
 }
 
-// Run looks at the files that often, until ctx ends.
+// Run looks at the files at this interval, until ctx ends.
 func (f *Files) Run(ctx context.Context, clock clock.WithTicker, every time.Duration) {
 	ticker := clock.NewTicker(every)
 	defer ticker.Stop()
@@ -87,8 +87,8 @@ func (f *Files) Run(ctx context.Context, clock clock.WithTicker, every time.Dura
 	}
 }
 
-// Look uses what is in the files if it is new. It returns why they hold
-// anything else than what is in use, as far as it is known.
+// Look uses the contents of the files if they are new. If they are not in use,
+// it returns the reason, as far as it is known.
 func (f *Files) Look(ctx context.Context) error {
 	contents, err := f.read()
 	defer contents.clear()
@@ -107,8 +107,8 @@ func (f *Files) Look(ctx context.Context) error {
 	return err
 }
 
-// Failed reports a failure, or nil, if that is news. What fails because ctx
-// has ended is none.
+// Failed reports a failure, or nil, if it differs from the last one. A failure
+// after ctx has ended is ignored.
 func (f *Files) Failed(ctx context.Context, failure error) {
 	if ctx.Err() != nil || sameText(failure, f.failure) {
 		return
@@ -123,7 +123,7 @@ func sameText(a, b error) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 }
 
-// read returns the contents, which have a digest if there is an error too.
+// read returns the contents. They have a digest also if there is an error.
 func (f *Files) read() (Contents, error) {
 	data := make([][]byte, len(f.Files))
 	var err error

@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// pair are two files, and what became of their contents.
+// pair are two files, and what was done with their contents.
 type pair struct {
 	Files
 	a, b     string // paths
@@ -98,7 +98,7 @@ func TestLook(t *testing.T) {
 	look("back", nil, []string{"fine"})
 }
 
-// What Look returns is what those get to know that look when they need it.
+// Look returns its error to callers that look when they need the files.
 func TestLookSaysWhyNot(t *testing.T) {
 	p := newPair(t)
 	if err := p.Open(t.Context()); err != nil {
@@ -130,7 +130,7 @@ func TestAtOnce(t *testing.T) {
 	p.want(t, "one look", []string{"11", "22"}, nil)
 }
 
-// Files that were read by another are not used a second time.
+// Files that were already read by other code are not used a second time.
 func TestInUse(t *testing.T) {
 	p := newPair(t)
 	p.InUse([]byte("1"), []byte("1"), nil)
@@ -156,7 +156,7 @@ func TestContentsAreCleared(t *testing.T) {
 	}
 }
 
-// What fails because the program ends is no failure of the files.
+// An error because the program ends is not a failure of the files.
 func TestEndedIsNoFailure(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(t.Context())

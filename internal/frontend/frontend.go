@@ -1,4 +1,4 @@
-// Package frontend runs what a process serves by HTTP.
+// Package frontend runs what a process serves over HTTP.
 package frontend
 
 import (
@@ -9,29 +9,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// FrontEnd is one thing that a process serves by HTTP: at a path of the API's
-// port, or on a listener of its own.
+// FrontEnd is one thing that a process serves over HTTP: at a path of the API's
+// port, or on its own listener.
 type FrontEnd struct {
-	// Name is what probes call it.
+	// Name is its name in probes.
 	Name string
 	// Path is where Handler is on the API's port of "certplane serve", behind
-	// authentication and authorization; if it ends with a slash, all paths that
-	// begin with it. Empty is for none.
+	// authentication and authorization. If it ends with a slash, it includes
+	// all paths that begin with it. If it is empty, Handler is not served
+	// there.
 	Path    string
 	Handler http.Handler
-	// Serve serves on a listener of its own until ctx ends, and then lets those
-	// finish that are being answered. Nil is for none.
+	// Serve serves on its own listener until ctx ends, and then finishes the
+	// requests in progress. It can be nil.
 	Serve func(ctx context.Context) error
-	// StopTimeout is how long Run waits for them; 0 for as long as Serve takes.
+	// StopTimeout is how long Run waits for these; 0 means as long as Serve
+	// takes.
 	StopTimeout time.Duration
-	// Ready is a probe: it reports why nothing can be answered yet. Nil is for a
-	// front end that always can.
+	// Ready is a probe: it returns why no request can be answered yet. It is
+	// nil for a front end that is always ready.
 	Ready func(*http.Request) error
 }
 
-// Run serves front ends that have a listener while work runs, and ends them when
-// work has ended, which may need them until then. The first error of either ends
-// all and is returned.
+// Run serves front ends that have a listener while work runs. It stops them
+// when work has ended, since work may need them until then. The first error of
+// either stops everything and is returned.
 func Run(ctx context.Context, all []FrontEnd, work func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -48,7 +50,7 @@ func Run(ctx context.Context, all []FrontEnd, work func(context.Context) error) 
 	return group.Wait()
 }
 
-// run is Serve, which is left behind when it does not end in time.
+// run runs Serve, and abandons it if it does not end in time.
 func (f FrontEnd) run(ctx context.Context) error {
 	if f.StopTimeout == 0 {
 		return f.Serve(ctx)

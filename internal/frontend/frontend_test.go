@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// serving is a front end that tells when it begins, and ends with err when it is
-// told to.
+// serving is a front end that signals when it begins, and returns err when it
+// is stopped.
 func serving(begun chan<- struct{}, err error) FrontEnd {
 	return FrontEnd{Serve: func(ctx context.Context) error {
 		close(begun)
@@ -17,7 +17,7 @@ func serving(begun chan<- struct{}, err error) FrontEnd {
 	}}
 }
 
-// What the work does last still finds the front ends.
+// The front ends still run during the last steps of the work.
 func TestFrontEndsEndAfterTheWork(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -41,7 +41,7 @@ func TestFrontEndsEndAfterTheWork(t *testing.T) {
 	<-ended
 }
 
-// An error of a front end ends the work, and is the one that is told.
+// An error of a front end ends the work, and is the one that Run returns.
 func TestFrontEndFails(t *testing.T) {
 	failed := errors.New("address already in use")
 	err := Run(t.Context(), []FrontEnd{{Serve: func(context.Context) error { return failed }}}, func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func TestFrontEndFails(t *testing.T) {
 	}
 }
 
-// The error of the work is told, also if the front ends end well.
+// The error of the work is returned, even if the front ends end without one.
 func TestWorkFails(t *testing.T) {
 	begun, failed := make(chan struct{}), errors.New("the lease is lost")
 	err := Run(t.Context(), []FrontEnd{serving(begun, nil)}, func(context.Context) error { <-begun; return failed })
@@ -62,7 +62,7 @@ func TestWorkFails(t *testing.T) {
 	}
 }
 
-// A client that does not end keeps no process from ending.
+// A client that does not finish cannot keep the process from ending.
 func TestFrontEndThatDoesNotEnd(t *testing.T) {
 	hangs := FrontEnd{StopTimeout: time.Millisecond, Serve: func(context.Context) error { select {} }}
 	if err := Run(t.Context(), []FrontEnd{hangs}, func(context.Context) error { return nil }); err != nil {

@@ -15,34 +15,35 @@ import (
 )
 
 const (
-	// maxSlack is how much garbage may pile up under load before it is
-	// collected, where there is memory enough. A collection costs about as much
-	// as there is live memory, so the more garbage each one finds, the fewer
-	// there are. But what stays alive lies scattered among the garbage, so that
-	// not all of it can be given back: twice as much saves 2 % of the CPU and
-	// costs 100 MB that stay.
+	// maxSlack is how much garbage may accumulate under load before it is
+	// collected, if there is enough memory. A collection costs about as much as
+	// there is live memory, so the more garbage each one finds, the fewer
+	// collections there are. But live memory is scattered among the garbage, so
+	// that not all of it can be released: twice as much saves 2 % of the CPU and
+	// costs 100 MB that are never released.
 	maxSlack = 128 << 20
-	// share is the part of the memory that slack may take: an eighth.
+	// share is the part of the memory that slack may use: an eighth.
 	share = 8
-	// busy is the rate of allocation, in bytes a second, from which on there is
-	// load. An idle server allocates less than a tenth of it.
+	// busy is the rate of allocation, in bytes a second, from which the process
+	// counts as loaded. An idle server allocates less than a tenth of it.
 	busy = 16 << 20
-	// pause is how often the rate is looked at.
+	// pause is how often the rate is measured.
 	pause = time.Second
-	// calm is how many quiet pauses in a row are rest.
+	// calm is how many quiet pauses in a row end the load.
 	calm = 3
 	// defaultPercent is Go's own GOGC.
 	defaultPercent = 100
-	// A start leaves what stays alive scattered among its garbage, and pages with
-	// anything alive on them cannot be given back. So garbage is collected before
-	// it has grown to more than this share of what is alive, in percent, until the
-	// process has started.
+	// A start leaves live memory scattered among its garbage, and pages with live
+	// memory on them cannot be released. So, until the process has started,
+	// garbage is collected before it has grown to more than this share of the live
+	// memory, in percent.
 	startPercent = 30
 )
 
-// Run sets the pace of this process's garbage collector until ctx ends, from the
-// begin of its start on; started is closed when that is over. It does nothing
-// where the user has set a pace by GOGC or GOMEMLIMIT.
+// Run sets the pace of this process's garbage collector until ctx ends. It must
+// be called when the process begins to start; started is closed when the
+// process has started. Run does nothing if the user has set a pace by GOGC or
+// GOMEMLIMIT.
 func Run(ctx context.Context, started <-chan struct{}) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -77,7 +78,8 @@ func Run(ctx context.Context, started <-chan struct{}) {
 	}
 }
 
-// pace is what the collector is told, and since when it is quiet.
+// pace is the garbage collector's setting, and for how long allocation is
+// quiet.
 type pace struct {
 	slack   uint64 // never changes
 	percent int
@@ -85,9 +87,9 @@ type pace struct {
 	quiet   int
 }
 
-// next decides the pace after a second in which so many bytes were allocated
-// and with so many bytes alive. A pace that is nearly right is kept: each
-// change stops the program for a moment.
+// next returns the pace after a second in which this many bytes were allocated,
+// with this many bytes live. A pace that is nearly right is kept: each change
+// stops the program for a moment.
 func (p pace) next(allocated, live uint64) pace {
 	if allocated < busy {
 		if p.quiet++; p.quiet >= calm {
@@ -113,8 +115,8 @@ func newSample() *sample {
 	return &sample{counters: []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}}
 }
 
-// read returns what was allocated since the last time, and what was alive
-// after the last collection.
+// read returns how much was allocated since the last call, and how much was
+// live after the last collection.
 func (s *sample) read() (allocated, live uint64) {
 	metrics.Read(s.counters)
 	total := s.counters[0].Value.Uint64()
@@ -122,8 +124,8 @@ func (s *sample) read() (allocated, live uint64) {
 	return allocated, s.counters[1].Value.Uint64()
 }
 
-// slack is a share of what memory this process may take: that of the machine,
-// or that of its control group (cgroups(7), version 2).
+// slack is a share of the memory that this process may use: that of the
+// machine, or that of its control group (cgroups(7), version 2).
 func slack() uint64 {
 	memory := uint64(math.MaxUint64)
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -135,7 +137,7 @@ func slack() uint64 {
 	return min(maxSlack, memory/share)
 }
 
-// totalMemory reads proc_meminfo(5); otherwise is the answer when it cannot.
+// totalMemory reads proc_meminfo(5). It returns otherwise if that fails.
 func totalMemory(meminfo string, otherwise uint64) uint64 {
 	var kilobytes uint64
 	if _, err := fmt.Sscanf(meminfo, "MemTotal: %d kB", &kilobytes); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/certplane/certplane/internal/secretwatch"
 )
 
-// Changes tells of the objects that issuers and requests wait for.
+// Changes watches the objects that issuers and requests wait for.
 type Changes struct {
-	// Secrets tells of changes of Secrets.
+	// Secrets watches Secrets.
 	Secrets *secretwatch.Watcher
-	// Cache has the objects of the other kinds, of which Watches has one each.
+	// Cache has the objects of the other kinds, those in Watches.
 	Cache   cache.Cache
 	Watches []client.Object
-	// Client knows their kinds.
+	// Client resolves their kinds.
 	Client client.Client
 }
 
-// Run calls changed with each object that has changed, and missed when any may
-// have. It returns at once and ends with ctx.
+// Run calls changed for each object that has changed, and missed when changes
+// may have been missed. It returns at once; the watches end with ctx.
 func (c Changes) Run(ctx context.Context, changed func(Reference), missed func()) {
 	go c.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName) { changed(Secret(secret)) }, Missed: missed,

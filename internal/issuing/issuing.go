@@ -1,6 +1,6 @@
-// Package issuing says what a type of Issuers is: how its issuers are checked,
-// how they sign, and which objects they wait for. Its types are listed in the
-// package types below; each is a package beside that.
+// Package issuing defines what a type of Issuers is: how its issuers are
+// checked, how they sign, and which objects they wait for. The types are listed
+// in the package types; each one is a package beside it.
 package issuing
 
 import (
@@ -21,64 +21,67 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// Request is what a certificate is made from, of whichever kind of object.
+// Request is a request for a certificate, from any kind of object.
 type Request = issuer.Request
 
-// Backend is what stands behind the issuers of one type. The issuers that it is
-// asked about are of this type and must not be modified. Safe for concurrent use.
+// Backend implements the issuers of one type. The issuers in its arguments are
+// of this type and must not be modified. A Backend must be safe for concurrent
+// use.
 type Backend interface {
-	// Check judges an issuer. Its errors go away; it is called again then.
+	// Check returns the readiness of an issuer. Its errors are temporary; after
+	// one, it is called again.
 	Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (Ready, error)
-	// Sign answers a request that is approved. It is called again for a request
-	// that has no answer yet, and must then not order a second certificate where
-	// that costs something. Its errors are verdicts: *signer.PermanentError, and
-	// *signer.PendingError, which is Watched if the change of an object that Needs
-	// names ends the wait.
+	// Sign answers an approved request. It is called again for a request that
+	// has no answer yet, and must then not order a second certificate if that
+	// costs something. Its errors are verdicts: *signer.PermanentError, and
+	// *signer.PendingError, which is Watched if a change of an object from
+	// Needs ends the wait.
 	Sign(ctx context.Context, by cmv1.GenericIssuer, req Request, now time.Time) (*signer.Issued, error)
-	// Needs are the objects on which the answer to a request depends, whether or
-	// not they exist; of the zero Request, those on which Check depends. It is
-	// called often and must be fast; of the request it may read what is in its
-	// Outline.
+	// Needs returns the objects on which the answer to a request depends,
+	// whether or not they exist; for the zero Request, those on which Check
+	// depends. It is called often and must be fast; it may read only the fields
+	// of the request that its Outline has.
 	Needs(of cmv1.GenericIssuer, req Request) []Reference
 }
 
 // Type is one type of issuers.
 type Type struct {
-	// Name is the field of the spec that makes an issuer one of this type.
+	// Name is the field of the spec that selects this type.
 	Name certmanager.IssuerType
-	// Component is, in managed fields and Events, what answers CertificateRequests
-	// to its issuers.
+	// Component is the name, in managed fields and Events, of the controller
+	// that answers CertificateRequests to its issuers.
 	Component string
-	// OwnKeys reports that its issuers sign with the keys of the requests, which
+	// OwnKeys is set if its issuers sign with the keys of the requests, which
 	// have to name a Secret.
 	OwnKeys bool
-	// Watches are objects of the kinds besides Secrets that Needs can name.
+	// Watches has an object of each kind, besides Secrets, that Needs can
+	// return.
 	Watches []client.Object
-	// New returns what stands behind the issuers.
+	// New returns the backend of the issuers.
 	New func(Config) Backend
 }
 
-// Config is what backends are made of.
+// Config has the dependencies of backends.
 type Config struct {
 	// Client reads past caches.
 	Client client.Reader
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	// Rules hold for all issuers with a CA in this process.
+	// Rules apply to all issuers with a CA in this process.
 	Rules issuer.Rules
-	// Issuing is what issuers sign with besides their keys.
+	// Issuing has what issuers need for signing besides their keys.
 	Issuing pki.Issuing
 }
 
-// Ready is what the Ready condition of an issuer says.
+// Ready is the content of the Ready condition of an issuer.
 type Ready struct {
 	OK              bool
 	Reason, Message string
-	// Again is when it changes by itself; zero: never.
+	// Again is when it changes by itself; zero means never.
 	Again time.Time
 }
 
-// NotReady returns the verdict that an issuer cannot sign.
+// NotReady returns a Ready that says that an issuer cannot sign.
 func NotReady(reason, format string, args ...any) Ready {
 	return Ready{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
@@ -89,7 +92,7 @@ type Reference struct {
 	types.NamespacedName
 }
 
-// Secret is the address of a Secret.
+// Secret returns the address of a Secret.
 func Secret(name types.NamespacedName) Reference {
 	return Reference{Kind: schema.GroupKind{Kind: "Secret"}, NamespacedName: name}
 }

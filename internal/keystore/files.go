@@ -11,15 +11,15 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// authority is a CA as it was read.
+// authority is a CA as it was read from files.
 type authority struct {
 	*pki.Authority
 	chain  []*x509.Certificate // all of certFile, the root too
 	digest follow.Digest       // of the contents it was read from
 }
 
-// load makes a CA of what was read. Its errors name the files, and show
-// nothing of the key.
+// load parses a CA from the contents of its files. Its errors name the files,
+// and show nothing of the key.
 func (s *Store) load(ctx context.Context, c follow.Contents) (*authority, error) {
 	chain, err := pki.ParseWholeBundle(c.Data[0])
 	if err != nil {
@@ -50,7 +50,8 @@ func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, keyPEM []byte) 
 	return key, nil
 }
 
-// usable reports whether certificates that the CA issues now can be verified.
+// usable returns an error if certificates that the CA issues now could not be
+// verified.
 func (a *authority) usable(now time.Time) error {
 	for i, cert := range a.chain {
 		switch {

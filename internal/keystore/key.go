@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Key is a CA whose key stays where it is and whose certificate does not
+// Key is a CA whose key does not leave its place and whose certificate does not
 // change. It is safe for concurrent use until Close.
 type Key struct {
 	*pki.Authority
@@ -16,8 +16,8 @@ type Key struct {
 }
 
 // OpenKey opens the CA whose key has this URI, as in Settings, and whose
-// certificate with its chain is in PEM. No error shows the URI, which may have
-// a PIN in it.
+// certificate with its chain is in PEM. No error shows the URI, which may
+// contain a PIN.
 func OpenKey(ctx context.Context, uri string, certificate []byte) (*Key, error) {
 	chain, err := pki.ParseWholeBundle(certificate)
 	if err != nil {
@@ -41,5 +41,5 @@ func OpenKey(ctx context.Context, uri string, certificate []byte) (*Key, error) 
 	return &Key{Authority: authority, vault: vault}, nil
 }
 
-// Close ends the use of the key.
+// Close releases the key.
 func (k *Key) Close() error { return k.vault.Close() }

@@ -19,19 +19,19 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Options are what a CA needs besides its settings. All of them may be left
-// out.
+// Options are the dependencies of a CA besides its settings. All of them are
+// optional.
 type Options struct {
-	// Name is what metrics and logs call the CA, such as "signing.ca".
+	// Name is the name of the CA in metrics and logs, such as "signing.ca".
 	Name string
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock to use; nil means the real one.
 	Clock clock.WithTicker
-	// Metrics, if there is one, gets the CA's metrics. CAs that share it share
-	// the metrics, told apart by their names.
+	// Metrics, if not nil, is where the CA's metrics are registered. CAs that
+	// share it share the metrics, and differ by their names.
 	Metrics prometheus.Registerer
 }
 
-// Store has one CA, and follows it when its files change. It is safe for
+// Store has one CA, and reloads it when its files change. It is safe for
 // concurrent use.
 type Store struct {
 	name     string
@@ -45,14 +45,14 @@ type Store struct {
 	changes notify.List[*pki.Authority]
 
 	mu      sync.Mutex // guards failure
-	failure error      // why what is on disk is not in use
+	failure error      // why the CA on disk is not in use
 
-	// What follows is for Open and Start alone.
+	// The fields below are only for Open and Start.
 	files     follow.Files
 	candidate *authority // read, but not usable yet
 }
 
-// vault is a place that keys do not leave.
+// vault is a place that its keys do not leave.
 type vault interface {
 	// Find returns the key whose public half is public. It is safe for
 	// concurrent use, as are the keys it returns, until Close.
@@ -60,12 +60,13 @@ type vault interface {
 	Close() error
 }
 
-// Open reads a CA. What could never issue a certificate is refused here and
-// not when somebody waits for one. A CA outside of its validity is not: its
-// signer says so on each request, and takes its successor without a restart.
+// Open reads a CA. It refuses a CA that could never issue a certificate, so
+// that the error is seen before the first request. It does not refuse a CA
+// outside of its validity: the signer reports that on each request, and uses
+// the next CA without a restart.
 //
-// The caller runs Start, so that the CA follows its files, and calls Close in
-// the end.
+// The caller must run Start, so that the CA is reloaded when its files change,
+// and call Close at the end.
 func Open(ctx context.Context, settings Settings, options Options) (*Store, error) {
 	if settings.IsZero() {
 		return nil, errors.New("no CA: name its certFile and its key")
@@ -121,14 +122,14 @@ func openVault(ctx context.Context, uri string) (vault, error) {
 
 func (s *Store) useFirst(ctx context.Context, first *authority) {
 	s.current.Store(first)
-	s.metrics.changes.WithLabelValues(s.name).Add(0) // a counter that is not there cannot be watched
+	s.metrics.changes.WithLabelValues(s.name).Add(0) // a missing counter cannot be monitored
 	s.report(nil)
 	if err := first.usable(s.clock.Now()); err != nil {
 		klog.FromContext(ctx).Error(err, "The CA cannot issue certificates now", "ca", s.name)
 	}
 }
 
-// Close ends the use of a key that is elsewhere than in a file.
+// Close releases a key that is not in a file.
 func (s *Store) Close() error {
 	if s.vault == nil {
 		return nil
@@ -136,32 +137,32 @@ func (s *Store) Close() error {
 	return s.vault.Close()
 }
 
-// Current returns the CA with which to sign now. Two calls can return
-// different CAs: whoever signs keeps the one it asked for. It costs nothing,
-// and has no error as long as there is the CA that Open found.
+// Current returns the CA with which to sign now. Two calls can return different
+// CAs: for one signature, the caller must use the result of one call. It is
+// cheap, and its error is always nil, because Open has loaded a CA.
 func (s *Store) Current() (*pki.Authority, error) { return s.current.Load().Authority, nil }
 
-// Subscribe has changed called with each new CA, after Current returns it, in
-// the order of the changes. It must be quick: the files are not looked at
-// meanwhile. The CA of now is not reported. cancel ends it, but for a call
-// that is on its way.
+// Subscribe calls changed with each new CA, after Current returns it, in the
+// order of the changes. changed must be fast: the files are not read meanwhile.
+// The current CA is not reported. cancel ends the subscription, except for a
+// call that is in progress.
 func (s *Store) Subscribe(changed func(*pki.Authority)) (cancel func()) {
 	return s.changes.Subscribe(changed)
 }
 
-// Status is how a CA stands.
+// Status is the state of a CA.
 type Status struct {
-	// Fingerprint is that of the CA certificate in use, as pki.Fingerprint.
+	// Fingerprint is the fingerprint of the CA certificate in use, as from
+	// pki.Fingerprint.
 	Fingerprint string
-	// NotAfter is when the CA certificate in use ends.
+	// NotAfter is when the CA certificate in use expires.
 	NotAfter time.Time
-	// Failure says why a CA that was put in place of the one in use is not
-	// used; nil when the one in use is the one in its files. It shows no
-	// secrets.
+	// Failure is why the CA in the files is not in use; nil if the CA in use is
+	// the one in its files. It shows no secrets.
 	Failure error
 }
 
-// Status tells how the CA stands now.
+// Status returns the current state of the CA.
 func (s *Store) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

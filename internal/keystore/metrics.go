@@ -13,9 +13,9 @@ type metrics struct {
 	failed  *prometheus.GaugeVec
 }
 
-// newMetrics makes the metrics and registers them with registry; nil makes
-// metrics that nobody sees. Those of another CA that are there already are
-// used.
+// newMetrics creates the metrics and registers them with registry; if it is
+// nil, they are not registered. Metrics that another CA has registered already
+// are shared.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{

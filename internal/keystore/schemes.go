@@ -7,14 +7,14 @@ import (
 	"github.com/certplane/certplane/internal/keystore/pkcs11"
 )
 
-// scheme is a kind of URI that settings can name a key by.
+// scheme is a kind of URI for keys in settings.
 type scheme struct {
 	prefix   string
 	validate func(uri string) error
 	open     func(ctx context.Context, uri string) (vault, error)
 }
 
-// schemes returns the places, besides files, that keys can be in.
+// schemes returns the supported places for keys besides files.
 func schemes() []scheme {
 	all := []scheme{{prefix: pkcs11.Prefix, validate: pkcs11.Validate, open: openPKCS11}}
 	for _, service := range kms.Services {
@@ -26,7 +26,7 @@ func schemes() []scheme {
 func openPKCS11(_ context.Context, uri string) (vault, error) {
 	token, err := pkcs11.Open(uri)
 	if err != nil {
-		return nil, err // and not a vault around a token that is nil
+		return nil, err // and not a non-nil vault with a nil token
 	}
 	return token, nil
 }

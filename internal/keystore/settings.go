@@ -26,13 +26,13 @@ type Settings struct {
 	Key string `json:"key,omitempty"`
 }
 
-// IsZero reports whether no CA is named at all.
+// IsZero reports whether no CA is configured.
 func (s Settings) IsZero() bool { return s == Settings{} }
 
-// Validate reports the first value that cannot work, by its field; field is
-// the stanza's own, such as signing.ca. A stanza that is empty is fine: what
-// it means is up to whom it belongs to. No error shows the value of key, which
-// may have a PIN in it.
+// Validate returns an error for the first invalid value, with its field; field
+// is the path of the stanza, such as signing.ca. An empty stanza is valid: the
+// caller decides what it means. No error shows the value of key, which may
+// contain a PIN.
 func (s Settings) Validate(field string) error {
 	switch {
 	case s.IsZero():

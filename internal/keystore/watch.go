@@ -14,27 +14,27 @@ import (
 
 // pollInterval is how often the files are read. A new CA is used after two to
 // three of these. Reading two small files costs some 20 microseconds, and
-// notices what notifications from the kernel miss: changes on network file
-// systems, below bind mounts, and of what a symbolic link leads to, as in the
+// detects changes that notifications from the kernel miss: on network file
+// systems, below bind mounts, and of the target of a symbolic link, as in the
 // volumes that Kubernetes makes of Secrets.
 const pollInterval = 2 * time.Second
 
-// Start follows the files until ctx ends. The CA in use stays until there is
-// another that is whole, belongs to its key and is valid; until then metrics,
-// Status and the log say what is wrong with the one in the files. It must be
-// called once at most.
+// Start watches the files until ctx ends. The CA in use stays until the files
+// have another one that is complete, matches its key and is valid; until then
+// metrics, Status and the log report what is wrong with the one in the files.
+// Start must be called at most once.
 func (s *Store) Start(ctx context.Context) error {
 	s.files.Run(ctx, s.clock, pollInterval)
 	return nil
 }
 
-// NeedLeaderElection is false: whoever may become the leader has to have the
-// CA of today by then. Together with Start it makes a store something that a
-// manager of controller-runtime can run.
+// NeedLeaderElection returns false: a process that may become the leader must
+// have the current CA by then. With this method and Start, a manager of
+// controller-runtime can run a store.
 func (s *Store) NeedLeaderElection() bool { return false }
 
-// use has the store sign with the CA in the files, if certificates from it can
-// be verified now.
+// use switches the store to the CA in the files, if certificates from it can be
+// verified now.
 func (s *Store) use(ctx context.Context, c follow.Contents) error {
 	next, err := s.read(ctx, c)
 	if err != nil {
@@ -51,14 +51,14 @@ func (s *Store) use(ctx context.Context, c follow.Contents) error {
 	}
 	s.candidate = nil
 	s.current.Store(next)
-	if !slices.EqualFunc(before.chain, next.chain, (*x509.Certificate).Equal) { // not only written differently
+	if !slices.EqualFunc(before.chain, next.chain, (*x509.Certificate).Equal) { // not only encoded differently
 		s.announce(ctx, next)
 	}
 	return nil
 }
 
-// read is load, but does the work once for a CA that has to wait for the
-// begin of its validity. What failed is tried again: a token can come back.
+// read is like load, but loads a CA only once while it waits for the start of
+// its validity. A failed load is repeated: a token can come back.
 func (s *Store) read(ctx context.Context, c follow.Contents) (*authority, error) {
 	if known := s.candidate; known != nil && known.digest == c.Digest {
 		return known, nil
@@ -74,7 +74,7 @@ func (s *Store) announce(ctx context.Context, next *authority) {
 	s.changes.Tell(next.Authority)
 }
 
-// fail keeps why the files' CA is not in use, and logs it.
+// fail stores why the CA in the files is not in use, and logs it.
 func (s *Store) fail(ctx context.Context, failure error) {
 	before := s.Status().Failure
 	s.report(failure)

@@ -197,7 +197,7 @@ func TestTakenBack(t *testing.T) {
 	wantChanges(t, f)
 }
 
-// The same CA in other words is no other CA.
+// The same CA in another encoding does not count as a change.
 func TestWrittenDifferently(t *testing.T) {
 	before := newCA(t, "before", pki.ECDSAP256, nil)
 	f := followCA(t, before)
@@ -208,8 +208,8 @@ func TestWrittenDifferently(t *testing.T) {
 	wantChanges(t, f)
 }
 
-// TestUnsettled: a chain that is being written looks whole after each of its
-// certificates. Nobody gets a certificate with half a chain.
+// TestUnsettled: a chain that is being written looks complete after each of its
+// certificates. No certificate is issued with half a chain.
 func TestUnsettled(t *testing.T) {
 	before := newCA(t, "before", pki.ECDSAP256, nil)
 	root := newCA(t, "root", pki.ECDSAP256, nil)
@@ -255,7 +255,7 @@ func TestCancelledSubscription(t *testing.T) {
 	wantChanges(t, f, "after")
 }
 
-// TestStart follows files while others sign, until it is told to stop.
+// TestStart watches files while other goroutines sign, until its context ends.
 func TestStart(t *testing.T) {
 	before, after := newCA(t, "before", pki.ECDSAP256, nil), newCA(t, "after", pki.ECDSAP256, nil)
 	f := followCA(t, before)

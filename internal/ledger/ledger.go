@@ -1,5 +1,4 @@
-// Package ledger keeps account of the certificates that the keys of this process
-// sign.
+// Package ledger records the certificates that the keys of this process sign.
 package ledger
 
 import (
@@ -32,7 +31,7 @@ func New(registry prometheus.Registerer) (pki.Recorder, error) {
 	}, nil
 }
 
-// facts say why a certificate was signed, in the log.
+// facts returns why a certificate was signed, as keys and values for the log.
 func facts(why pki.Purpose) []any {
 	facts := []any{"signer", why.Signer}
 	for _, fact := range []struct{ name, value string }{

@@ -1,4 +1,4 @@
-// Package logging says how the process logs.
+// Package logging configures the log of the process.
 package logging
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	Verbosity int `json:"verbosity"`
 }
 
-// DefaultConfig returns what applies when nothing is said.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config { return Config{Format: Text} }
 
 // Validate reports the first value that cannot work, by its field.
@@ -69,7 +69,7 @@ func (c Config) Apply(out io.Writer) error {
 		logger = quieted(logger, nil)
 	}
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true), klog.FlushLogger(control.Flush))
-	// What the standard library and its users say is part of the same log.
+	// What the standard library and its users log is part of the same log.
 	log.SetFlags(0)
 	log.SetOutput(logs.KlogWriter{})
 	return nil

@@ -19,8 +19,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// capture sets up the log of the process, says all that say says, and returns
-// the lines. It ends with the log as it was.
+// capture sets up the log of the process, calls say, and returns the logged
+// lines. It restores the log afterwards.
 func capture(t *testing.T, config Config, say func()) []string {
 	t.Helper()
 	flags, out := log.Flags(), log.Writer()
@@ -40,7 +40,7 @@ func capture(t *testing.T, config Config, say func()) []string {
 	return strings.Split(strings.TrimSpace(buffer.String()), "\n")
 }
 
-// Every way to log ends in a line of JSON.
+// Every way to log writes a line of JSON.
 func TestJSON(t *testing.T) {
 	lines := capture(t, Config{Format: JSON, Verbosity: 2}, func() {
 		klog.InfoS("structured", "key", "va\"lue")
@@ -86,7 +86,7 @@ func assertJSON(t *testing.T, lines []string, want []map[string]any) {
 	}
 }
 
-// chatter has libraries and this package say something, in every way there is.
+// chatter logs as libraries and this package do, in every possible way.
 func chatter() {
 	done := make(chan struct{})
 	close(done)

@@ -12,17 +12,16 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// quiet is a sink without what libraries tell of their own working: each of
-// their controllers that starts, each cache that is filled. Their warnings and
-// errors, and all that certplane says itself, pass.
+// quiet is a sink that drops what libraries log about their own work, such as
+// each controller that starts and each cache that is filled. It passes on their
+// warnings and errors, and all that certplane itself logs.
 type quiet struct {
 	sink deepSink
-	// keep chooses from the values that every line of a logger has. Nil keeps
-	// all.
+	// keep selects from the values that every line of a logger has. Nil keeps all.
 	keep func(key, value any) bool
 }
 
-// deepSink is a sink that can be told who called.
+// deepSink is a sink that accepts the call depth.
 type deepSink interface {
 	logr.LogSink
 	logr.CallDepthLogSink
@@ -30,15 +29,15 @@ type deepSink interface {
 
 var _ deepSink = quiet{}
 
-// stopping tells that the process has begun to stop.
+// stopping is true once the process has begun to stop.
 var stopping atomic.Bool
 
-// Stopping has libraries keep quiet about what they cannot finish, from now to
-// the end of the process.
+// Stopping suppresses what libraries log about work that they cannot finish,
+// from now to the end of the process.
 func Stopping() { stopping.Store(true) }
 
 // quieted returns the same logger without the chatter of libraries. A logger
-// whose sink cannot tell where it was called stays as it is.
+// whose sink does not support call depths is returned unchanged.
 func quieted(logger logr.Logger, keep func(key, value any) bool) logr.Logger {
 	depth, ok := logger.GetSink().(logr.CallDepthLogSink)
 	if !ok {
@@ -51,7 +50,7 @@ func quieted(logger logr.Logger, keep func(key, value any) bool) logr.Logger {
 	return logr.New(quiet{sink: sink, keep: keep})
 }
 
-// Init has nothing to do: the sink knows where it stands already.
+// Init does nothing: the sink has its call depth already.
 func (quiet) Init(logr.RuntimeInfo) {}
 
 func (q quiet) Enabled(level int) bool { return q.sink.Enabled(level) }
@@ -102,8 +101,8 @@ func (q quiet) kept(values []any) []any {
 	return kept
 }
 
-// forPeople keeps from a line what controller-runtime adds for programs: the
-// rest says the same in fewer words.
+// forPeople drops values that controller-runtime adds to a line for programs:
+// the other values say the same in fewer words.
 func forPeople(key, value any) bool {
 	switch key {
 	case "controllerGroup", "controllerKind", "reconcileID":
@@ -124,12 +123,12 @@ func quietText(out io.Writer) {
 		if (bytes.HasPrefix(line, []byte("I")) || stopping.Load()) && fromLibrary() || isVoid(string(line)) {
 			return
 		}
-		_, _ = out.Write(line) // where would one complain?
+		_, _ = out.Write(line) // there is no place to log this error
 	}))
 }
 
-// void are warnings that each start of a sound server brings, and that nobody
-// can do anything about.
+// void are warnings that each start of a sound server logs, and that no
+// operator can avoid.
 var void = []string{
 	// The API's machinery about versions of its own that it does not serve.
 	"Skipping API apiextensions.k8s.io/v1beta1 because it has no resources.",
@@ -144,10 +143,10 @@ func isVoid(message string) bool {
 	return false
 }
 
-// fromLibrary reports whether a library says by its own choice what is to be
-// logged. klog's warnings count as anybody's, as they come as information where
-// the log has no severities; so do the lines of Go's package log, which are
-// mostly problems.
+// fromLibrary reports whether a library chose to log the current line. klog's
+// warnings do not count as a library's, because they arrive as information if
+// the log has no severities. Neither do the lines of Go's package log, which
+// are mostly problems.
 func fromLibrary() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
@@ -164,7 +163,7 @@ func fromLibrary() bool {
 	}
 }
 
-// isPlumbing reports whether a function hands on what others log.
+// isPlumbing reports whether a function passes on what other code logs.
 func isPlumbing(function string) bool {
 	for _, prefix := range []string{
 		"github.com/certplane/certplane/internal/logging.(", // the methods above

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// withTimes has a JSON logger write times among a line's values as they are, in
-// RFC 3339: the library writes the time of the line in place of each. Other
-// loggers stay as they are.
+// withTimes has a JSON logger write the times among a line's values unchanged,
+// in RFC 3339: the library would write the time of the line in place of each.
+// Other loggers stay as they are.
 func withTimes(logger logr.Logger) logr.Logger {
 	sink, ok := logger.GetSink().(zapr.Underlier)
 	if !ok {
@@ -19,7 +19,7 @@ func withTimes(logger logr.Logger) logr.Logger {
 	}
 	wrap := zap.WrapCore(func(core zapcore.Core) zapcore.Core { return timesCore{core} })
 	// The frames of logr and zapr between a caller and zap are counted already,
-	// and would be again.
+	// and would be counted twice.
 	lines := sink.GetUnderlying().WithOptions(wrap, zap.AddCallerSkip(-2))
 	return zapr.NewLoggerWithOptions(lines, zapr.LogInfoLevel("v"), zapr.ErrorKey("err"))
 }

@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// answer is the http.ResponseWriter of one request. As net/http's, it is for
+// answer is the http.ResponseWriter of one request. Like net/http's, it is for
 // one goroutine at a time.
 type answer struct {
 	header http.Header
-	gone   <-chan struct{} // the client is
+	gone   <-chan struct{} // closed when the client is gone
 
 	once sync.Once
 	code int
 	sent http.Header // the header when it was sent
 
 	body    bytes.Buffer  // of a whole answer
-	pipe    *pipe         // of a stream, else nil
+	pipe    *pipe         // of a stream, otherwise nil
 	started chan struct{} // closed when a stream's header is sent
 }
 
@@ -44,7 +44,7 @@ func (w *answer) Write(data []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *answer) Flush() { w.WriteHeader(http.StatusOK) }
 
-// CloseNotify implements http.CloseNotifier, by which the library tells
+// CloseNotify implements http.CloseNotifier, by which the library recognizes
 // writers that can stream.
 func (w *answer) CloseNotify() <-chan bool {
 	notify := make(chan bool, 1)
@@ -65,13 +65,13 @@ func (w *answer) response(to *http.Request, body io.ReadCloser, length int64) *h
 	}
 }
 
-// maxUnread is how much a stream holds for a reader that is behind, before
-// its writer has to wait: about what a TCP connection would.
+// maxUnread is how much a stream holds for a reader that is behind, before its
+// writer has to wait: about as much as a TCP connection would.
 const maxUnread = 1 << 20
 
 // pipe is the body of a streamed answer.
 type pipe struct {
-	closing func() // tells the handler that nobody reads any more
+	closing func() // notifies the handler that the reader is gone
 
 	mu      sync.Mutex
 	changed sync.Cond

@@ -1,5 +1,5 @@
-// Package loopback carries HTTP requests to a handler of the same process:
-// the handler sees a request as from a network, without one in between.
+// Package loopback carries HTTP requests to a handler of the same process: the
+// handler sees a request as if it came from a network.
 package loopback
 
 import (
@@ -13,24 +13,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// remoteAddress is where requests seem to come from.
+// remoteAddress is the client's address in requests.
 const remoteAddress = "127.0.0.1:0"
 
-// Transport is an http.RoundTripper. Until Serve, its requests wait, as on a
-// port whose server has not begun. It is safe for concurrent use.
+// Transport is an http.RoundTripper. Until Serve is called, its requests wait,
+// as on a port whose server has not started. It is safe for concurrent use.
 //
-// A watch (a request with the parameter "watch") is answered as it is written,
-// any other request when its handler has returned: a handler must return soon
-// after the request's context has ended.
+// The answer to a watch (a request with the parameter "watch") is delivered as
+// it is written, that to any other request when its handler has returned. A
+// handler must return soon after the request's context has ended.
 type Transport struct {
 	handler http.Handler // set when serving is closed
 	serving chan struct{}
 }
 
-// New returns a transport to a handler that is still to come.
+// New returns a transport whose handler is set later, by Serve.
 func New() *Transport { return &Transport{serving: make(chan struct{})} }
 
-// Serve gives all requests to handler. It must be called only once.
+// Serve passes all requests to handler. It must be called only once.
 func (t *Transport) Serve(handler http.Handler) {
 	t.handler = handler
 	close(t.serving)
@@ -50,9 +50,9 @@ func (t *Transport) RoundTrip(sent *http.Request) (*http.Response, error) {
 	return whole(t.handler, sent)
 }
 
-// serverContext is what a handler gets to know of a client's context: that it
-// has ended, and nothing else. What else it holds, for instance of a request
-// that the client serves itself, would not come over a network either.
+// serverContext returns the context for a handler. It passes on only that the
+// client's context has ended. The client's values, for instance of a request
+// that the client itself serves, would not come over a network either.
 func serverContext(client context.Context, ended func()) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	forget := context.AfterFunc(client, func() { cancel(); ended() })
@@ -107,7 +107,7 @@ func stream(handler http.Handler, sent *http.Request) (*http.Response, error) {
 	return w.response(sent, pipe, -1), nil
 }
 
-// received is the request sent as its handler sees it.
+// received returns the request sent as its handler sees it.
 func received(ctx context.Context, sent *http.Request) *http.Request {
 	r := sent.Clone(ctx) // handlers take credentials out of the header
 	r.RequestURI = r.URL.RequestURI()
@@ -123,8 +123,8 @@ func received(ctx context.Context, sent *http.Request) *http.Request {
 	return r
 }
 
-// serve runs the handler. A panic ends the answer, not the process, as it does
-// in net/http.
+// serve runs the handler. A panic ends the answer, not the process, as in
+// net/http.
 func (w *answer) serve(ctx context.Context, handler http.Handler, sent *http.Request) (err error) {
 	defer closeBody(sent)
 	defer func() {

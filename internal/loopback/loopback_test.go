@@ -84,7 +84,7 @@ func TestBeforeServing(t *testing.T) {
 	within(t, answered, "the request is answered")
 }
 
-// What a client knows does not reach the handler by the side door.
+// The values of a client's context do not reach the handler.
 func TestContextIsTheHandlersOwn(t *testing.T) {
 	type key struct{}
 	client := connect(func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +155,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A writer waits for a reader who is far behind, and no longer than there is one.
+// A writer waits for a reader that is far behind, as long as the reader exists.
 func TestStreamOfSlowReader(t *testing.T) {
 	for reason, leave := range map[string]func(*http.Response, func()){
 		"closes the body":     func(r *http.Response, _ func()) { r.Body.Close() },

@@ -14,11 +14,11 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// accountObjects are the service accounts and what they may do: the account of the
-// process may lead, ask who may see metrics, and become the accounts of its
-// controllers; those may do what their controller does. What is of the whole
-// cluster is named after the namespace, so that there can be two installations,
-// one that approves and one that signs.
+// accountObjects are the service accounts and their rights. The account of the
+// process may lead, check access to metrics, and become the accounts of its
+// controllers. Those have the rights that their controller needs. Cluster-wide
+// objects are named after the namespace, so that there can be two
+// installations, one that approves and one that signs.
 func accountObjects(cfg cluster.Config) []runtime.Object {
 	objects := []runtime.Object{serviceAccount(cfg.Namespace, name, true)}
 	for _, account := range cfg.Accounts() {
@@ -47,8 +47,8 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// userRoles are for users of cert-manager.io, if that is served. They become a
-// part of the roles view, edit and admin that every cluster has.
+// userRoles are for users of cert-manager.io, if that is served. They are
+// aggregated into the roles view, edit and admin that every cluster has.
 func userRoles(cfg cluster.Config) []runtime.Object {
 	if !slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
 		return nil
@@ -64,7 +64,7 @@ func userRoles(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// rulesOf is what an account may do in the whole cluster.
+// rulesOf returns the rights of an account in the whole cluster.
 func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	switch account {
 	case rights.CacheAccount:
@@ -80,7 +80,7 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 
 func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		// A name cannot be asked for where there is no object yet.
+		// A rule for create cannot be limited to a name.
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{cfg.LeaderElection.ResourceName}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
@@ -93,7 +93,7 @@ func tokenRules(cfg cluster.Config) []rbacv1.PolicyRule {
 	}
 }
 
-// subject is who acts for an account.
+// subject is the identity that acts for an account.
 func subject(cfg cluster.Config, account string) rbacv1.Subject {
 	if !cfg.UseServiceAccountCredentials {
 		account = name
@@ -101,8 +101,8 @@ func subject(cfg cluster.Config, account string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: cfg.Namespace, Name: account}
 }
 
-// serviceAccount says whether pods get its token: nobody runs as the accounts
-// of controllers.
+// serviceAccount returns a service account; mounted says whether pods get its
+// token. No pod runs as the accounts of controllers.
 func serviceAccount(namespace, account string, mounted bool) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},

@@ -19,10 +19,10 @@ import (
 
 // The names of what is installed.
 const (
-	// name is that of the Deployment and of what belongs to it: the account
-	// of the process itself, its configuration, service and lease.
+	// name is that of the Deployment and of what belongs to it: the account of the
+	// process itself, its configuration, service and lease.
 	name = "certplane-controllers"
-	// caSecret has the files of the signers' CA. Whoever installs makes it.
+	// caSecret has the files of the signers' CA. The administrator creates it.
 	caSecret = "certplane-ca"
 )
 
@@ -30,12 +30,12 @@ const (
 type Config struct {
 	// Image is the container image of this program.
 	Image string
-	// Controllers is the configuration of the controllers. What it says about
-	// addresses is completed for a pod.
+	// Controllers is the configuration of the controllers. Its addresses are
+	// completed for a pod.
 	Controllers cluster.Config
 }
 
-// Objects returns what to install, in the order in which to do so.
+// Objects returns the objects to install, in the order in which to create them.
 func Objects(cfg Config) ([]runtime.Object, error) {
 	if cfg.Image == "" {
 		return nil, errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
@@ -65,8 +65,8 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 }
 
 // definitions are the kinds that the chosen controllers work with and clusters
-// do not have. Those of cert-manager.io are in clusters where cert-manager is,
-// maybe in another version, so nobody gets them who does not ask for what works
+// do not have. Clusters with cert-manager have those of cert-manager.io, maybe
+// in another version, so these are installed only if a chosen controller works
 // with them.
 func definitions(cfg cluster.Config) ([]runtime.Object, error) {
 	groups := groups(cfg)
@@ -84,7 +84,7 @@ func definitions(cfg cluster.Config) ([]runtime.Object, error) {
 	return kinds, nil
 }
 
-// groups are the API groups of what the chosen controllers work with.
+// groups are the API groups of the kinds that the chosen controllers work with.
 func groups(cfg cluster.Config) []string {
 	var groups []string
 	for _, c := range rights.Controllers() {
@@ -95,7 +95,8 @@ func groups(cfg cluster.Config) []string {
 	return groups
 }
 
-// Write writes the objects as YAML, always the same for the same cfg.
+// Write writes the objects as YAML. The output for the same cfg is always the
+// same.
 func Write(out io.Writer, cfg Config) error {
 	objects, err := Objects(cfg)
 	if err != nil {

@@ -35,7 +35,7 @@ func config(change func(*cluster.Config)) manifests.Config {
 
 func withCA(c *cluster.Config) { c.Signing.CA.CertFile, c.Signing.CA.KeyFile = "/a", "/b" }
 
-// withCertManager also chooses what works with cert-manager.io.
+// withCertManager also enables the controllers for cert-manager.io.
 func withCertManager(c *cluster.Config) { c.Controllers = []string{"*", "certificates"} }
 
 func write(t *testing.T, cfg manifests.Config) string {
@@ -47,8 +47,8 @@ func write(t *testing.T, cfg manifests.Config) string {
 	return text.String()
 }
 
-// objects are what manifests say, read strictly: a field that a kind has not
-// would be lost without a word.
+// objects decodes manifests strictly: a field that a kind does not have would
+// be silently lost.
 func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	t.Helper()
 	known := runtime.NewScheme()
@@ -90,7 +90,7 @@ func find[T runtime.Object](all []runtime.Object) []T {
 	return found
 }
 
-// The definitions are there whole, before what needs it.
+// The definitions are complete and come before the objects that need them.
 func TestDefinitions(t *testing.T) {
 	all := objects(t, config(withCertManager))
 	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
@@ -112,7 +112,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// The roles for users of cert-manager.io are a part of those that there are.
+// The roles for users of cert-manager.io are aggregated into the existing
+// roles.
 func TestUserRoles(t *testing.T) {
 	got := map[string][]string{}
 	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(withCertManager))) {
@@ -145,8 +146,8 @@ func TestEverythingIsInTheNamespace(t *testing.T) {
 	}
 }
 
-// Each controller has an account of its own and the standalone server's rights
-// for it; the process may become these accounts, and nobody else.
+// Each controller has an account of its own with the rights that the standalone
+// server gives it. Only the process may become these accounts.
 func TestRights(t *testing.T) {
 	all := objects(t, config(nil))
 	var accounts []string
@@ -194,7 +195,7 @@ func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
 	}
 }
 
-// The rights to what only some controllers need go with them.
+// Rights that only some controllers need are granted only with them.
 func TestRightsFollowTheChoice(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -244,7 +245,7 @@ func TestOneUser(t *testing.T) {
 	}
 }
 
-// What is in the config map is what was asked for, but for what a pod needs.
+// The config map has the requested configuration, completed for a pod.
 func TestConfiguration(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -339,7 +340,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// A Deployment without an image would be refused by the cluster alone.
+// An image must be set: otherwise only the cluster would refuse the Deployment.
 func TestWriteRefusesNoImage(t *testing.T) {
 	cfg := config(nil)
 	cfg.Image = ""

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 )
 
-// inPod completes a configuration for a pod: what is reached from outside must
-// not listen on loopback, and the CA is a mounted Secret.
+// inPod completes a configuration for a pod: addresses that are reached from
+// outside must not be loopback ones, and the CA is a mounted Secret.
 func inPod(cfg cluster.Config) (cluster.Config, error) {
 	defaults := cluster.DefaultConfig()
 	if cfg.Metrics.BindAddress == defaults.Metrics.BindAddress {
@@ -23,8 +23,8 @@ func inPod(cfg cluster.Config) (cluster.Config, error) {
 		cfg.Health.BindAddress = ":8081"
 	}
 	if cfg.ServesWebhook() && cfg.Webhook.BindAddress == defaults.Webhook.BindAddress {
-		// Where control planes are shut off from nodes, this is the one port of
-		// pods that they reach (GKE's private clusters): it is kubelet's too.
+		// Where a firewall separates control planes from nodes, this is the one port
+		// of pods that they reach (GKE's private clusters): it is kubelet's too.
 		cfg.Webhook.BindAddress = ":10250"
 	}
 	if cfg.LacksCA() {
@@ -33,7 +33,7 @@ func inPod(cfg cluster.Config) (cluster.Config, error) {
 	return cfg, check(cfg)
 }
 
-// check refuses what cannot work in a pod, or would harm others.
+// check refuses settings that cannot work in a pod, or would harm others.
 func check(cfg cluster.Config) error {
 	if cfg.ClientConnection.Kubeconfig != "" {
 		return errors.New("clientConnection.kubeconfig: a pod uses the service account that it runs as: remove this")
@@ -67,15 +67,16 @@ func checkReachable(field, address string) error {
 	return nil
 }
 
-// port is that of an address that checkReachable has seen.
+// port returns the port of an address that checkReachable has accepted.
 func port(address string) int32 {
 	_, text, _ := net.SplitHostPort(address)
 	number, _ := strconv.ParseInt(text, 10, 32)
 	return int32(number)
 }
 
-// configFile is the configuration as a file with what differs from the
-// defaults, so that a later version's defaults count where nothing is said.
+// configFile returns the configuration as a file with only the values that
+// differ from the defaults, so that a later version's defaults apply to all
+// others.
 func configFile(cfg cluster.Config) (string, error) {
 	all, err := asMap(cfg)
 	if err != nil {
@@ -90,7 +91,7 @@ func configFile(cfg cluster.Config) (string, error) {
 	return asYAML(said)
 }
 
-// difference returns what of a map is not so in defaults.
+// difference returns the part of a map that differs from defaults.
 func difference(all, defaults map[string]any) map[string]any {
 	said := map[string]any{}
 	for key, value := range all {

@@ -17,15 +17,15 @@ import (
 const (
 	// webhookTimeout is how long API servers wait for an answer, in seconds.
 	webhookTimeout = 10
-	// signersTimeout is that for Signers, which are stored when it is over.
+	// signersTimeout is the timeout for Signers, which are stored when it is over.
 	signersTimeout = 5
-	// drainSeconds is how long a pod that is to stop still answers: API servers
-	// send to it until they have heard that it stops.
+	// drainSeconds is how long a stopping pod still answers: API servers send
+	// requests to it until they have learned that it stops.
 	drainSeconds = 5
 )
 
-// webhookObjects are how API servers reach the webhook. The CA is not in them:
-// the webhook writes it, and to apply them again must not take it away.
+// webhookObjects are how API servers reach the webhook. They do not contain the
+// CA: the webhook writes it, and applying the objects again must not remove it.
 func webhookObjects(cfg cluster.Config) []runtime.Object {
 	if !cfg.ServesWebhook() {
 		return nil
@@ -66,8 +66,8 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	})
 }
 
-// webhookNetwork lets API servers alone reach the webhook, and anybody the other
-// ports, as without it.
+// webhookNetwork lets only API servers reach the webhook. The other ports stay
+// open to all clients, as without the policy.
 func webhookNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 	var from []networkingv1.NetworkPolicyPeer
 	for _, cidr := range cfg.Webhook.ClientCIDRs {
@@ -90,7 +90,7 @@ func webhookNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 	}
 }
 
-// mutatingWebhook writes down who asks for a certificate.
+// mutatingWebhook records which user requests a certificate.
 func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name:         webhook.Name,
@@ -107,7 +107,8 @@ func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissi
 	}
 }
 
-// validatingWebhook sees the status too: that is where requests are approved.
+// validatingWebhook also checks the status, because requests are approved
+// there.
 func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:         webhook.Name,
@@ -126,10 +127,10 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 	}
 }
 
-// signerWebhook sees the specs of Signers. Nothing rests on its answer: a Signer
-// that it has not seen and that cannot work says so and signs nothing. So while
-// no pod answers, Signers can be written all the same, also by the controllers
-// that have not started yet.
+// signerWebhook checks the specs of Signers. Nothing depends on its answer: a
+// Signer that it has not checked and that cannot work reports so in its status
+// and signs nothing. So Signers can be written while no pod answers, also by
+// controllers that have not started yet.
 func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:         webhook.SignerName,

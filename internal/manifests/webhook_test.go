@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 )
 
-// The webhook is registered as cert-manager's is: clients know its name, and what
-// it lets through nobody has looked at.
+// The webhook is registered as cert-manager's is: clients know its name, and an
+// object that bypasses it has not been checked.
 func TestWebhookRegistration(t *testing.T) {
 	all := objects(t, config(withCertManager))
 	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks[0]
@@ -47,8 +47,8 @@ func TestWebhookRegistration(t *testing.T) {
 	}
 }
 
-// Signers are looked at where their controllers run, with or without those of
-// cert-manager.io, and can be written while nobody looks.
+// Signers are checked where their controllers run, with or without those of
+// cert-manager.io, and can be written while the webhook does not answer.
 func TestSignersWebhook(t *testing.T) {
 	want := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
@@ -105,7 +105,8 @@ func TestWebhookService(t *testing.T) {
 	}
 }
 
-// It may touch its own Secret and configurations, and no others, wherever it is.
+// It may change its own Secret and configurations, and no others, in any
+// namespace.
 func TestWebhookRights(t *testing.T) {
 	all := objects(t, config(func(c *cluster.Config) { withCertManager(c); c.Namespace = "pki" }))
 	role := find[*rbacv1.Role](all)

@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 )
 
-// Where the files of a pod are, and who reads them: the user that images
-// without a shell have for that.
+// The paths of the files in a pod, and the user that reads them: the one that
+// images without a shell have for that.
 const (
 	configDir = "/etc/certplane/config"
 	caDir     = "/etc/certplane/ca"
@@ -28,14 +28,14 @@ const (
 // leads to.
 const webhookPort = "webhook"
 
-// What one process needs. Its memory is some 15 MiB, and 4 KiB to 8 KiB more
-// for each request in the cluster; most of what it seems to have is the program
-// file, which needs not be in memory.
+// The resources of one process. Its memory is some 15 MiB, and 4 KiB to 8 KiB
+// more for each request in the cluster. Most of its apparent memory is the
+// program file, which need not be in memory.
 const (
 	requestCPU    = "50m"
 	requestMemory = "64Mi"
 	limitMemory   = "512Mi"
-	// goMemory is when Go's garbage collector begins to work harder.
+	// goMemory is the limit from which Go's garbage collector works harder.
 	goMemory = "450MiB"
 )
 
@@ -58,7 +58,7 @@ func configMap(namespace, text string) *corev1.ConfigMap {
 // deployment runs two processes: one works, one waits for the lease.
 func deployment(image string, cfg cluster.Config, text string) *appsv1.Deployment {
 	template := meta("", "")
-	// New configuration means new pods.
+	// A new configuration means new pods.
 	template.Annotations = map[string]string{"certplane.dev/config-sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(text)))}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
@@ -81,8 +81,8 @@ func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: name,
-		// Without certificates no node joins, also not when the cluster is
-		// full or has only its control plane yet.
+		// Without certificates no node can join, so the pods also run when the
+		// cluster is full or has only its control plane yet.
 		PriorityClassName:         "system-cluster-critical",
 		Tolerations:               []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
 		NodeSelector:              map[string]string{corev1.LabelOSStable: "linux"},
@@ -99,7 +99,7 @@ func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
 	}
 }
 
-// spread puts the pods of one version apart, as far as there is where to.
+// spread spreads the pods of one version, as far as possible.
 func spread(over string) corev1.TopologySpreadConstraint {
 	return corev1.TopologySpreadConstraint{
 		MaxSkew:           1,
@@ -141,8 +141,8 @@ func probe(path string) *corev1.Probe {
 	}
 }
 
-// files are the configuration and, if it names files of it, the CA. Each is a
-// folder of its own, so that changes of the CA reach the pod.
+// files are the volumes with the configuration and, if it names files of it,
+// the CA. Each is a folder of its own, so that changes of the CA reach the pod.
 func files(text string) ([]corev1.Volume, []corev1.VolumeMount) {
 	volumes := []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// encode prints an object without what its server fills in. What has no Go type
-// says nothing that it does not mean.
+// encode prints an object without the fields that its server fills in. An
+// object without a Go type has no fields that were not set.
 func encode(object runtime.Object) (string, error) {
 	if loose, ok := object.(*unstructured.Unstructured); ok {
 		return asYAML(loose.Object)
@@ -45,7 +45,7 @@ func asMap(value any) (map[string]any, error) {
 	return fields, json.Unmarshal(data, &fields)
 }
 
-// asYAML prints keys in the order of the alphabet.
+// asYAML prints keys in alphabetical order.
 func asYAML(value any) (string, error) {
 	text, err := yaml.Marshal(value)
 	if err != nil {

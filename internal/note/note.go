@@ -3,11 +3,12 @@ package note
 
 import "strings"
 
-// Max is how many bytes a note has at most: the events API takes no more.
+// Max is how many bytes a note has at most: the events API accepts no more.
 const Max = 1024
 
-// Fit returns a text, which can quote what somebody has sent, as the API takes
-// it: valid UTF-8 of at most Max bytes. What is cut ends with "...".
+// Fit returns a text, which can quote a client's data, in the form that the API
+// accepts: valid UTF-8 of at most Max bytes. A text that is cut ends with
+// "...".
 func Fit(text string) string {
 	text = strings.ToValidUTF8(text, "")
 	if len(text) <= Max {

@@ -1,4 +1,4 @@
-// Package notify calls those who wait for a change.
+// Package notify calls subscribers when something changes.
 package notify
 
 import (
@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// List calls its subscribers with each change of something, in the order in which
-// they have subscribed. The zero value has none. It is safe for concurrent use.
+// List calls its subscribers at each change, in the order in which they have
+// subscribed. The zero value has none. It is safe for concurrent use.
 type List[T any] struct {
 	mu          sync.Mutex // guards all below
 	subscribers map[int]func(T)
 	last        int // the number of the latest subscriber
 }
 
-// Subscribe has changed called with each change from now on. It must be quick.
-// cancel ends that, but for a call that is on its way.
+// Subscribe registers changed, which is called at each change from now on. It
+// must return quickly. cancel ends that, except for a call that is under way.
 func (l *List[T]) Subscribe(changed func(T)) (cancel func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *List[T]) Subscribe(changed func(T)) (cancel func()) {
 	}
 }
 
-// Tell calls all subscribers, which may subscribe and cancel meanwhile.
+// Tell calls all subscribers. They may subscribe and cancel meanwhile.
 func (l *List[T]) Tell(change T) {
 	l.mu.Lock()
 	var subscribers []func(T)

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Wanted is what certificates are held to that others have signed.
+// Wanted has the requirements for certificates from other signers.
 type Wanted struct {
-	// Key is the one that gets the certificate.
+	// Key is the public key of the certificate.
 	Key crypto.PublicKey
-	// CA reports whether the certificate may be that of a CA.
+	// CA is set if the certificate may be a CA certificate.
 	CA bool
-	// Usages are what the key may be used for at most; nil leaves it to the signer.
+	// Usages are the permitted usages; nil leaves them to the signer.
 	Usages *Usages
-	// Names has the subject and the alternative names that the certificate has to
+	// Names has the subject and the alternative names that the certificate must
 	// have; nil leaves them to the signer.
 	Names *x509.CertificateRequest
 	// Life is how long the certificate may be valid from now; nil leaves all times
@@ -30,20 +30,21 @@ type Wanted struct {
 }
 
 const (
-	// signerSkew is how far the signer's clock may be from ours.
+	// signerSkew is the permitted difference between the signer's clock and
+	// ours.
 	signerSkew = 5 * time.Minute
-	// maxBackdate is how long before now a certificate may begin, on top of
-	// its lifetime: authorities do that for verifiers whose clocks are behind.
+	// maxBackdate is how long before now a certificate may begin, on top of its
+	// lifetime: CAs do that for verifiers whose clocks are slow.
 	maxBackdate = time.Hour
 )
 
-// What is wrong with a certificate that cannot be used for the request at all.
+// The errors of a certificate that cannot be used for the request at all.
 var (
 	ErrOtherKey   = errors.New("is for another key than the request")
 	ErrUnwantedCA = errors.New("it is that of a CA, which was not asked for")
 )
 
-// AcceptPath judges certificates in the order in which they are presented, each
+// AcceptPath checks certificates in the order in which they are presented, each
 // issued by the next, and returns them without the root.
 func AcceptPath(certs []*x509.Certificate, w Wanted, now time.Time) ([]*x509.Certificate, error) {
 	if len(certs) > 0 && !SameKey(certs[0].PublicKey, w.Key) {
@@ -59,7 +60,7 @@ func AcceptPath(certs []*x509.Certificate, w Wanted, now time.Time) ([]*x509.Cer
 	return path, nil
 }
 
-// AcceptChain judges certificates in any order, which must make one chain.
+// AcceptChain checks certificates in any order, which must form one chain.
 func AcceptChain(certs []*x509.Certificate, w Wanted, now time.Time) (*Chain, error) {
 	chain, err := BuildChain(certs)
 	if err != nil {
@@ -85,8 +86,8 @@ func (w Wanted) check(path []*x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// checkCA: a requester that was not approved to sign certificates must not become
-// able to.
+// checkCA refuses a CA certificate that was not requested: a requester without
+// approval to sign certificates must not be able to.
 func (w Wanted) checkCA(path []*x509.Certificate, _ time.Time) error {
 	if path[0].IsCA && !w.CA {
 		return ErrUnwantedCA
@@ -140,12 +141,12 @@ func (w Wanted) checkNames(path []*x509.Certificate, _ time.Time) error {
 	return nil
 }
 
-// sameAttribute does not mind in which of ASN.1's strings a value is encoded.
+// sameAttribute ignores the ASN.1 string type of a value.
 func sameAttribute(a, b pkix.AttributeTypeAndValue) bool {
 	return a.Type.Equal(b.Type) && reflect.DeepEqual(a.Value, b.Value)
 }
 
-// altNames returns subject alternative names in an order of their own.
+// altNames returns subject alternative names in a canonical order.
 func altNames(dns, emails []string, ips []net.IP, uris []*url.URL) []string {
 	var all []string
 	for _, name := range dns {

@@ -10,9 +10,9 @@ import (
 )
 
 // Authority is a certification authority: a CA certificate, the certificates
-// that link it to its root, and the key that signs. It is proven consistent
-// when it is made and never changes, so it is safe for concurrent use as far
-// as its key is.
+// that link it to its root, and the key that signs. Its consistency is verified
+// when it is created, and it never changes, so it is safe for concurrent use if
+// its key is.
 type Authority struct {
 	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
 	ca     *x509.Certificate
@@ -22,9 +22,9 @@ type Authority struct {
 	proof  proof
 }
 
-// NewAuthority joins a CA's key with its chain: the CA's own certificate,
-// then its issuers, up to the root or short of it. Expiry is no reason to
-// refuse: it is a matter of the moment in which a certificate is issued.
+// NewAuthority joins a CA's key with its chain: the CA's own certificate, then
+// its issuers, up to the root or short of it. An expired CA is not refused:
+// expiry is checked when a certificate is issued.
 func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, error) {
 	return newAuthority(chain, key, checkChain)
 }
@@ -87,13 +87,14 @@ func (a *Authority) Validity() Validity {
 	return Validity{NotBefore: a.ca.NotBefore, NotAfter: a.ca.NotAfter}
 }
 
-// Anchor returns what somebody has to trust to verify what the CA issues: the
-// root, or the highest CA below it that is known. It must not be modified.
+// Anchor returns the certificate that a verifier has to trust to verify
+// certificates of the CA: the root, or the highest known CA below it. It must
+// not be modified.
 func (a *Authority) Anchor() *x509.Certificate { return a.anchor }
 
-// Chain returns leaf and what has to accompany it so that somebody who only
-// has the root can verify it: the CA's chain without the root. It is leaf
-// alone when the CA is a root itself.
+// Chain returns leaf followed by the CA's chain without the root, so that a
+// verifier that has only the root can verify it. It returns only leaf if the CA
+// is itself a root.
 func (a *Authority) Chain(leaf *x509.Certificate) []*x509.Certificate {
 	return append([]*x509.Certificate{leaf}, a.chain...)
 }
@@ -132,10 +133,10 @@ func checkCAs(chain []*x509.Certificate) error {
 	return nil
 }
 
-// checkCA holds a certificate to what RFC 5280 section 6.1.4 (k) to (n) ask of
-// one that has depth other CAs between itself and the end-entity certificate.
-// A key usage is asked for only by section 4.2.1.3, and CA certificates made
-// with plain openssl do without: its absence allows every usage.
+// checkCA checks a CA certificate by RFC 5280 section 6.1.4 (k) to (n). depth
+// is the number of other CAs between it and the end-entity certificate. A key
+// usage is required only by section 4.2.1.3, and CA certificates made with
+// plain openssl have none: its absence allows every usage.
 func checkCA(ca *x509.Certificate, depth int) error {
 	switch {
 	case !ca.BasicConstraintsValid || !ca.IsCA:
@@ -148,8 +149,9 @@ func checkCA(ca *x509.Certificate, depth int) error {
 	return nil
 }
 
-// hasName holds a CA to RFC 5280 section 4.1.2.6. Issuers of cert-manager.io take
-// CAs without a subject: it works with most verifiers.
+// hasName returns an error if a CA has no subject (RFC 5280 section 4.1.2.6).
+// Issuers of cert-manager.io accept CAs without a subject: most verifiers do
+// too.
 func hasName(ca *x509.Certificate) error {
 	if len(ca.RawSubject) <= len(emptyName) {
 		return errors.New("has no subject, which a CA needs (RFC 5280 section 4.1.2.6)")
@@ -171,8 +173,9 @@ func checkLink(ca, issuer *x509.Certificate) error {
 }
 
 // isRoot reports whether a certificate is self-signed. A self-issued one that
-// another key has signed (a key rollover, RFC 5280 section 3.2) is not. Nobody
-// relies on a root's signature, so old ones over SHA-1 count here.
+// another key has signed (a key rollover, RFC 5280 section 3.2) is not.
+// Verifiers do not rely on a root's signature, so old signatures with SHA-1 are
+// accepted here.
 func isRoot(cert *x509.Certificate) bool {
 	return bytes.Equal(cert.RawSubject, cert.RawIssuer) &&
 		cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature) == nil
@@ -181,7 +184,7 @@ func isRoot(cert *x509.Certificate) bool {
 // emptyName is the encoding of a distinguished name without attributes.
 var emptyName = [...]byte{0x30, 0x00}
 
-// describe names a certificate in errors.
+// describe returns the name of a certificate for errors.
 func describe(cert *x509.Certificate) string {
 	return fmt.Sprintf("%q, serial %x", cert.Subject, cert.SerialNumber)
 }

@@ -10,32 +10,32 @@ import (
 	"slices"
 )
 
-// Chain is a certificate with its issuers, sorted and split the way in which
-// cert-manager.io's objects show it.
+// Chain is a certificate with its issuers, sorted and split as in the objects
+// of cert-manager.io.
 type Chain struct {
 	// Certificates has the certificate first, then its issuers, each issued by
 	// the next, without the root. It is never empty.
 	Certificates []*x509.Certificate
 	// CA is the root; without one, the highest certificate that is not the
-	// first. A self-signed CA alone is both, and a lone certificate that is
-	// none has no CA: nil.
+	// first. A self-signed CA alone is both. For a single certificate that is
+	// not a self-signed CA, it is nil.
 	CA *x509.Certificate
 }
 
 const (
-	// maxChain bounds the certificates from which a chain is built: no verifier
-	// follows as many.
+	// maxChain limits the certificates from which a chain is built: no verifier
+	// follows that many.
 	maxChain = 20
-	// maxChecks bounds the signatures that are verified on the way, each of which
-	// takes up to some milliseconds. A chain needs one for each certificate; more
-	// are due to issuers of equal names.
+	// maxChecks limits the signatures that are verified to build a chain, each
+	// of which takes up to some milliseconds. A chain needs one for each
+	// certificate; more are only needed for issuers with equal names.
 	maxChecks = 2 * maxChain
 )
 
-// BuildChain makes a chain of certificates in any order; some may be there
-// more than once. All must end up in one chain: a certificate that does not
-// belong to it is an error, and so are two that both could be the issuer of a
-// third. Of the certificates, it proves the links and nothing else.
+// BuildChain builds a chain from certificates in any order; duplicates are
+// permitted. All must be in one chain: a certificate that does not belong to it
+// is an error, and so are two that could both be the issuer of a third. It
+// verifies only the links between the certificates.
 func BuildChain(certs []*x509.Certificate) (*Chain, error) {
 	if len(certs) > maxChain {
 		return nil, fmt.Errorf("%d certificates are too many for a chain: the limit is %d", len(certs), maxChain)
@@ -51,8 +51,8 @@ func BuildChain(certs []*x509.Certificate) (*Chain, error) {
 	return b.split(sorted), nil
 }
 
-// Authority joins a key with the chain of its CA. It is NewAuthority without the
-// work of proving the links once more, and takes CAs without a subject.
+// Authority joins a key with the chain of its CA. It is like NewAuthority, but
+// does not verify the links again, and accepts CAs without a subject.
 func (c *Chain) Authority(key crypto.Signer) (*Authority, error) {
 	whole := slices.Clone(c.Certificates)
 	if c.CA != nil && c.CA != whole[len(whole)-1] {
@@ -61,7 +61,7 @@ func (c *Chain) Authority(key crypto.Signer) (*Authority, error) {
 	return newAuthority(whole, key, checkCAs)
 }
 
-// split says where the root is, if there is one.
+// split separates the root, if the chain has one.
 func (b *chainBuilder) split(sorted []*x509.Certificate) *Chain {
 	last := sorted[len(sorted)-1]
 	switch alone := len(sorted) == 1; {
@@ -78,8 +78,8 @@ func (b *chainBuilder) split(sorted []*x509.Certificate) *Chain {
 type chainBuilder struct {
 	certs     []*x509.Certificate            // each once, in the order given
 	bySubject map[string][]*x509.Certificate // by the encoding of the subject
-	// roots are the CAs that have issued themselves. A self-signed end entity has
-	// not.
+	// roots are the self-signed CAs. A self-signed end-entity certificate is
+	// not one.
 	roots  map[*x509.Certificate]bool
 	checks int // signatures that have been verified
 }
@@ -104,8 +104,8 @@ func newChainBuilder(certs []*x509.Certificate) (*chainBuilder, error) {
 	return b, nil
 }
 
-// checkChainKey: signatures of outsized keys take long to verify, and far longer
-// to make.
+// checkChainKey refuses outsized keys: their signatures take long to verify,
+// and far longer to make.
 func checkChainKey(key crypto.PublicKey) error {
 	if err := CheckPublicKey(key, 0); err != nil {
 		return err
@@ -116,7 +116,7 @@ func checkChainKey(key crypto.PublicKey) error {
 	return nil
 }
 
-// sort returns the certificates as one chain.
+// sort returns the certificates in the order of one chain.
 func (b *chainBuilder) sort() ([]*x509.Certificate, error) {
 	issuers := make(map[*x509.Certificate]*x509.Certificate)
 	issues := make(map[*x509.Certificate]bool)
@@ -130,7 +130,7 @@ func (b *chainBuilder) sort() ([]*x509.Certificate, error) {
 		}
 	}
 	sorted := make([]*x509.Certificate, 0, len(b.certs))
-	// In a loop of issuers there is no first one, or no last.
+	// In a loop of issuers, no certificate is the first, or none is the last.
 	for cert := b.first(issues); cert != nil && len(sorted) < len(b.certs); cert = issuers[cert] {
 		sorted = append(sorted, cert)
 	}
@@ -150,7 +150,8 @@ func (b *chainBuilder) first(issues map[*x509.Certificate]bool) *x509.Certificat
 	return nil
 }
 
-// issuer returns who has issued a certificate; nil if nobody who is here has.
+// issuer returns the issuer of a certificate; nil if it is not among the
+// certificates.
 func (b *chainBuilder) issuer(cert *x509.Certificate) (*x509.Certificate, error) {
 	root, err := b.isRoot(cert)
 	if root || err != nil {
@@ -172,9 +173,9 @@ func (b *chainBuilder) issuer(cert *x509.Certificate) (*x509.Certificate, error)
 	return found, nil
 }
 
-// issued compares the key identifiers first: where both are there they tell
-// issuers of one name apart without the cost of a signature (RFC 5280 section
-// 4.2.1.1).
+// issued compares the key identifiers first: if both exist, they distinguish
+// issuers with the same name without the cost of verifying a signature (RFC
+// 5280 section 4.2.1.1).
 func (b *chainBuilder) issued(cert, candidate *x509.Certificate) (bool, error) {
 	if cert == candidate {
 		return false, nil
@@ -188,7 +189,7 @@ func (b *chainBuilder) issued(cert, candidate *x509.Certificate) (bool, error) {
 	return cert.CheckSignatureFrom(candidate) == nil, nil
 }
 
-// isRoot reports whether a certificate is that of a CA which has issued itself.
+// isRoot reports whether a certificate is that of a self-signed CA.
 func (b *chainBuilder) isRoot(cert *x509.Certificate) (bool, error) {
 	if !bytes.Equal(cert.RawSubject, cert.RawIssuer) || checkCA(cert, 0) != nil {
 		return false, nil

@@ -48,8 +48,8 @@ func namesakes(t *testing.T, n int, withIDs bool) []*x509.Certificate {
 	return certs
 }
 
-// Whatever somebody puts into a Secret, no more than a few signatures are
-// verified: each can take milliseconds.
+// For any content of a Secret, only a few signatures are verified: each can
+// take milliseconds.
 func TestChainWork(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

@@ -12,16 +12,16 @@ import (
 	"slices"
 )
 
-// Content is what a certificate request says. Every field is optional.
+// Content is the content of a certificate request. Every field is optional.
 type Content struct {
 	// RawSubject is the DER of the subject; nil is an empty subject.
 	RawSubject []byte
 	Names      AltNames
-	// Usages are listed in the request as they are; nil lists none.
+	// Usages are listed in the request unchanged; nil lists none.
 	Usages *Usages
-	// Constraints, if there are any, are for the certificate of a CA.
+	// Constraints, if not nil, are for a CA certificate.
 	Constraints *NameConstraints
-	// Algorithm has the request signed otherwise than the key's kind suggests.
+	// Algorithm replaces the default signature algorithm for the kind of key.
 	Algorithm x509.SignatureAlgorithm
 }
 
@@ -42,8 +42,8 @@ func (c Content) Request(key crypto.Signer) ([]byte, error) {
 	return EncodeRequest(&x509.CertificateRequest{Raw: der}), nil
 }
 
-// IsSaidBy reports whether csr says just this, whatever its key. Without Algorithm,
-// csr may be signed in any way.
+// IsSaidBy reports whether csr has exactly this content, with any key. Without
+// Algorithm, csr may be signed with any algorithm.
 func (c Content) IsSaidBy(csr *x509.CertificateRequest) (bool, error) {
 	extensions, err := c.extensions()
 	if err != nil {
@@ -89,7 +89,8 @@ func (c Content) extensions() ([]pkix.Extension, error) {
 	return extensions, nil
 }
 
-// appendUsages: an extension of usages exists only if it lists one.
+// appendUsages appends the extensions for usages, each only if it lists at
+// least one.
 func appendUsages(extensions []pkix.Extension, usages Usages) ([]pkix.Extension, error) {
 	if usages.Key != 0 {
 		value, err := asn1.Marshal(keyUsageBits(usages.Key))
@@ -117,7 +118,7 @@ func appendUsages(extensions []pkix.Extension, usages Usages) ([]pkix.Extension,
 }
 
 // keyUsageBits has the lowest bit of usage first, and ends with the last bit
-// that is set, as X.690 section 11.2.2 asks.
+// that is set, as X.690 section 11.2.2 requires.
 func keyUsageBits(usage x509.KeyUsage) asn1.BitString {
 	length := bits.Len(uint(usage))
 	octets := make([]byte, (length+7)/8)

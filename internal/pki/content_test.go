@@ -180,8 +180,8 @@ func find(cert *x509.Certificate, id asn1.ObjectIdentifier) pkix.Extension {
 	return pkix.Extension{}
 }
 
-// Of the extensions of a request, those that only an issuer can know are left
-// out, and extended usages that nobody knows are not.
+// Extensions of a request that only an issuer can set are left out; unknown
+// extended usages are kept.
 func TestVerbatimTemplateLeavesOut(t *testing.T) {
 	stapling, strange := asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}, asn1.ObjectIdentifier{1, 2, 3, 4}
 	root := newRoot(t)

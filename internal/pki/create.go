@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Subject is whom a certificate names. Every field is optional.
+// Subject has the names for a certificate. Every field is optional.
 type Subject struct {
 	CommonName    string
 	Organizations []string
@@ -43,11 +43,11 @@ func NewRequest(s Subject, key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: RequestBlockType, Bytes: der}), nil
 }
 
-// DefaultRootLifetime is the life of a root that NewRoot makes for somebody
-// who has no other wish: ten years.
+// DefaultRootLifetime is the default lifetime for a root from NewRoot: ten
+// years.
 const DefaultRootLifetime = 10 * 365 * 24 * time.Hour
 
-// backdate of certificates that are made without a request.
+// backdate is the backdate of certificates that are issued without a request.
 const backdate = 5 * time.Minute
 
 // NewRoot makes a self-signed CA of the given name.
@@ -124,8 +124,8 @@ func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifeti
 	return NewAuthority(append([]*x509.Certificate{cert}, a.upward()...), key)
 }
 
-// upward returns the CA and what links it to its root, which is among them
-// when the CA is a root itself.
+// upward returns the CA and the certificates that link it to its root. The root
+// is included only if the CA is itself a root.
 func (a *Authority) upward() []*x509.Certificate {
 	if len(a.chain) == 0 {
 		return []*x509.Certificate{a.ca}
@@ -133,9 +133,9 @@ func (a *Authority) upward() []*x509.Certificate {
 	return a.chain
 }
 
-// Issue makes a certificate for a key in one's own hands, without a request:
-// that of a server or a client of first start. It returns the certificate
-// with the chain that belongs to it.
+// Issue issues a certificate for a key of this program, without a request, such
+// as that of a server or a client at first start. It returns the certificate
+// with its chain.
 func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifetime time.Duration, now time.Time) ([]*x509.Certificate, error) {
 	serial, err := NewSerial(rand.Reader)
 	if err != nil {
@@ -157,12 +157,12 @@ func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifeti
 	return a.Chain(leaf), nil
 }
 
-// ServerUsages are those of a TLS server's certificate.
+// ServerUsages returns the usages of a TLS server's certificate.
 func ServerUsages() Usages {
 	return Usages{Key: x509.KeyUsageDigitalSignature, Extended: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 }
 
-// ClientUsages are those of a TLS client's certificate.
+// ClientUsages returns the usages of a TLS client's certificate.
 func ClientUsages() Usages {
 	return Usages{Key: x509.KeyUsageDigitalSignature, Extended: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }

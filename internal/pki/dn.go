@@ -26,10 +26,10 @@ var attributeTypes = map[string]asn1.ObjectIdentifier{
 	"DC":           {0, 9, 2342, 19200300, 100, 1, 25},
 }
 
-// ParseDN reads a distinguished name in the notation of LDAP (RFC 4514), in
-// which the last part comes first: the first element of the result, which is in
-// the order of certificates, is the last one of text. Names of attributes are
-// those of attributeTypes or object identifiers.
+// ParseDN parses a distinguished name in the notation of LDAP (RFC 4514), which
+// has the last part first. The result is in the order of certificates: its
+// first element is the last one of text. Names of attributes are those of
+// attributeTypes or object identifiers.
 func ParseDN(text string) (pkix.RDNSequence, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("is not UTF-8")
@@ -58,7 +58,7 @@ func splitUnescaped(text, separators string) []string {
 	for i := 0; i < len(text); i++ {
 		switch {
 		case text[i] == '\\':
-			i++ // whatever comes next
+			i++ // skips the escaped character
 		case strings.IndexByte(separators, text[i]) >= 0:
 			parts, start = append(parts, text[start:i]), i+1
 		}
@@ -82,8 +82,8 @@ func parseAttribute(pair string) (pkix.AttributeTypeAndValue, error) {
 	return pkix.AttributeTypeAndValue{Type: id, Value: plain}, nil
 }
 
-// UnknownAttributeError reports an attribute of a distinguished name that has no
-// meaning.
+// UnknownAttributeError reports an attribute of a distinguished name that is
+// not known.
 type UnknownAttributeError struct{ Key, Value string }
 
 func (e *UnknownAttributeError) Error() string {
@@ -98,8 +98,8 @@ func attributeType(key string) (id asn1.ObjectIdentifier, known bool) {
 	return id, err == nil
 }
 
-// unescape reads a value of RFC 4514 section 2.4. Blanks around it do not
-// belong to it, unless they are escaped.
+// unescape decodes a value of RFC 4514 section 2.4. Surrounding blanks are not
+// part of it, unless they are escaped.
 func unescape(value string) (string, error) {
 	value = strings.TrimLeft(value, " ")
 	if strings.HasPrefix(value, "#") {
@@ -134,7 +134,7 @@ func unescape(value string) (string, error) {
 	return string(plain), nil
 }
 
-// unescapeOne reads what follows a backslash: a special character, or two
+// unescapeOne decodes what follows a backslash: a special character, or two
 // hexadecimal digits.
 func unescapeOne(rest string) (decoded byte, size int, err error) {
 	if rest != "" && strings.IndexByte(` "#+,;<=>\`, rest[0]) >= 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 // EncodeDN returns the DER of a distinguished name. Domain components become
-// IA5 strings (RFC 4519 section 2.4); all else printable strings where that is
-// possible and UTF-8 strings where not (RFC 5280 section 4.1.2.4).
+// IA5 strings (RFC 4519 section 2.4); other values become printable strings if
+// possible, and otherwise UTF-8 strings (RFC 5280 section 4.1.2.4).
 func EncodeDN(sequence pkix.RDNSequence) ([]byte, error) {
 	encoded := make(pkix.RDNSequence, len(sequence))
 	for i, set := range sequence {

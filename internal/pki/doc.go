@@ -1,6 +1,6 @@
-// Package pki knows the X.509 facts of certificate issuance.
+// Package pki implements the X.509 part of certificate issuance.
 //
-// It builds on the standard library alone and decides nothing about who may
-// have a certificate. Nothing is signed here that the linter has not passed:
-// Authority.Lint mints the only value that has a Sign method.
+// It uses only the standard library, and does not decide which requesters may
+// have a certificate. It signs only certificates that the linter has passed:
+// Authority.Lint returns the only type with a Sign method.
 package pki

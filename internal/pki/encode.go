@@ -24,8 +24,8 @@ func encode(template, ca *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	return der, err
 }
 
-// recorder is a key that does not sign but keeps what it was to sign. The
-// standard library encodes certificates only on the way to a signature.
+// recorder is a key that does not sign, but records the message to be signed.
+// The standard library encodes certificates only while signing them.
 type recorder struct {
 	public  crypto.PublicKey
 	message []byte
@@ -37,7 +37,7 @@ var errRecorded = errors.New("recorded instead of signed")
 
 func (r *recorder) Public() crypto.PublicKey { return r.public }
 
-// Sign gets a digest, of which there is nothing to keep.
+// Sign gets a digest, which is not needed.
 func (r *recorder) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.New("a recorder needs the message, not its digest")
 }
@@ -48,7 +48,7 @@ func (r *recorder) SignMessage(_ io.Reader, message []byte, _ crypto.SignerOpts)
 }
 
 // withoutSignature returns the certificate with this content and an empty
-// signature. The algorithm stands in the content too (RFC 5280 sections 4.1.1.2
+// signature. The content contains the algorithm too (RFC 5280 sections 4.1.1.2
 // and 4.1.2.3).
 func withoutSignature(content []byte) ([]byte, error) {
 	var head struct {

@@ -72,8 +72,8 @@ func FuzzPrivateKey(f *testing.F) {
 	})
 }
 
-// FuzzIssue: whatever is requested, what gets signed is a sound end-entity
-// certificate that says what the request says.
+// FuzzIssue: for any request, only a valid end-entity certificate with the
+// names of the request is signed.
 func FuzzIssue(f *testing.F) {
 	for i, der := range requestSeeds(f) {
 		f.Add(der, uint32(1)<<i|0xa)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// KeyType names a kind of private key that certplane makes.
+// KeyType is the name of a kind of private key that certplane generates.
 type KeyType string
 
 // The key types.
@@ -31,7 +31,7 @@ func KeyTypes() []KeyType {
 	return []KeyType{ECDSAP256, ECDSAP384, ECDSAP521, Ed25519, RSA2048, RSA3072, RSA4096}
 }
 
-// ParseKeyType is the way from a flag or a configuration field to a KeyType.
+// ParseKeyType parses a KeyType from a flag or a configuration field.
 func ParseKeyType(name string) (KeyType, error) {
 	var known []string
 	for _, t := range KeyTypes() {
@@ -43,8 +43,8 @@ func ParseKeyType(name string) (KeyType, error) {
 	return "", fmt.Errorf("unknown key type %q: use one of %s", name, strings.Join(known, ", "))
 }
 
-// GenerateKey makes a private key from the operating system's randomness; the
-// standard library takes no other for keys.
+// GenerateKey generates a private key from the operating system's randomness;
+// the standard library accepts no other source for keys.
 func GenerateKey(t KeyType) (crypto.Signer, error) {
 	key, err := generate(t)
 	if err != nil {
@@ -80,8 +80,8 @@ const (
 	MaxRSAKey = 8192
 )
 
-// GenerateRSAKey makes an RSA key of a size of one's own choice. From 4096
-// bits on, that takes seconds.
+// GenerateRSAKey generates an RSA key of any size. From 4096 bits on, that
+// takes seconds.
 func GenerateRSAKey(bits int) (crypto.Signer, error) {
 	if bits < MinRSAKey || bits > MaxRSAKey {
 		return nil, fmt.Errorf("RSA key of %d bits: use %d to %d", bits, MinRSAKey, MaxRSAKey)
@@ -93,9 +93,10 @@ func GenerateRSAKey(bits int) (crypto.Signer, error) {
 	return key, nil
 }
 
-// maxRSABits bounds the RSA keys whose signatures are verified. Verification
-// time grows with the square of the modulus: at 16,384 bits it takes
-// milliseconds, at the millions of bits that fit in a request body, minutes.
+// maxRSABits limits the size of the RSA keys whose signatures are verified.
+// Verification time grows with the square of the modulus: at 16,384 bits it
+// takes milliseconds, at the millions of bits that fit in a request body,
+// minutes.
 const maxRSABits = 16384
 
 // CheckPublicKey reports whether a certificate can be issued for a key: RSA of
@@ -115,9 +116,9 @@ func CheckPublicKey(key crypto.PublicKey, minRSABits int) error {
 	}
 }
 
-// Whoever asks for keys of at least strongRSABits gets none with an exponent
-// below strongExponent (NIST SP 800-56B, section 6.2): small ones make mistakes in
-// programs that sign or verify fatal.
+// If the caller requires at least strongRSABits, keys with an exponent below
+// strongExponent are refused (NIST SP 800-56B, section 6.2): with a small
+// exponent, mistakes in programs that sign or verify are fatal.
 const (
 	strongRSABits  = 2048
 	strongExponent = 65537
@@ -130,7 +131,7 @@ func checkRSA(key *rsa.PublicKey, minBits int) error {
 	case bits > maxRSABits:
 		return fmt.Errorf("RSA key of %d bits is larger than the supported %d bits", bits, maxRSABits)
 	case key.E < 3 || key.E%2 == 0 || key.N.Bit(0) == 0:
-		// No RSA key pair has such numbers: the key is broken or hostile.
+		// No valid RSA key has such numbers: the key is broken or malicious.
 		return errors.New("RSA key has an even modulus or an unusable exponent")
 	case minBits >= strongRSABits && key.E < strongExponent:
 		return fmt.Errorf("RSA key has the public exponent %d: make one with %d, as OpenSSL, Go and Java do by default", key.E, strongExponent)
@@ -147,7 +148,7 @@ func checkCurve(curve elliptic.Curve) error {
 }
 
 // SameKey reports whether a and b are the same public key. Every public key of
-// the standard library can be compared; what cannot is the same as nothing.
+// the standard library can be compared; a value that cannot equals no key.
 func SameKey(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Lifetime is a signer's rule for how long certificates live.
+// Lifetime is a signer's rule for the lifetime of certificates.
 type Lifetime struct {
-	// Max is what a request gets that names no duration, and what a longer
-	// request is cut to.
+	// Max is the lifetime for a request without a duration, and the upper limit
+	// for other requests.
 	Max time.Duration
-	// Min is what a shorter request is raised to. Max wins over Min.
+	// Min is the lower limit. Max takes precedence over Min.
 	Min time.Duration
 	// Backdate moves the start into the past, for verifiers whose clocks are
-	// behind the CA's.
+	// slower than the CA's.
 	Backdate time.Duration
-	// Short marks lifetimes that are too precious to shorten: below it the
-	// whole duration lies ahead of now and the backdate comes on top; from it
-	// on the backdate is part of the duration.
+	// Short is the limit below which a lifetime is not shortened by the
+	// backdate: below it the whole duration begins now and the backdate is
+	// added; from it on the backdate is part of the duration.
 	Short time.Duration
 }
 
-// Validity is the span of time for which a certificate speaks. Both ends
-// belong to it (RFC 5280 section 4.1.2.5).
+// Validity is the validity period of a certificate. Both ends are included (RFC
+// 5280 section 4.1.2.5).
 type Validity struct {
 	NotBefore, NotAfter time.Time
 }
 
-// Duration returns how long a request that asks for requested gets; nil is a
-// request that does not ask.
+// Duration returns the lifetime for a requested duration; nil means that none
+// was requested.
 func (l Lifetime) Duration(requested *time.Duration) time.Duration {
 	switch {
 	case requested == nil, *requested > l.Max:
@@ -40,8 +40,8 @@ func (l Lifetime) Duration(requested *time.Duration) time.Duration {
 	}
 }
 
-// Wish returns the validity of a certificate issued now by a CA that lasts for
-// ever.
+// Wish returns the validity of a certificate issued now by a CA that never
+// expires.
 func (l Lifetime) Wish(requested *time.Duration, now time.Time) Validity {
 	duration := l.Duration(requested)
 	wish := Validity{NotBefore: now.Add(-l.Backdate), NotAfter: now.Add(duration)}
@@ -52,9 +52,10 @@ func (l Lifetime) Wish(requested *time.Duration, now time.Time) Validity {
 }
 
 // Validity returns the validity of a certificate issued now by a CA that is
-// valid for ca. It lies within the CA's own: a certificate that outlives its
-// CA fails verification anyway, and one that is older than its CA misleads
-// people who read it. Its errors are *ExpiredError and *NotYetValidError.
+// valid for ca. It lies within the CA's own validity: a certificate that
+// outlives its CA fails verification anyway, and one that is older than its CA
+// is misleading to its readers. Its errors are *ExpiredError and
+// *NotYetValidError.
 func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time) (Validity, error) {
 	if err := ca.permits(now.Add(-l.Backdate), now); err != nil {
 		return Validity{}, err
@@ -86,8 +87,8 @@ func (v Validity) permits(start, now time.Time) error {
 	return nil
 }
 
-// wholeSeconds makes v what a certificate can express: RFC 5280 section
-// 4.1.2.5 has no fractional seconds and only UTC.
+// wholeSeconds converts v to what a certificate can express: RFC 5280 section
+// 4.1.2.5 permits no fractions of seconds and only UTC.
 func (v Validity) wholeSeconds() Validity {
 	return Validity{
 		NotBefore: v.NotBefore.UTC().Truncate(time.Second),
@@ -95,8 +96,8 @@ func (v Validity) wholeSeconds() Validity {
 	}
 }
 
-// ExpiredError says that a CA can issue nothing any more. A new CA
-// certificate cures it, so it is no verdict on the request.
+// ExpiredError reports that a CA has expired and can issue nothing. A new CA
+// certificate fixes that, so it is not a verdict on the request.
 type ExpiredError struct {
 	NotAfter time.Time
 	// withinBackdate: the CA ended so recently that a backdated certificate
@@ -111,8 +112,8 @@ func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("the signer has expired: NotAfter=%v", e.NotAfter)
 }
 
-// NotYetValidError says that a CA can issue nothing yet: nobody would accept
-// the certificate before the CA's own validity begins.
+// NotYetValidError reports that a CA can issue nothing yet: verifiers would not
+// accept the certificate before the CA's own validity begins.
 type NotYetValidError struct {
 	NotBefore time.Time
 }

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Policy is what a signer demands of certificates beyond what RFC 5280 does.
+// Policy has a signer's requirements for certificates beyond those of RFC 5280.
 type Policy struct {
 	// MinRSABits is the smallest RSA key that gets a certificate.
 	MinRSABits int
 	// OutlivesCA lets the certificate end after its CA. Verifiers refuse it from
 	// the CA's end on.
 	OutlivesCA bool
-	// Rule, if there is one, says what else is wrong with the finished
-	// certificate; it has no signature of worth.
+	// Rule, if not nil, returns another error about the finished certificate,
+	// whose signature is not valid yet.
 	Rule func(*x509.Certificate) error
 }
 
@@ -39,7 +39,7 @@ func (p Policy) problems(leaf *x509.Certificate) []error {
 type Linted struct {
 	key    crypto.Signer     // signs
 	issuer *x509.Certificate // verifies; nil: the certificate itself
-	draft  *x509.Certificate // what will be signed, without a signature of worth
+	draft  *x509.Certificate // what will be signed, without a valid signature
 }
 
 // RefusedError is the linter's verdict: the certificate must not exist.
@@ -55,20 +55,20 @@ func (e *RefusedError) Error() string {
 	return "refusing to sign: " + strings.Join(texts, "; ")
 }
 
-// Unwrap gives errors.Is and errors.As access to each problem.
+// Unwrap returns the problems, for errors.Is and errors.As.
 func (e *RefusedError) Unwrap() []error { return e.Problems }
 
 // Lint checks the end-entity certificate that template describes, issued by
 // this CA: it must follow RFC 5280, lie within the CA's powers and meet the
-// policy. The rules look at the finished encoding, not at the template: the
-// certificate is first made without a signature that anybody trusts. All that
-// is wrong comes back in one *RefusedError.
+// policy. The rules check the finished encoding, not the template: the
+// certificate is first encoded without a trusted signature. All problems are
+// returned in one *RefusedError.
 func (a *Authority) Lint(template *x509.Certificate, policy Policy) (*Linted, error) {
 	return a.lint(template, policy, endEntity)
 }
 
-// LintCA is Lint for the certificate of a CA below this one. It must be fit
-// to issue certificates, and this CA and those above must allow one more CA
+// LintCA is like Lint, for the certificate of a CA below this one. It must be
+// fit to issue certificates, and this CA and those above must allow one more CA
 // below themselves.
 func (a *Authority) LintCA(template *x509.Certificate, policy Policy) (*Linted, error) {
 	return a.lint(template, policy, authority)
@@ -94,10 +94,10 @@ func (a *Authority) lint(template *x509.Certificate, policy Policy, kind kind) (
 }
 
 // LintSelfSigned checks the certificate that template describes, signed with
-// the key that it is for: that of a root CA if template.IsCA, else that of an
-// end entity whose relying parties know the certificate itself. It must follow
-// RFC 5280 but for one thing: without a subject it has no issuer either, which
-// section 4.1.2.4 asks for.
+// its own key: a root CA if template.IsCA is set, otherwise an end entity whose
+// relying parties trust the certificate itself. It must follow RFC 5280 with
+// one exception: without a subject it has no issuer either, which section
+// 4.1.2.4 requires.
 func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy) (*Linted, error) {
 	if err := CheckPublicKey(key.Public(), policy.MinRSABits); err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
@@ -120,8 +120,8 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 }
 
 // complete returns template with the key identifiers of RFC 5280 sections
-// 4.2.1.1 and 4.2.1.2. Together they let a verifier find this CA among
-// several of one name, which is what happens while a CA is being replaced.
+// 4.2.1.1 and 4.2.1.2. With them, a verifier can find this CA among several
+// with the same name, as they exist while a CA is being replaced.
 func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, error) {
 	subject, err := KeyID(template.PublicKey)
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, err
 	return &complete, nil
 }
 
-// kind is what a certificate is for.
+// kind is the purpose of a certificate.
 type kind int
 
 const (
@@ -165,11 +165,11 @@ type draft struct {
 	leaf     *x509.Certificate // parsed from its encoding
 	template *x509.Certificate // what was asked for
 	kind     kind
-	// What follows is there if a CA issues it.
+	// The fields below are set if a CA issues the certificate.
 	ca    *x509.Certificate
 	room  int // how many CAs may be below ca; unlimited if negative
 	proof proof
-	// outlives lets it end after ca.
+	// outlives permits the certificate to expire after ca.
 	outlives bool
 }
 
@@ -183,7 +183,7 @@ func (d draft) problems(rules []func(draft) error) []error {
 	return problems
 }
 
-// rules are the linter's: each returns what is wrong, or nil.
+// rules are the rules of the linter: each returns an error or nil.
 var rules = []func(draft) error{
 	draft.checkSerial,
 	draft.checkValidity,
@@ -195,7 +195,7 @@ var rules = []func(draft) error{
 	draft.checkKeyIDs,
 }
 
-// issuerRules are those between a certificate and the CA that issues it.
+// issuerRules are the rules between a certificate and the CA that issues it.
 var issuerRules = []func(draft) error{
 	draft.checkWithinValidity,
 	draft.checkOwnName,
@@ -232,7 +232,7 @@ func (d draft) checkWithinValidity() error {
 	return nil
 }
 
-// checkKind holds a certificate to what it is for.
+// checkKind checks a certificate against its purpose.
 func (d draft) checkKind() error {
 	if d.kind == authority {
 		return d.checkIsCA()
@@ -255,8 +255,8 @@ func (d draft) checkNotCA() error {
 	return nil
 }
 
-// checkIsCA: RFC 5280 sections 4.2.1.3 and 4.2.1.9. That a CA needs a subject
-// (section 4.1.2.6) is left to who asks for one.
+// checkIsCA: RFC 5280 sections 4.2.1.3 and 4.2.1.9. The caller has to check
+// that a CA has a subject (section 4.1.2.6).
 func (d draft) checkIsCA() error {
 	switch {
 	case !d.leaf.BasicConstraintsValid || !d.leaf.IsCA:
@@ -276,8 +276,8 @@ func (d draft) checkRoom() error {
 	return nil
 }
 
-// checkExtensions admits the extensions that certificates are known to need, if
-// they say something. Repeated ones do not survive the parser.
+// checkExtensions permits the extensions that certificates are known to need,
+// if they are not empty. The parser refuses repeated ones.
 func (d draft) checkExtensions() error {
 	for _, extension := range d.leaf.Extensions {
 		switch {
@@ -294,8 +294,9 @@ func (d draft) checkExtensions() error {
 	return nil
 }
 
-// saysNothing reports whether an extension has no entry where RFC 5280 demands
-// one (sections 4.2.1.3, 4.2.1.4, 4.2.1.6, 4.2.1.12, 4.2.1.13 and 4.2.2.1).
+// saysNothing reports whether an extension has no entry although RFC 5280
+// requires one (sections 4.2.1.3, 4.2.1.4, 4.2.1.6, 4.2.1.12, 4.2.1.13 and
+// 4.2.2.1).
 func (d draft) saysNothing(extension pkix.Extension) bool {
 	switch extension.Id.String() {
 	case "2.5.29.19": // basic constraints: those of an end entity are an empty sequence
@@ -321,8 +322,8 @@ var leafExtensions = map[string]bool{
 	oidPodIdentity.String(): true, // KEP-4317
 }
 
-// checkExtendedUsages: a CA that lists extended usages is limited to them.
-// RFC 5280 does not say so, all common verifiers do.
+// checkExtendedUsages: a CA that lists extended usages is limited to them. RFC
+// 5280 does not specify that, but all common verifiers apply it.
 func (d draft) checkExtendedUsages() error {
 	if len(d.ca.ExtKeyUsage)+len(d.ca.UnknownExtKeyUsage) == 0 {
 		return nil
@@ -359,12 +360,12 @@ func (d draft) checkKeyIDs() error {
 }
 
 // checkPath: a verifier that trusts the CA must accept the certificate. This
-// is where the CA's name constraints speak (RFC 5280 section 4.2.1.10). A CA
-// without critical extensions that only a verifier understands has nothing to
-// say here that the other rules do not, and verifying is expensive.
+// applies the CA's name constraints (RFC 5280 section 4.2.1.10). It is skipped
+// for a CA without such restrictions, because the other rules cover the rest,
+// and verification is expensive.
 func (d draft) checkPath() error {
 	if d.checkValidity() != nil || d.checkWithinValidity() != nil {
-		return nil // said already, and nothing can verify
+		return nil // reported already, and verification is not possible
 	}
 	if err := d.proof.verify(d.leaf); err != nil {
 		return fmt.Errorf("verifying against the CA: %w", err)

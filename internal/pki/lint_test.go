@@ -199,7 +199,7 @@ func TestLintDoesNotChangeTheTemplate(t *testing.T) {
 	}
 }
 
-// TestLintKnowsTheCAsLimits: certificates that nobody would accept are not
+// TestLintKnowsTheCAsLimits: certificates that no verifier would accept are not
 // issued.
 func TestLintKnowsTheCAsLimits(t *testing.T) {
 	tests := []struct {
@@ -292,7 +292,7 @@ func key(k crypto.PublicKey) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.PublicKey = k }
 }
 
-// rsaKey is a public key of a size; nobody has the private one.
+// rsaKey returns a public key of a size; its private key does not exist.
 func rsaKey(bits uint) *rsa.PublicKey {
 	modulus := new(big.Int).Lsh(big.NewInt(1), bits-1)
 	return &rsa.PublicKey{N: modulus.SetBit(modulus, 0, 1), E: 65537}

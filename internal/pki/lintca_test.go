@@ -93,7 +93,8 @@ func TestLintCA(t *testing.T) {
 	}
 }
 
-// What passes as a CA does not pass as an end entity, whoever mixes them up.
+// A certificate that is valid as a CA is not valid as an end entity, and is
+// refused if the caller mixes them up.
 func TestLintRefusesCA(t *testing.T) {
 	_, err := newRoot(t).Lint(newCATemplate(t), pki.Policy{})
 	if !strings.Contains(text(err), "an end-entity certificate must not be a CA") {

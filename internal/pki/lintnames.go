@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// checkSubject: RFC 5280 section 4.1.2.6. The section's upper bounds on
-// lengths are left aside: names of Kubernetes identities exceed them.
+// checkSubject: RFC 5280 section 4.1.2.6. The upper bounds on lengths are not
+// enforced: names of Kubernetes identities exceed them.
 func (d draft) checkSubject() error {
 	if bytes.Equal(d.leaf.RawSubject, emptyName[:]) {
 		return d.checkNameless()
@@ -27,11 +27,11 @@ func (d draft) checkSubject() error {
 	return nil
 }
 
-// checkOwnName: RFC 5280 section 4.1.2.6 again. Verifiers compare names by section
-// 7.1, so that another way to write the CA's is the CA's.
+// checkOwnName: RFC 5280 section 4.1.2.6 again. Verifiers compare names by
+// section 7.1, so another spelling of the CA's name counts as the CA's name.
 func (d draft) checkOwnName() error {
 	if bytes.Equal(d.ca.RawSubject, emptyName[:]) {
-		return nil // it bears none
+		return nil // it has no name
 	}
 	if bytes.Equal(d.leaf.RawSubject, d.ca.RawSubject) || sameDN(d.leaf.RawSubject, d.ca.RawSubject) {
 		return errors.New("subject is the CA's own name, which only the CA may bear (RFC 5280 section 4.1.2.6)")
@@ -39,8 +39,8 @@ func (d draft) checkOwnName() error {
 	return nil
 }
 
-// checkNameless: without a subject the certificate speaks for its alternative
-// names, which then have to be critical.
+// checkNameless: a certificate without a subject must have alternative names,
+// and their extension must be critical.
 func (d draft) checkNameless() error {
 	for _, extension := range d.leaf.Extensions {
 		if extension.Id.Equal(OIDSubjectAltName) {
@@ -73,9 +73,9 @@ func (d draft) checkNames() error {
 	return nil
 }
 
-// checkUnchanged: what a verifier reads is what was asked for and reviewed.
-// Requests and certificates go through different parsers: a name that reads
-// differently in the two would be reviewed as one and used as another.
+// checkUnchanged: a verifier must read the names that were requested and
+// reviewed. Requests and certificates are parsed differently: a name with two
+// readings would be reviewed as one and used as the other.
 func (d draft) checkUnchanged() error {
 	if len(d.template.RawSubject) > 0 && !reflect.DeepEqual(d.leaf.Subject.Names, d.template.Subject.Names) {
 		return errors.New("subject reads differently in a certificate than in the request")
@@ -93,9 +93,9 @@ func sameNames(a, b *x509.Certificate) bool {
 		slices.EqualFunc(a.URIs, b.URIs, func(x, y *url.URL) bool { return x.String() == y.String() })
 }
 
-// ValidDNSName holds a name to RFC 1034 section 3.5 as relaxed by RFC 1123
-// section 2.1, and allows the underscore, which service names have. Names
-// outside of this are such that no verifier could ever match them.
+// ValidDNSName reports whether a name is valid by RFC 1034 section 3.5 as
+// relaxed by RFC 1123 section 2.1. It also allows the underscore, which service
+// names have. No verifier could ever match other names.
 func ValidDNSName(name string) bool {
 	if len(name) > 253 {
 		return false
@@ -116,7 +116,7 @@ func notHostCharacter(c rune) bool {
 }
 
 // ValidMailbox reports whether address has the form local-part@domain of RFC
-// 2821 section 4.1.2. It does not take quoted local parts apart.
+// 2821 section 4.1.2. It does not parse quoted local parts.
 func ValidMailbox(address string) bool {
 	at := strings.LastIndexByte(address, '@')
 	if at < 1 {

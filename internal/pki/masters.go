@@ -1,5 +1,5 @@
 package pki
 
-// Masters is the group that is above authorization. No signer gives it where
-// API servers would believe the certificate.
+// Masters is the group that bypasses authorization. No signer issues a
+// certificate with it if API servers would trust the certificate.
 const Masters = "system:masters"

@@ -12,8 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// AltNames are the alternative names of a subject, of the kinds that requests
-// ask for here.
+// AltNames are the alternative names of a subject, of the supported kinds.
 type AltNames struct {
 	DNSNames       []string
 	EmailAddresses []string
@@ -22,8 +21,8 @@ type AltNames struct {
 	OtherNames     []OtherName
 }
 
-// OtherName is a name of a form that its type defines, as a UTF-8 string. A
-// user principal name is one: type 1.3.6.1.4.1.311.20.2.3.
+// OtherName is a name whose form its type defines, as a UTF-8 string. A user
+// principal name is one: type 1.3.6.1.4.1.311.20.2.3.
 type OtherName struct {
 	Type  asn1.ObjectIdentifier
 	Value string
@@ -79,7 +78,7 @@ func generalName(tag int, value []byte) asn1.RawValue {
 	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: tag, Bytes: value}
 }
 
-// checkGeneralName: names that are texts are IA5 strings.
+// checkGeneralName checks that names that are texts are IA5 strings.
 func checkGeneralName(name asn1.RawValue) error {
 	if name.Tag == tagIP {
 		if len(name.Bytes) != net.IPv4len && len(name.Bytes) != net.IPv6len {
@@ -96,7 +95,7 @@ func checkGeneralName(name asn1.RawValue) error {
 }
 
 // octets returns an address in its shortest form; RFC 5280 section 4.2.1.6
-// asks for four octets in the case of IPv4.
+// requires four octets for IPv4.
 func octets(ip net.IP) []byte {
 	if short := ip.To4(); short != nil {
 		return short
@@ -128,7 +127,7 @@ func OtherNames(extensions []pkix.Extension) ([]OtherName, error) {
 	return names.Value, names.Err
 }
 
-// errUnreadNames is about names that say something which is not in a Request.
+// errUnreadNames is about names whose content is not in a Request.
 var errUnreadNames = errors.New("has names of other kinds than DNS, IP, URI, e-mail and other names that are texts")
 
 func readOtherNames(extensions []pkix.Extension) Extension[[]OtherName] {
@@ -157,7 +156,8 @@ func readOtherNames(extensions []pkix.Extension) Extension[[]OtherName] {
 	})
 }
 
-// parseOtherName reports in whole whether the value is a text.
+// parseOtherName parses an other name. whole reports whether the value is a
+// text.
 func parseOtherName(der []byte) (name OtherName, whole bool, err error) {
 	rest, err := asn1.Unmarshal(der, &name.Type)
 	if err != nil {
@@ -173,13 +173,13 @@ func parseOtherName(der []byte) (name OtherName, whole bool, err error) {
 // NameConstraints limit the names for which a CA may issue (RFC 5280 section
 // 4.2.1.10).
 type NameConstraints struct {
-	// Critical has verifiers refuse the CA that do not understand the
-	// constraints. The RFC demands it; some verifiers are older.
+	// Critical makes verifiers that do not support the constraints refuse the
+	// CA. The RFC requires it; some verifiers are older.
 	Critical            bool
 	Permitted, Excluded NameTrees
 }
 
-// NameTrees are names, each with what is below it.
+// NameTrees are names, each including all names below it.
 type NameTrees struct {
 	DNSDomains     []string
 	IPRanges       []*net.IPNet
@@ -195,8 +195,8 @@ type nameConstraints struct {
 
 type generalSubtree struct{ Base asn1.RawValue }
 
-// encode returns the value of a nameConstraints extension, nil for one without
-// any name, which must not be (RFC 5280 section 4.2.1.10).
+// encode returns the value of a nameConstraints extension, nil if there are no
+// names, because an empty one is not valid (RFC 5280 section 4.2.1.10).
 func (c NameConstraints) encode() ([]byte, error) {
 	value := nameConstraints{Permitted: c.Permitted.subtrees(), Excluded: c.Excluded.subtrees()}
 	if len(value.Permitted)+len(value.Excluded) == 0 {

@@ -11,7 +11,7 @@ var (
 	OIDExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 
-// oidPodIdentity is the extension in which KEP-4317 has a pod's identity.
+// oidPodIdentity is the extension for a pod's identity (KEP-4317).
 var oidPodIdentity = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 1}
 
 // OIDCommonName is the attribute of a name that is called CN.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Path takes an end-entity certificate from elsewhere with the CAs that come
-// with it, each issued by the next, and returns them without the root: the
-// relying parties have that. It proves the links and nothing else.
+// Path checks an end-entity certificate from another signer and its CAs, each
+// issued by the next, and returns them without the root, which the relying
+// parties have. It verifies only the links.
 func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
 	for i, cert := range certs {
 		// Signatures of outsized keys take minutes to verify.
@@ -35,14 +35,13 @@ func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
 }
 
 // WithinUsages reports whether a certificate's key can be used for no more than
-// usages. The absence of a key usage or an extended key usage allows each of
-// them, so it is fine only where none is asked for (RFC 5280 sections 4.2.1.3
-// and 4.2.1.12).
+// usages. A missing key usage or extended key usage allows all of them, so it
+// is valid only if none is requested (RFC 5280 sections 4.2.1.3 and 4.2.1.12).
 func WithinUsages(cert *x509.Certificate, usages Usages) error {
 	const ofCA = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	switch extra := cert.KeyUsage &^ usages.Key; {
 	case usages.Key == 0 && extra&ofCA == 0:
-		// Naming some is less than naming none.
+		// A list of usages permits less than no list.
 	case extra != 0:
 		return errors.New("its key usage has more than was asked for")
 	case cert.KeyUsage == 0:

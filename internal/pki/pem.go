@@ -78,7 +78,7 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	return parseFirst(data, maxChain, true)
 }
 
-// ParseFirst returns the first certificate of a file, and looks at no other.
+// ParseFirst returns the first certificate of a file, and ignores the others.
 func ParseFirst(data []byte) (*x509.Certificate, error) {
 	certs, err := parseFirst(data, 1, false)
 	if err != nil {
@@ -87,8 +87,8 @@ func ParseFirst(data []byte) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// parseFirst returns up to limit certificates of a file. Whole says that more
-// are an error.
+// parseFirst returns up to limit certificates of a file. If whole is set, more
+// certificates are an error.
 func parseFirst(data []byte, limit int, whole bool) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -113,9 +113,10 @@ func parseFirst(data []byte, limit int, whole bool) ([]*x509.Certificate, error)
 	return certs, nil
 }
 
-// ParseWholeBundle is ParseBundle for a file that somebody may be writing. It
-// refuses one that ends within a certificate, which a PEM decoder passes over
-// as text: what was read of it could be fine in itself.
+// ParseWholeBundle is like ParseBundle, for a file that another process may be
+// writing. It refuses a file that ends within a certificate, which a PEM
+// decoder skips as text: the certificates before it could be valid by
+// themselves.
 func ParseWholeBundle(data []byte) ([]*x509.Certificate, error) {
 	certs, err := ParseBundle(data)
 	if err != nil {
@@ -127,7 +128,7 @@ func ParseWholeBundle(data []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// EncodeCertificates writes certificates as PEM blocks without headers.
+// EncodeCertificates returns certificates as PEM blocks without headers.
 func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, cert := range certs {
@@ -136,7 +137,7 @@ func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	return out.Bytes()
 }
 
-// EncodePrivateKey writes a key as unencrypted PKCS#8 in PEM (RFC 5958).
+// EncodePrivateKey returns a key as unencrypted PKCS#8 in PEM (RFC 5958).
 func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -145,9 +146,9 @@ func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pkcs8BlockType, Bytes: der}), nil
 }
 
-// EncodeTraditionalPrivateKey writes a key unencrypted in the form that is
-// particular to its kind: PKCS#1 for RSA (RFC 8017 appendix A.1.2), SEC 1 for
-// ECDSA (RFC 5915). Ed25519 has none and gets PKCS#8.
+// EncodeTraditionalPrivateKey returns a key, unencrypted, in the traditional
+// form of its kind: PKCS#1 for RSA (RFC 8017 appendix A.1.2), SEC 1 for ECDSA
+// (RFC 5915). Ed25519 has none and gets PKCS#8.
 func EncodeTraditionalPrivateKey(key crypto.Signer) ([]byte, error) {
 	switch key := key.(type) {
 	case *rsa.PrivateKey:
@@ -189,7 +190,7 @@ func privateKeyParser(blockType string) func(der []byte) (any, error) {
 	return nil
 }
 
-// maxPrivateKey bounds the private keys that are read, in bytes of DER. The
+// maxPrivateKey limits the size of private keys to parse, in bytes of DER. The
 // largest RSA key whose signatures are verified, of 16,384 bits, has 9.4 kB; a
 // key of the size of a Secret takes minutes to check.
 const maxPrivateKey = 10_000

@@ -9,8 +9,9 @@ import (
 )
 
 // PodIdentity is a pod with all that it depends on, in the order and with the
-// tags that KEP-4317 gives them. It tells an API server whose certificate it
-// sees, and what has to exist for it to hold.
+// tags that KEP-4317 gives them. An API server reads from it the pod of a
+// certificate, and the objects that must exist for the certificate to be
+// accepted.
 type PodIdentity struct {
 	Namespace          string `asn1:"utf8,tag:0"`
 	NamespaceUID       string `asn1:"utf8,tag:1"`
@@ -23,8 +24,9 @@ type PodIdentity struct {
 }
 
 // Extension returns the extension for a certificate's template. It is not
-// critical, unlike the KEP's: the subject says the same to verifiers that do
-// not know it, and they would refuse the certificate.
+// critical, unlike in the KEP: the subject has the same information, and
+// verifiers that do not support a critical extension would refuse the
+// certificate.
 func (p PodIdentity) Extension() (pkix.Extension, error) {
 	value, err := asn1.Marshal(p)
 	if err != nil {
@@ -33,8 +35,8 @@ func (p PodIdentity) Extension() (pkix.Extension, error) {
 	return pkix.Extension{Id: oidPodIdentity, Value: value}, nil
 }
 
-// PodIdentityOf returns the pod that a certificate is for, or nil if it says
-// nothing of pods.
+// PodIdentityOf returns the pod that a certificate is for, or nil if it has no
+// pod identity.
 func PodIdentityOf(cert *x509.Certificate) (*PodIdentity, error) {
 	for _, extension := range cert.Extensions {
 		if !extension.Id.Equal(oidPodIdentity) {

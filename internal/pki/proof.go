@@ -12,12 +12,12 @@ import (
 	"slices"
 )
 
-// proof issues certificates that nobody trusts, so that a certificate can be
-// seen and judged whole before the CA's key is used. If the CA's certificate
-// restricts what is below it, they have to verify, and so to be signed: by the
-// same CA with another key of the same kind, because the kind decides the
-// signature algorithm, which is part of what gets signed. Otherwise they have
-// no signature, which is much cheaper.
+// proof issues untrusted certificates, so that a complete certificate can be
+// checked before the CA's key is used. If the CA's certificate has restrictions
+// for certificates below it, the untrusted ones must pass verification, so they
+// must be signed: by the same CA with another key of the same kind, because the
+// kind decides the signature algorithm, which is part of the signed content.
+// Otherwise they have no signature, which is much cheaper.
 type proof struct {
 	ca    *x509.Certificate
 	key   crypto.Signer  // nil without restrictions
@@ -39,8 +39,8 @@ func newProof(ca *x509.Certificate) (proof, error) {
 	return proof{ca: &twin, key: key, roots: roots}, nil
 }
 
-// isConstrained reports whether a CA's certificate has an extension besides
-// those that describe its key, its usages and where to learn more.
+// isConstrained reports whether a CA's certificate has extensions other than
+// those that describe its key, its usages and where to find more information.
 func isConstrained(ca *x509.Certificate) bool {
 	return slices.ContainsFunc(ca.Extensions, func(e pkix.Extension) bool { return !leafExtensions[e.Id.String()] })
 }
@@ -58,8 +58,8 @@ func throwawayKey(like crypto.PublicKey) (crypto.Signer, error) {
 	return nil, fmt.Errorf("CA key of type %T is not supported", like)
 }
 
-// issue returns the certificate that template describes as everybody will
-// read it, with a worthless signature or none.
+// issue returns the certificate that template describes in its final encoding,
+// with an untrusted signature or none.
 func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
 	der, err := encode(template, p.ca, p.key)
 	if err != nil {
@@ -72,8 +72,8 @@ func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// verify holds an issued certificate to RFC 5280's path validation, in the
-// moment in which it begins, if the CA's certificate has a say in it.
+// verify applies the path validation of RFC 5280 to an issued certificate, at
+// the time of its notBefore, if the CA's certificate has restrictions.
 func (p proof) verify(cert *x509.Certificate) error {
 	if p.roots == nil {
 		return nil

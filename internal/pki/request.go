@@ -9,26 +9,27 @@ import (
 	"errors"
 )
 
-// MaxRequestBytes is how many bytes of PEM a request may have, with what is
-// around its block: the largest keys and a hundred names fit, and reading it
-// costs little. It is cert-manager's limit.
+// MaxRequestBytes is the maximum size of a request in PEM, in bytes, including
+// text around its block: the largest keys and a hundred names fit, and parsing
+// it is cheap. It is cert-manager's limit.
 const MaxRequestBytes = 36_500
 
 // ErrRequestBlockType reports data whose first PEM block is absent or is not
 // a certificate request.
 var ErrRequestBlockType = errors.New("PEM block type must be CERTIFICATE REQUEST")
 
-// Request is all that a PKCS#10 certificate request says. What the standard
-// library does not read of it is read here, once for all its readers: each of
-// them says itself what it does about an extension that has an Err. Strict says
-// whether there is anything that a Request does not show. It must not be
-// modified.
+// Request is the full content of a PKCS#10 certificate request. The parts that
+// the standard library does not parse are parsed here, once for all callers.
+// Each caller decides what to do about an extension that has an Err. Strict
+// reports whether the request contains anything that a Request does not show.
+// It must not be modified.
 type Request struct {
 	*x509.CertificateRequest
 
-	// CA is whether the certificate is to be that of a CA, and of which.
+	// CA has the requested basic constraints: whether a CA certificate is
+	// requested, and its path length.
 	CA Extension[BasicConstraints]
-	// KeyUsage has the bits that have a name; with others Err is
+	// KeyUsage has the bits that have a name; for other bits Err is
 	// ErrUnknownKeyUsage.
 	KeyUsage Extension[x509.KeyUsage]
 	// ExtKeyUsage are purposes in the order of the request.
@@ -37,31 +38,31 @@ type Request struct {
 	// IPAddresses, URIs and EmailAddresses. One whose value is not a text has an
 	// empty value. Err is about names of all kinds.
 	OtherNames Extension[[]OtherName]
-	// Other are the extensions that are none of these.
+	// Other are all other extensions.
 	Other []pkix.Extension
 
 	// another reports whether a second PEM block follows.
 	another bool
 }
 
-// Extension is what one extension of a request says.
+// Extension is the content of one extension of a request.
 type Extension[T any] struct {
-	// Present reports whether the request has it.
+	// Present is set if the request has the extension.
 	Present bool
-	// Value is what can be read of it.
+	// Value is the part of it that can be parsed.
 	Value T
-	// Err says why Value is not all that it says.
+	// Err is why Value is not its full content.
 	Err error
 }
 
 // BasicConstraints are those of RFC 5280 section 4.2.1.9.
 type BasicConstraints struct {
 	IsCA bool `asn1:"optional"`
-	// MaxPathLen is negative without a limit.
+	// MaxPathLen is negative if there is no limit.
 	MaxPathLen int `asn1:"optional,default:-1"`
 }
 
-// ErrUnknownKeyUsage reports key usage bits that RFC 5280 does not have.
+// ErrUnknownKeyUsage reports key usage bits that RFC 5280 does not define.
 var ErrUnknownKeyUsage = errors.New("has key usages that do not exist")
 
 var errMalformed = errors.New("is malformed")
@@ -149,9 +150,9 @@ func parseKeyUsage(value []byte) (usage x509.KeyUsage, err error) {
 	return usage, err
 }
 
-// VerifyRequest proves that the requester holds the private key: it checks
-// the request's signature with the public key inside it. RSA keys of more
-// than 16,384 bits are refused without the work of a verification.
+// VerifyRequest verifies that the requester has the private key: it checks the
+// request's signature with the public key in it. RSA keys of more than 16,384
+// bits are refused without verification.
 func VerifyRequest(req *x509.CertificateRequest) error {
 	if key, ok := req.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
 		return checkRSA(key, 0)
@@ -159,7 +160,7 @@ func VerifyRequest(req *x509.CertificateRequest) error {
 	return req.CheckSignature()
 }
 
-// EncodeRequest writes a request as a PEM block.
+// EncodeRequest returns a request as a PEM block.
 func EncodeRequest(req *x509.CertificateRequest) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: RequestBlockType, Bytes: req.Raw})
 }

@@ -8,10 +8,10 @@ import (
 	"unicode"
 )
 
-// sameDN compares two distinguished names as RFC 5280 section 7.1 has verifiers
-// do: attribute by attribute, texts without regard to their ASN.1 type, to case
-// and to the amount of white space (RFC 4518). Names that cannot be read are
-// equal to none.
+// sameDN compares two distinguished names as RFC 5280 section 7.1 requires of
+// verifiers: attribute by attribute, ignoring the ASN.1 type of texts, case and
+// the amount of white space (RFC 4518). A name that cannot be parsed equals no
+// other.
 func sameDN(a, b []byte) bool {
 	left, ok := normalDN(a)
 	if !ok {
@@ -42,8 +42,8 @@ func normalDN(der []byte) ([][]string, bool) {
 	return name, true
 }
 
-// normalText folds case, and makes one space of each run of white space within
-// the text and none of those around it.
+// normalText folds case, replaces each run of white space within the text by
+// one space, and removes surrounding white space.
 func normalText(text string) string {
 	fields := strings.FieldsFunc(text, unicode.IsSpace)
 	return strings.ToLower(strings.ToUpper(strings.Join(fields, " ")))

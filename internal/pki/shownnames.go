@@ -12,13 +12,13 @@ import (
 	"slices"
 )
 
-// RequestNames are the subject alternative names of a request, each with its
-// kind in front, so that none can be taken for another kind's; sorted.
+// RequestNames returns the sorted subject alternative names of a request, each
+// prefixed with its kind, so that names of different kinds cannot be confused.
 func RequestNames(req *Request) []string {
 	return names(req.DNSNames, req.IPAddresses, req.URIs, req.EmailAddresses, req.Extensions)
 }
 
-// CertificateNames is RequestNames for a certificate.
+// CertificateNames is like RequestNames, for a certificate.
 func CertificateNames(cert *x509.Certificate) []string {
 	return names(cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses, cert.Extensions)
 }
@@ -37,7 +37,7 @@ func names(dns []string, ips []net.IP, uris []*url.URL, emails []string, extensi
 	for _, e := range emails {
 		names = append(names, "email:"+e)
 	}
-	others, _ := OtherNames(extensions) // of what is malformed, the rest is told
+	others, _ := OtherNames(extensions) // if some names are malformed, the others are shown
 	for _, other := range others {
 		names = append(names, "otherName:"+other.String())
 	}
@@ -45,7 +45,7 @@ func names(dns []string, ips []net.IP, uris []*url.URL, emails []string, extensi
 	return slices.Compact(names)
 }
 
-// KeyName says of which kind a public key is.
+// KeyName returns the name of the kind of a public key.
 func KeyName(key any) string {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

@@ -17,10 +17,10 @@ import (
 	"io"
 )
 
-// Sign uses the issuer's key, once, and has the certificate recorded. The
-// certificate it returns is the linted one, to the byte, and its signature has been
-// verified with the issuer's certificate. Errors come from the key's custodian or
-// the recorder and say nothing about the request.
+// Sign signs with the issuer's key, once, and records the certificate. The
+// returned certificate is the linted one, byte for byte, and its signature has
+// been verified with the issuer's certificate. Errors come from the key or the
+// recorder, and are not about the request.
 func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certificate, error) {
 	switch {
 	case l.key == nil:
@@ -61,8 +61,8 @@ func (l *Linted) sign(rand io.Reader) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// SignatureAlgorithm returns how a key signs certificates when its hash is to
-// be as strong as the key: that of RSA keys by NIST SP 800-57 part 1, that of
+// SignatureAlgorithm returns the algorithm for signing certificates with a key,
+// with a hash as strong as the key: for RSA keys by NIST SP 800-57 part 1, for
 // ECDSA keys by their curve. RSA keys of less than 2048 bits are refused.
 func SignatureAlgorithm(key crypto.PublicKey) (x509.SignatureAlgorithm, error) {
 	switch key := key.(type) {
@@ -114,7 +114,7 @@ func withSignature(draft, signature []byte) ([]byte, error) {
 	return asn1.Marshal(certificate)
 }
 
-// digestFor is the hash of a signature algorithm; Ed25519 has none.
+// digestFor returns the hash of a signature algorithm; Ed25519 has none.
 func digestFor(algorithm x509.SignatureAlgorithm) crypto.Hash {
 	switch algorithm {
 	case x509.SHA256WithRSA, x509.ECDSAWithSHA256:
@@ -128,13 +128,14 @@ func digestFor(algorithm x509.SignatureAlgorithm) crypto.Hash {
 }
 
 // Fingerprint returns the SHA-256 hash of a certificate in hexadecimal, as
-// openssl x509 -fingerprint -sha256 shows it but for the colons.
+// openssl x509 -fingerprint -sha256 prints it, but without the colons.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// LogFacts identify a certificate in logs: pairs of a name and a value.
+// LogFacts returns what identifies a certificate in logs: pairs of a name and a
+// value.
 func LogFacts(cert *x509.Certificate) []any {
 	return []any{
 		"subject", cert.Subject.String(),

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// What a request may have at most that somebody has to judge.
+// The limits for a request that an approver has to judge.
 const (
 	maxRequestNames      = 1000
 	maxRequestAttributes = 256
 )
 
-// Strict reports why what the request shows is not all that it says, or not
-// what its readers will take it for. A signer may be more generous with what it
-// leaves out anyway; a judge of requests that others sign must not be.
+// Strict returns an error if the request contains more than a Request shows, or
+// if other programs may read it differently. A signer may be more lenient about
+// parts that it leaves out anyway; an approver of requests for other signers
+// must not be.
 func (r *Request) Strict() error {
 	switch names := len(r.DNSNames) + len(r.EmailAddresses) + len(r.IPAddresses) + len(r.URIs) + len(r.OtherNames.Value); {
 	case r.another:

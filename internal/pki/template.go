@@ -11,12 +11,12 @@ import (
 	"math/big"
 )
 
-// RequestTemplate describes the end-entity certificate that answers a
-// request. From the request come the public key, the subject byte for byte
-// as it was asked for and reviewed, and the DNS, e-mail, IP and URI names.
-// Whatever else the request contains (basic constraints, usages, policies,
-// other kinds of names) has no influence: usages come from the reviewed
-// object alone. The key identifiers and the issuer are added by Lint.
+// RequestTemplate returns the template of the end-entity certificate for a
+// request. The public key, the subject (byte for byte as requested and
+// reviewed), and the DNS, e-mail, IP and URI names come from the request. Other
+// parts of the request (basic constraints, usages, policies, other kinds of
+// names) are ignored: usages come only from the reviewed object. The key
+// identifiers and the issuer are added by Lint.
 func RequestTemplate(req *x509.CertificateRequest, usages Usages, validity Validity, serial *big.Int) *x509.Certificate {
 	template := leafTemplate(usages, validity, serial)
 	template.PublicKey = req.PublicKey
@@ -29,7 +29,7 @@ func RequestTemplate(req *x509.CertificateRequest, usages Usages, validity Valid
 	return template
 }
 
-// subjectTemplate describes an end-entity certificate that is made without a
+// subjectTemplate returns the template of an end-entity certificate without a
 // request.
 func subjectTemplate(s Subject, key crypto.PublicKey, usages Usages, validity Validity, serial *big.Int) *x509.Certificate {
 	template := leafTemplate(usages, validity, serial)
@@ -49,14 +49,14 @@ func leafTemplate(usages Usages, validity Validity, serial *big.Int) *x509.Certi
 		NotAfter:     validity.NotAfter,
 		KeyUsage:     usages.Key,
 		ExtKeyUsage:  usages.Extended,
-		// Says "not a CA" instead of saying nothing.
+		// States "not a CA" explicitly.
 		BasicConstraintsValid: true,
 	}
 }
 
 // NewSerial returns a random serial number of 129 bits. It is positive, never
 // zero, always 17 octets long and so within the 20 octets of RFC 5280 section
-// 4.1.2.2; its 128 random bits make a repetition a non-event.
+// 4.1.2.2; its 128 random bits make a repetition practically impossible.
 func NewSerial(rand io.Reader) (*big.Int, error) {
 	octets := [17]byte{0: 1}
 	if _, err := io.ReadFull(rand, octets[1:]); err != nil {

@@ -18,8 +18,8 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// Soonest returns the earliest of some moments. Those that are zero do not count;
-// zero is the answer if there is no other.
+// Soonest returns the earliest of some moments. Zero moments are ignored; the
+// result is zero if there is no other.
 func Soonest(moments ...time.Time) time.Time {
 	var soonest time.Time
 	for _, moment := range moments {

@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// Usages says what the key of a certificate may be used for.
+// Usages are the permitted uses of a certificate's key.
 type Usages struct {
 	Key      x509.KeyUsage
 	Extended []x509.ExtKeyUsage
 }
 
 // ParseUsages translates the usage names of the Kubernetes certificates API
-// into X.509. The extended usages come out sorted and without repeats, so
-// that the order in which a client lists them does not show in the
-// certificate. Two names can mean one bit: "signing" is "digital signature",
-// and "s/mime" is "email protection".
+// into X.509. The extended usages are sorted and without duplicates, so that
+// the certificate does not depend on the order in a request. Two names can mean
+// one bit: "signing" is "digital signature", and "s/mime" is "email
+// protection".
 func ParseUsages[U ~string](names []U) (Usages, error) {
 	usages, err := ParseUsagesInOrder(names)
 	slices.Sort(usages.Extended)
 	return usages, err
 }
 
-// ParseUsagesInOrder is ParseUsages, but the extended usages come out in the
-// order in which they are first named.
+// ParseUsagesInOrder is like ParseUsages, but returns the extended usages in
+// the order in which they are first listed.
 func ParseUsagesInOrder[U ~string](names []U) (Usages, error) {
 	var usages Usages
 	var unknown []U

@@ -17,7 +17,7 @@ type Locations struct {
 	CRLs, OCSPServers, IssuerCertificates []string
 }
 
-// Terms are what a certificate says that its request does not decide.
+// Terms are the properties of a certificate that its request does not decide.
 type Terms struct {
 	Usages    Usages
 	IsCA      bool
@@ -26,13 +26,13 @@ type Terms struct {
 	Locations Locations
 }
 
-// VerbatimTemplate describes a certificate that names whom its request names,
-// to the byte: the subject, and all alternative names, those of kinds that the
-// standard library does not know too. It also takes over the request's name
-// constraints, with their critical flag, and its extended usages of unknown
-// kinds. Nothing else of the request has influence. signer is the public key
-// of who will sign: its strength decides the hash. The key identifiers and the
-// issuer are added by the linter.
+// VerbatimTemplate returns the template of a certificate with the names of its
+// request, byte for byte: the subject and all alternative names, including
+// those of kinds that the standard library does not support. It also copies the
+// request's name constraints, with their critical flag, and its extended usages
+// of unknown kinds. Other parts of the request are ignored. signer is the
+// public key of the signing key: its strength decides the hash. The key
+// identifiers and the issuer are added by the linter.
 func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t Terms) (*x509.Certificate, error) {
 	algorithm, err := SignatureAlgorithm(signer)
 	if err != nil {
@@ -53,8 +53,8 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 	return template, nil
 }
 
-// verbatimExtensions: alternative names are critical when nothing else says
-// whom the certificate is for (RFC 5280 section 4.2.1.6).
+// verbatimExtensions returns the copied extensions. The alternative names are
+// critical if the subject is empty (RFC 5280 section 4.2.1.6).
 func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
 	var extensions []pkix.Extension
 	if names := findExtension(req.Extensions, OIDSubjectAltName); names != nil {
@@ -68,7 +68,7 @@ func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
 }
 
 // findExtension returns an extension of a request or a certificate, or nil. The
-// parser admits each kind once.
+// parser accepts each kind only once.
 func findExtension(extensions []pkix.Extension, id asn1.ObjectIdentifier) *pkix.Extension {
 	i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Id.Equal(id) })
 	if i < 0 {

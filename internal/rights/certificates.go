@@ -5,15 +5,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// legacyUnknown is the signer of requests from before signers had names. No
-// new request can ask for it.
+// legacyUnknown is the signer of requests from before signers had names. New
+// requests cannot name it.
 const legacyUnknown = "kubernetes.io/legacy-unknown"
 
 // apiServerServing is the signer of the API server's own certificate. It takes
 // no requests: it only has roots.
 const apiServerServing = "kubernetes.io/kube-apiserver-serving"
 
-// What several controllers have the shared cache read.
+// Rules of the shared cache for several controllers.
 var (
 	readCSRs       = allow(read, certificates, "certificatesigningrequests")
 	readNamespaces = allow(read, core, "namespaces")
@@ -27,7 +27,7 @@ var signBuiltIn = allowOn("sign", certificates, "signers",
 	certificatesv1.KubeletServingSignerName,
 	legacyUnknown)
 
-// approveKubelets is the right to approve what kubelets ask for.
+// approveKubelets is the right to approve the requests of kubelets.
 var approveKubelets = allowOn("approve", certificates, "signers", certificatesv1.KubeAPIServerClientKubeletSignerName)
 
 // The controllers of certificates.k8s.io and of Signers.
@@ -67,8 +67,8 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readCSRs},
 	}
-	// FollowSigners keeps the CAs of declared signers, in Secrets of the namespace
-	// of the accounts and none elsewhere.
+	// FollowSigners keeps the CAs of declared signers, in Secrets in the
+	// namespace of the accounts only.
 	FollowSigners = Controller{
 		Name: "signers", Account: "signer-manager", Where: Everywhere,
 		Doc:    "follows Signers: opens, makes and replaces their CAs",
@@ -81,8 +81,8 @@ var (
 		InNamespace: []rbacv1.PolicyRule{allow("create update "+read, core, "secrets")},
 		Reads:       []rbacv1.PolicyRule{allow(read, certplane, "signers")},
 	}
-	// SignDeclared has a right to all signers: they are declared at any time,
-	// under any name.
+	// SignDeclared has a right to all signers: they can be declared at any
+	// time, under any name.
 	SignDeclared = Controller{
 		Name: "signers", Account: "declared-signer", Where: Everywhere,
 		Doc: "signs CertificateSigningRequests for Signers",
@@ -124,7 +124,7 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readCSRs},
 	}
-	// CleanPods has the name of the account in Kubernetes.
+	// CleanPods has the name that the account has in Kubernetes.
 	CleanPods = Controller{
 		Name: "clean", Account: "podcertificaterequestcleaner", Where: Everywhere,
 		Doc: "deletes PodCertificateRequests that have had their time",
@@ -142,7 +142,8 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readNamespaces, allowOn(read, core, "configmaps", "kube-root-ca.crt")},
 	}
-	// Trust attests for all signers: they are declared at any time, under any name.
+	// Trust attests for all signers: they can be declared at any time, under
+	// any name.
 	Trust = Controller{
 		Name: "trust", Account: "trust-bundle-publisher", Where: Everywhere,
 		Doc: "publishes the signers' roots, where the API has trust bundles",

@@ -6,18 +6,18 @@ import rbacv1 "k8s.io/api/rbac/v1"
 // all issuers of cert-manager.io is granted.
 var issuerSigners = []string{"issuers." + certManager + "/*", "clusterissuers." + certManager + "/*"}
 
-// ofCertManager are the groups of the kinds that come with cert-manager.io.
+// ofCertManager are the API groups of the kinds that come with cert-manager.io.
 var ofCertManager = []string{certManager, acme}
 
-// What several controllers have the shared cache read.
+// Rules of the shared cache for several controllers.
 var (
 	readIssuers  = allow(read, certManager, "clusterissuers", "issuers")
 	readRequests = allow(read, certManager, "certificaterequests")
 )
 
-// The controllers of cert-manager.io. The Secrets of Issuers and Certificates can
-// be in any namespace and have any name; to list and watch is to learn of
-// changes.
+// The controllers of cert-manager.io. The Secrets of Issuers and Certificates
+// can be in any namespace and have any name. The verbs list and watch are for
+// noticing changes.
 var (
 	CheckIssuers = Controller{
 		Name: "issuers", Account: "cert-manager-issuers", Where: ByName, Groups: ofCertManager,
@@ -69,7 +69,7 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certManager, "certificates"),
 			allow("update", certManager, "certificates/status"),
-			// For who must not be deleted before what it owns.
+			// For objects that must not be deleted before what they own.
 			allow("update", certManager, "certificates/finalizers"),
 			allow("create delete get", certManager, "certificaterequests"),
 			allow("create delete patch "+read, core, "secrets"),
@@ -79,13 +79,14 @@ var (
 	}
 )
 
-// WebhookAccount serves the admission webhook in clusters: it asks which users
-// may approve, looks for other Signers, and keeps the webhook's certificate.
+// WebhookAccount serves the admission webhook in clusters: it checks which
+// users may approve, looks for other Signers, and keeps the webhook's
+// certificate.
 const WebhookAccount = "cert-manager-webhook"
 
-// WebhookRules is what WebhookAccount may do in the whole cluster: it writes its
-// CA to the webhook configurations of this name alone. Which kinds of issuers
-// there are, all users may know.
+// WebhookRules returns the rights of WebhookAccount in the whole cluster. It
+// writes its CA only to the webhook configurations with this name. All users
+// may read which kinds of issuers exist.
 func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		allow("create", authorization, "subjectaccessreviews"),
@@ -102,11 +103,11 @@ func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule 
 	return rules
 }
 
-// WebhookSecretRules is what WebhookAccount may do in its namespace: keep the
-// Secret of this name.
+// WebhookSecretRules returns the rights of WebhookAccount in its namespace: to
+// keep the Secret with this name.
 func WebhookSecretRules(secret string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		// A name cannot be asked for where there is no object yet.
+		// The right to create an object cannot be restricted to a name.
 		allow("create", core, "secrets"),
 		allowOn("get list watch update", core, "secrets", secret),
 	}

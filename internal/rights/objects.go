@@ -2,10 +2,11 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// The controllers that keep house: they look after objects of any kind.
+// The controllers that keep house: they handle objects of any kind.
 var (
-	// NodeLifecycle says of nodes that they are silent. It need not taint them, nor
-	// touch their pods. Its name and its account's are those in Kubernetes.
+	// NodeLifecycle sets silent nodes to not ready. It does not need to taint
+	// them or to access their pods. Its name and its account's name are those
+	// in Kubernetes.
 	NodeLifecycle = Controller{
 		Name: "node-lifecycle-controller", Account: "node-controller", Where: ByName,
 		Doc: "says of nodes that have gone silent that they are not ready",
@@ -20,7 +21,7 @@ var (
 		Name: "aggregate", Account: "clusterrole-aggregation-controller", Where: OnlyServe,
 		Doc: "fills the ClusterRoles that consist of others",
 		Rules: []rbacv1.PolicyRule{
-			// It writes rules that it does not hold itself.
+			// It writes rules that it does not have itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
 		},
 		Reads: []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")},
@@ -29,7 +30,7 @@ var (
 		Name: "namespace", Account: "namespace-controller", Where: OnlyServe,
 		Doc: "deletes what is in namespaces that are deleted",
 		Rules: []rbacv1.PolicyRule{
-			// All objects in a namespace go with it.
+			// All objects in a namespace are deleted with it.
 			allow("delete deletecollection get list", "*", "*"),
 			allow(read, core, "namespaces"),
 			allow("update", core, "namespaces/finalize", "namespaces/status"),
@@ -42,8 +43,8 @@ var (
 		Rules: []rbacv1.PolicyRule{allow("create", core, "serviceaccounts")},
 		Reads: []rbacv1.PolicyRule{readNamespaces, allowOn(read, core, "serviceaccounts", "default")},
 	}
-	// Tokens reads all Secrets: those for tokens are in any namespace and have any
-	// name.
+	// Tokens reads all Secrets: those for tokens can be in any namespace and
+	// have any name.
 	Tokens = Controller{
 		Name: "token", Account: "tokens-controller", Where: OnlyServe,
 		Doc: "fills the Secrets that are for tokens of service accounts",
@@ -54,7 +55,7 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{allow(read, core, "serviceaccounts")},
 	}
-	// Garbage may touch everything: any object can own and be owned.
+	// Garbage may access everything: any object can own and be owned.
 	Garbage = Controller{
 		Name: "garbage", Account: "generic-garbage-collector", Where: OnlyServe,
 		Doc:   "deletes objects whose owners are gone",

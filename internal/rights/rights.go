@@ -1,5 +1,5 @@
 // Package rights is the table of the controllers, of the service accounts that
-// they act as and of what these and users may do.
+// they act as, and of the rights of these accounts and of users.
 package rights
 
 import (
@@ -13,14 +13,14 @@ import (
 
 // The namespaces of the service accounts.
 const (
-	// ServeNamespace is that of the accounts in "certplane serve".
+	// ServeNamespace is the namespace of the accounts in "certplane serve".
 	ServeNamespace = metav1.NamespaceSystem
-	// ClusterNamespace is that of "certplane controllers", unless it is
-	// configured.
+	// ClusterNamespace is the namespace of the accounts in "certplane
+	// controllers", unless another one is configured.
 	ClusterNamespace = "certplane-system"
 )
 
-// CacheAccount reads what all controllers of a process share.
+// CacheAccount reads the objects that all controllers of a process share.
 const CacheAccount = "controller-cache"
 
 // Where says in which processes a controller runs.
@@ -28,39 +28,41 @@ type Where string
 
 // Values of Where.
 const (
-	// Everywhere is in "certplane serve" and in "certplane controllers".
+	// Everywhere means in "certplane serve" and in "certplane controllers".
 	Everywhere Where = "everywhere"
-	// ByName is as Everywhere, but in clusters only when it is named: others may
-	// do the same there.
+	// ByName means as Everywhere, but in clusters only if it is named: another
+	// controller may do the same there.
 	ByName Where = "in clusters only when it is named"
-	// OnlyServe is always in "certplane serve": in clusters, others do the same.
+	// OnlyServe means always in "certplane serve" and never in clusters, where
+	// other controllers do the same.
 	OnlyServe Where = "only in certplane serve, always"
-	// Peer is in a process of its own: a part of Kubernetes that can be a client
+	// Peer means in its own process: a part of Kubernetes that can be a client
 	// of "certplane serve".
 	Peer Where = "a part of Kubernetes"
 )
 
-// Controller is a row of the table. Rows must not be changed.
+// Controller is a row of the table. Rows must not be modified.
 type Controller struct {
-	// Name is the one by which users choose it. Rows with the same name are chosen
-	// together.
+	// Name is the name by which users choose it. Rows with the same name are
+	// chosen together.
 	Name string
 	// Account is the service account that it acts as.
 	Account string
 	// Doc says in half a line what it does.
 	Doc string
-	// Where is where it runs.
+	// Where says where it runs.
 	Where Where
-	// Groups are API groups of which it needs kinds that clusters do not have by
-	// themselves.
+	// Groups are the API groups of the kinds that it needs and that clusters do
+	// not have by default.
 	Groups []string
-	// Rules are what its account may do in the whole cluster. Of two rows with
-	// the same account, one has the rules.
+	// Rules are its account's rights in the whole cluster. If two rows have the
+	// same account, one of them has the rules.
 	Rules []rbacv1.PolicyRule
-	// InNamespace is what its account may do besides, in the accounts' namespace
-	// alone.
+	// InNamespace are its account's additional rights in the accounts'
+	// namespace only.
 	InNamespace []rbacv1.PolicyRule
-	// Reads is what the cache that all controllers of a process share reads for it.
+	// Reads is what the cache that all controllers of a process share reads for
+	// it.
 	Reads []rbacv1.PolicyRule
 }
 
@@ -76,7 +78,7 @@ func Controllers() []Controller {
 	}
 }
 
-// Names returns the names that users can choose, without repetition.
+// Names returns the names that users can choose, without duplicates.
 func Names() []string {
 	var names []string
 	for _, c := range Controllers() {
@@ -87,14 +89,14 @@ func Names() []string {
 	return names
 }
 
-// Chosen reports whether users choose if the controller runs.
+// Chosen reports whether users can choose if the controller runs.
 func (c Controller) Chosen() bool { return c.Where == Everywhere || c.Where == ByName }
 
 // OfCertManager reports whether the controller works for cert-manager.io.
 func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, certManager) }
 
 // Accounts returns the accounts of all controllers that "certplane serve" runs,
-// without repetition.
+// without duplicates.
 func Accounts() []string {
 	accounts := []string{CacheAccount}
 	for _, c := range Controllers() {
@@ -121,8 +123,9 @@ func WritesEvents(account string) bool {
 	return slices.ContainsFunc(Of(account), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "events") })
 }
 
-// CacheRules is what the cache of a process with the controllers of these
-// accounts may do; without any, that of all controllers.
+// CacheRules returns the rights of the shared cache of a process with the
+// controllers of these accounts. Without any accounts, it returns those for all
+// controllers.
 func CacheRules(accounts ...string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, c := range Controllers() {
@@ -138,13 +141,13 @@ func CacheRules(accounts ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// DelegatedRule lets certificates be signed for these signers. A name can be
-// that of a domain, example.com/*.
+// DelegatedRule returns the right to sign for these signers. A name can be that
+// of a domain, example.com/*.
 func DelegatedRule(signers ...string) rbacv1.PolicyRule {
 	return allowOn("sign", certificates, "signers", signers...)
 }
 
-// API groups that the tables name.
+// API groups that the tables use.
 const (
 	core                  = ""
 	acme                  = "acme.cert-manager.io"
@@ -166,22 +169,24 @@ const (
 	write = "create delete deletecollection patch update"
 )
 
-// allow lets verbs, which are separated by blanks, be used on resources.
+// allow returns the right to use verbs, which are separated by blanks, on
+// resources.
 func allow(verbs, group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: resources}
 }
 
-// allowOn lets verbs be used on the objects with these names alone.
+// allowOn returns the right to use verbs on the objects with these names only.
 func allowOn(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
 
-// writeEvents lets events be written, under either name of their group.
+// writeEvents returns the right to write Events, under either name of their
+// group.
 func writeEvents() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{core, events}, Resources: []string{"events"}}
 }
 
-// allowURLs lets paths be read that are not API objects.
+// allowURLs returns the right to read paths that are not API objects.
 func allowURLs(urls ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: urls}
 }

@@ -7,8 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Every row says what the controller is, once, and an account has its rules in
-// one place.
+// Every row describes a controller completely and once, and an account has its
+// rules in one place.
 func TestRows(t *testing.T) {
 	type identity struct{ name, account string }
 	seen, ruled := map[identity]bool{}, map[string]bool{}
@@ -33,7 +33,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// The cache reads for the controllers that run, and for no others.
+// The cache reads only for the controllers that run.
 func TestCacheRules(t *testing.T) {
 	requests := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "certificatesigningrequests") }
 	for _, tt := range []struct {

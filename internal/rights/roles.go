@@ -17,18 +17,18 @@ const (
 // Role is a ClusterRole for users.
 type Role struct {
 	Name string
-	// Joins is the label that makes the rules part of another role.
+	// Joins is the label that adds the rules to another role.
 	Joins string
-	// Gathers is the label of the roles that this one consists of.
+	// Gathers is the label of the roles that this one aggregates.
 	Gathers string
 	Rules   []rbacv1.PolicyRule
 }
 
-// Roles returns the roles for people and programs outside. No user has one
+// Roles returns the roles for people and external programs. No user has one
 // unless Bindings says so.
 func Roles() []Role { return slices.Concat(userRoles(), certificateRoles(), CertManagerRoles()) }
 
-// userRoles are those that are not about certificates.
+// userRoles returns the roles that are not about certificates.
 func userRoles() []Role {
 	everything := []rbacv1.PolicyRule{
 		allow("*", "*", "*"),
@@ -56,8 +56,8 @@ func userRoles() []Role {
 			allow("create", authorization, "subjectaccessreviews"),
 		}},
 
-		// A user who is bound to one of these in a namespace looks after it, works
-		// in it or looks at it.
+		// A user who is bound to one of these in a namespace administers, edits
+		// or views it.
 		{Name: "admin", Gathers: toAdmin},
 		{Name: "edit", Gathers: toEdit, Joins: toAdmin},
 		{Name: "view", Gathers: toView, Joins: toEdit},
@@ -71,13 +71,14 @@ func userRoles() []Role {
 			allow(write, events, "events"),
 			allow("create", core, "pods/eviction", "serviceaccounts/token"),
 			allow("impersonate", core, "serviceaccounts"),
-			// A user who may be these accounts and read these objects may let a host.
+			// A user who may act as these accounts and read these objects may
+			// also let a host do so.
 			allow("host", core, "configmaps", "secrets", "serviceaccounts"),
 			allow(read+" "+write, coordination, "leases"),
 		}},
 		{Name: "system:aggregate-to-view", Joins: toView, Rules: []rbacv1.PolicyRule{
 			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status"),
-			// The same events under their newer name.
+			// The same Events in their newer group.
 			allow(read, events, "events"),
 		}},
 
@@ -91,8 +92,8 @@ func userRoles() []Role {
 	}
 }
 
-// NodeRules are what a kubelet needs. The role is bound to nobody: which node
-// may touch which object is more than rules can say.
+// NodeRules returns the rights of a kubelet. The role is bound to no user or
+// group: which node may access which object cannot be expressed by rules.
 func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		allow("create", authentication, "tokenreviews"),
@@ -111,13 +112,13 @@ func NodeRules() []rbacv1.PolicyRule {
 	}
 }
 
-// Binding gives the role of the same name to groups.
+// Binding grants the role of the same name to groups.
 type Binding struct {
 	Role   string
 	Groups []string
 }
 
-// Bindings returns which groups have roles from the start.
+// Bindings returns which groups have roles by default.
 func Bindings() []Binding {
 	return []Binding{
 		{"cluster-admin", []string{"system:masters"}},
@@ -127,21 +128,22 @@ func Bindings() []Binding {
 		{"system:monitoring", []string{"system:monitoring"}},
 		{"system:service-account-issuer-discovery", []string{"system:serviceaccounts"}},
 		{"system:cluster-trust-bundle-discovery", []string{"system:serviceaccounts"}},
-		// Empty, and kept so that an administrator finds where to add nodes.
+		// It is empty, and kept so that an administrator finds where to add
+		// nodes.
 		{"system:node", nil},
 	}
 }
 
-// certificateRoles are for users who ask for certificates and users who
-// approve them. An approver needs another role too, to read requests and to
-// update their approval.
+// certificateRoles returns the roles for users who request certificates and
+// users who approve them. An approver also needs another role, to read requests
+// and to update their approval.
 func certificateRoles() []Role {
 	roles := []Role{
 		{Name: "system:node-bootstrapper", Rules: []rbacv1.PolicyRule{
 			allow("create "+read, certificates, "certificatesigningrequests"),
 		}},
-		// The automatic approver asks whether the requester may create these:
-		// there is nothing else behind the two subresources.
+		// The automatic approver checks whether the requester may create these.
+		// The two subresources have no other purpose.
 		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Rules: []rbacv1.PolicyRule{
 			allow("create", certificates, "certificatesigningrequests/nodeclient"),
 		}},
@@ -162,9 +164,9 @@ func certificateRoles() []Role {
 	return roles
 }
 
-// CertManagerRoles returns what users of cert-manager.io may do, by role. None
-// of the roles lets a user approve: that takes a right to signers, and to
-// certificaterequests/status. Nor do they let ClusterIssuers be written.
+// CertManagerRoles returns the rights of users of cert-manager.io, by role.
+// None of the roles lets a user approve: that takes a right to signers, and to
+// certificaterequests/status. Nor do they let a user write ClusterIssuers.
 func CertManagerRoles() []Role {
 	return []Role{
 		{Name: "cert-manager-view", Joins: toView, Rules: []rbacv1.PolicyRule{
@@ -173,11 +175,11 @@ func CertManagerRoles() []Role {
 		}},
 		{Name: "cert-manager-edit", Joins: toEdit, Rules: []rbacv1.PolicyRule{
 			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
-			// To have a certificate renewed is to set a condition.
+			// A certificate is renewed by setting a condition.
 			allow("update", certManager, "certificates/status"),
-			// Challenges and orders are worked off with the credentials of their
-			// issuer, so only controllers say what is in them. Users may unblock
-			// what is stuck: the content of a challenge never changes.
+			// Challenges and orders are processed with the credentials of their
+			// issuer, so only controllers decide what is in them. Users may
+			// unblock what is stuck: the content of a challenge never changes.
 			allow("delete deletecollection patch update", acme, "challenges"),
 			allow("delete deletecollection", acme, "orders"),
 		}},

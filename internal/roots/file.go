@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// lookEvery is how often a file is read at most.
+// lookEvery is the shortest time between two reads of a file.
 const lookEvery = time.Second
 
 // file is a file of certificates.
@@ -29,7 +29,7 @@ type file struct {
 }
 
 // File returns the certificates in a PEM file, as they change. A file without
-// any is an error here, and later no reason to forget those of before. A nil
+// certificates is an error at first; later, the former ones stay in use. A nil
 // clock is the real one.
 func File(path string, now clock.PassiveClock) (Roots, error) {
 	if now == nil {
@@ -52,7 +52,7 @@ func (f *file) roots() []*x509.Certificate {
 	defer f.mu.Unlock()
 	if now := f.clock.Now(); now.Sub(f.looked) >= lookEvery {
 		f.looked = now
-		_ = f.files.Look(context.Background()) // report says it
+		_ = f.files.Look(context.Background()) // report logs the error
 	}
 	return f.certs
 }

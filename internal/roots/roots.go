@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/rollover"
 )
 
-// Roots returns the root certificates of now, which must not be modified. It
-// costs little and is safe for concurrent use.
+// Roots returns the current root certificates, which must not be modified. It
+// is cheap and safe for concurrent use.
 type Roots func() []*x509.Certificate
 
 // Static is for roots that do not change.
@@ -22,8 +22,8 @@ func Static(certs ...*x509.Certificate) Roots {
 	return func() []*x509.Certificate { return certs }
 }
 
-// Joined returns the roots of all. If one of them knows of none, there is no
-// saying what the whole is: then it is none.
+// Joined returns the roots of all. If one of them has none, the whole is
+// unknown, and Joined returns none.
 func Joined(all ...Roots) Roots {
 	return func() []*x509.Certificate {
 		var joined []*x509.Certificate
@@ -38,9 +38,10 @@ func Joined(all ...Roots) Roots {
 	}
 }
 
-// Overlapping returns the roots of now and, for a while, those of before: what
-// was issued under them is in use still, and not everybody learns of a change
-// at once. It knows of what was there while it was asked.
+// Overlapping returns the current roots and, for a while, the former ones:
+// certificates that were issued under those are still in use, and not every
+// client learns of a change at once. It only knows roots that were current
+// while it was called.
 func Overlapping(today Roots, overlap time.Duration, clock clock.PassiveClock) Roots {
 	var mu sync.Mutex // guards anchors
 	var anchors []rollover.Anchor
@@ -52,8 +53,8 @@ func Overlapping(today Roots, overlap time.Duration, clock clock.PassiveClock) R
 	}
 }
 
-// Watch calls changed, one at a time, whenever the roots have changed since it
-// was called, until ctx ends. It asks for them that often.
+// Watch calls changed, one call at a time, whenever the roots have changed
+// since Watch was called, until ctx ends. It reads the roots at this interval.
 func Watch(ctx context.Context, roots Roots, every time.Duration, changed func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -165,7 +165,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// The roots of a file that changes are asked for by many at once.
+// Several goroutines read the roots of a file that changes at the same time.
 func TestFileIsSafeForConcurrentUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "roots.pem")
 	write(t, path, pki.EncodeCertificates(newRoot(t, "a")))

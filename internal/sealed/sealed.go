@@ -1,4 +1,4 @@
-// Package sealed opens values that a store holds encrypted.
+// Package sealed decrypts values that are stored encrypted.
 package sealed
 
 import (
@@ -48,8 +48,8 @@ func (k Keys) Open(ctx context.Context, key string, stored []byte) ([]byte, erro
 	return plain, err
 }
 
-// Move returns what has to be stored under another key of etcd to hold the
-// same: an encrypted value can be bound to its key.
+// Move returns the value that must be stored under another key of etcd to hold
+// the same content: an encrypted value can be bound to its key.
 func (k Keys) Move(ctx context.Context, from, to string, stored []byte) ([]byte, error) {
 	plain, with, err := k.open(ctx, from, stored)
 	if err != nil || with == nil {

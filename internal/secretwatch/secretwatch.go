@@ -1,8 +1,8 @@
-// Package secretwatch tells which Secrets change, and keeps none of them.
+// Package secretwatch reports which Secrets change, without caching them.
 //
-// A cache would cost memory for every Secret there is, also for the many that
-// have nothing to do with certificates. Who is told of a change reads the one
-// Secret that it needs.
+// A cache would cost memory for every Secret, also for the many that have
+// nothing to do with certificates. A listener that is notified of a change
+// reads the one Secret that it needs.
 package secretwatch
 
 import (
@@ -19,19 +19,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Listener is told of changes, by one goroutine.
+// Listener is notified of changes, by one goroutine.
 type Listener struct {
-	// Changed tells that a Secret is new, changed or gone.
+	// Changed is called when a Secret was created, changed or deleted.
 	Changed func(types.NamespacedName)
-	// Missed tells that any Secret can have changed: in the beginning, and after
-	// an interruption.
+	// Missed is called when any Secret can have changed: in the beginning, and
+	// after an interruption.
 	Missed func()
 }
 
 // Watcher follows the Secrets of all namespaces.
 type Watcher struct{ secrets metadata.ResourceInterface }
 
-// New returns a watcher that is who cfg says, and needs list and watch on
+// New returns a watcher with the identity of cfg, which needs list and watch on
 // secrets.
 func New(cfg *rest.Config) (*Watcher, error) {
 	client, err := metadata.NewForConfig(cfg)
@@ -41,20 +41,21 @@ func New(cfg *rest.Config) (*Watcher, error) {
 	return &Watcher{secrets: client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))}, nil
 }
 
-// Run tells of changes until ctx ends. It can run several times at once.
+// Run notifies the listener of changes until ctx ends. It can run several times
+// at once.
 func (w *Watcher) Run(ctx context.Context, l Listener) {
 	cache.NewReflectorWithOptions(source{w.secrets}, &metav1.PartialObjectMetadata{}, nothing{l}, cache.ReflectorOptions{
 		Name: "secretwatch", TypeDescription: "metadata of Secrets",
 	}).RunWithContext(ctx)
 }
 
-// source begins to watch now.
+// source starts its watch at the current state.
 type source struct{ secrets metadata.ResourceInterface }
 
 var _ cache.ListerWatcherWithContext = source{}
 
-// ListWithContext asks for one Secret only: what matters is as of when the
-// answer is, so that nothing between it and the watch is lost.
+// ListWithContext lists one Secret only: the list is needed for its resource
+// version, so that no change between it and the watch is lost.
 func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	list, err := s.secrets.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// newAdvertiser keeps the Service default/kubernetes as the server itself: each
-// server does, whoever runs the controllers.
+// newAdvertiser returns what keeps the Service default/kubernetes with the
+// server's own rights. Every server does so, whichever of them runs the
+// controllers.
 func newAdvertiser(endpoint netip.AddrPort, asServer *rest.Config, store *store) (advertise.Keeper, error) {
 	services, err := corev1client.NewForConfig(asServer)
 	if err != nil {
@@ -26,7 +27,7 @@ func newAdvertiser(endpoint netip.AddrPort, asServer *rest.Config, store *store)
 	return keeper, nil
 }
 
-// alongside starts run, and returns what ends it and waits for its end.
+// alongside starts run, and returns a function that ends run and waits for it.
 func alongside(ctx context.Context, run func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

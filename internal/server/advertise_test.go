@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// Who finds the API by the Service default/kubernetes reaches it there, by its
-// name.
+// A client that finds the API by the Service default/kubernetes reaches it
+// there, by its name.
 func TestServiceSaysWhereTheAPIIs(t *testing.T) {
 	s := apitest.Start(t)
 	awaitService(t, s, netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "https://")).Port(), "127.0.0.1")

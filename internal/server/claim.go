@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// claim is how a server makes sure that its keys are those of the store.
+// claim makes sure that a server's keys are those of the store.
 type claim struct {
 	dir     datadir.Dir
 	cfg     Config
@@ -21,8 +21,8 @@ type claim struct {
 	kv      clientv3.KV
 }
 
-// check stops a start with keys that do not belong to the store, or a store
-// that this program does not know. It makes nothing.
+// check refuses to start with keys that do not belong to the store, or with a
+// store of a newer version. It makes nothing.
 func (c claim) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (c claim) check(ctx context.Context) error {
 	err = storerecord.Decide(seen)
 	var mismatch *storerecord.MismatchError
 	if errors.As(err, &mismatch) && mismatch.EncryptionOnly && c.canReadAll(ctx) {
-		err = nil // a rotation of keys of which the record does not know yet
+		err = nil // a rotation of keys that the record does not have yet
 	}
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func (c claim) keys() (storerecord.Keys, error) {
 	return keys, err
 }
 
-// canReadAll reports whether the keys that are there open all that is stored
-// encrypted.
+// canReadAll reports whether the existing keys can decrypt all encrypted
+// values.
 func (c claim) canReadAll(ctx context.Context) bool {
 	keys, err := sealed.Load(ctx, c.dir.EncryptionKeys())
 	if err != nil {
@@ -80,7 +80,7 @@ func (c claim) forgetEncryption(ctx context.Context, seen storerecord.Seen) erro
 	return nil
 }
 
-// make records the keys with which the server runs, once they are there.
+// make records the keys with which the server runs, once they exist.
 func (c claim) make(ctx context.Context, encryptionFile string) error {
 	record, err := c.record(ctx, encryptionFile)
 	if err != nil {
@@ -90,8 +90,9 @@ func (c claim) make(ctx context.Context, encryptionFile string) error {
 	return c.migrate(ctx, record, encryptionFile)
 }
 
-// clusterResources is where the Secrets of ClusterIssuers are, where the
-// configuration does not say: the store remembers where its first server had them.
+// clusterResources returns the namespace of the Secrets of ClusterIssuers, if
+// the configuration does not name one: the store records where its first server
+// had them.
 func (c claim) clusterResources(ctx context.Context) (string, error) {
 	if named := c.cfg.CertManager.ClusterResourceNamespace; named != "" {
 		return named, nil
@@ -140,8 +141,8 @@ func (c claim) record(ctx context.Context, encryptionFile string) (storerecord.R
 	})
 }
 
-// first is the record of a store without one: a new one, or that of a server
-// that wrote none.
+// first returns the record for a store without one: a new one, or that of a
+// server that wrote none.
 func (c claim) first(ctx context.Context, keys storerecord.Keys) (storerecord.Record, error) {
 	objects, err := c.records.HasObjects(ctx)
 	if objects {
@@ -153,8 +154,8 @@ func (c claim) first(ctx context.Context, keys storerecord.Keys) (storerecord.Re
 }
 
 // update records keys that have changed while the server runs: roots that
-// overlap with the former ones, and a rotation of encryption keys. What does
-// not fit is left to the next start, which says so.
+// overlap with the former ones, and a rotation of encryption keys. Keys that do
+// not fit are left to the next start, which reports them.
 func (c claim) update(ctx context.Context) error {
 	keys, err := c.keys()
 	if err != nil {
@@ -174,7 +175,7 @@ func (c claim) update(ctx context.Context) error {
 }
 
 // latestCA offers the client CA to the other servers of the store, and returns
-// the latest that any of them has.
+// the latest CA of all servers.
 func (c claim) latestCA(ctx context.Context, mine clientCA) (clientCA, error) {
 	if !mine.rooted {
 		return mine, nil

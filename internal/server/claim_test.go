@@ -40,7 +40,7 @@ func startClaimStores(t *testing.T) claimStores {
 	return claimStores{client}
 }
 
-// claim is that of a server with a folder of its own on a store.
+// claim returns that of a server with a folder of its own on a store.
 func (s claimStores) claim(t *testing.T, prefix string) claim {
 	t.Helper()
 	return claim{
@@ -48,7 +48,7 @@ func (s claimStores) claim(t *testing.T, prefix string) claim {
 	}
 }
 
-// makePKI is what a first start makes.
+// makePKI makes what a first start makes.
 func (c claim) makePKI(t *testing.T) {
 	t.Helper()
 	mustOpenPKI(t, c.dir.PKI(), someNames, firstStart)
@@ -99,7 +99,7 @@ func (c claim) putSecret(t *testing.T, name string) {
 	c.put(t, "/secrets/default/"+name, string(stored))
 }
 
-// start is the part of a start that is about the store and its keys.
+// start is the part of a start that checks the store and its keys.
 func (c claim) start(t *testing.T) error {
 	t.Helper()
 	if err := c.check(t.Context()); err != nil {
@@ -119,8 +119,8 @@ func mustStart(t *testing.T, c claim) {
 	}
 }
 
-// Whose keys a store belongs to decides whether a server starts. One that does
-// not has made nothing.
+// A server starts only if its keys belong to the store. A server that does not
+// start has made nothing.
 func TestPKIBelongsToTheStore(t *testing.T) {
 	stores := startClaimStores(t)
 	remove := func(names ...string) func(*testing.T, claim) {
@@ -213,7 +213,7 @@ func filesIfAny(t *testing.T, dir string) map[string][]byte {
 	return files(t, dir)
 }
 
-// Servers that share a store need its keys, whichever was first.
+// Servers that share a store need the same keys, whichever started first.
 func TestSecondServerNeedsTheKeys(t *testing.T) {
 	stores := startClaimStores(t)
 	first, second := stores.claim(t, "/shared"), stores.claim(t, "/shared")
@@ -261,7 +261,7 @@ func TestRootsOverlap(t *testing.T) {
 	if err := c.check(t.Context()); err == nil {
 		t.Error("a root that was removed is accepted")
 	}
-	// A running server does not record what would not be accepted.
+	// A running server does not record keys that a start would refuse.
 	if err := c.update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +283,8 @@ func newRootPEM(t *testing.T) []byte {
 	return pki.EncodeCertificates(root.Certificate())
 }
 
-// A rotation of encryption keys needs no luck: wherever the server is killed,
-// the next start goes on, and keys that do not open what is stored are refused.
+// A rotation of encryption keys can be interrupted at any point: the next start
+// continues it, and keys that do not open what is stored are refused.
 func TestEncryptionKeysRotate(t *testing.T) {
 	c := startClaimStores(t).claim(t, "/registry")
 	mustStart(t, c)
@@ -304,7 +304,7 @@ func TestEncryptionKeysRotate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.putSecret(t, "former") // stored anew
+	c.putSecret(t, "former") // stored again
 	keys.Drop()
 	c.writeKeys(t, keys)
 	if err := c.start(t); err != nil {
@@ -316,7 +316,7 @@ func TestEncryptionKeysRotate(t *testing.T) {
 	}
 }
 
-// Nobody touches the store of a newer version, not even by insisting.
+// No server changes the store of a newer version, even if the operator insists.
 func TestNewerFormat(t *testing.T) {
 	c := startClaimStores(t).claim(t, "/registry")
 	mustStart(t, c)
@@ -329,8 +329,8 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// An operator who has lost the keys can go on without them: what cannot be
-// read is out of the way, and not lost.
+// An operator who has lost the keys can start without them: what cannot be
+// decrypted is moved away, and not lost.
 func TestNewPKI(t *testing.T) {
 	c := startClaimStores(t).claim(t, "/registry")
 	mustStart(t, c)
@@ -355,8 +355,8 @@ func TestNewPKI(t *testing.T) {
 	mustStart(t, c)
 }
 
-// The Secrets of ClusterIssuers are where cert-manager's documentation has them,
-// but where they have been all along in a store that is older than this.
+// The Secrets of ClusterIssuers are where cert-manager's documentation has
+// them, except in older stores, where they stay where they are.
 func TestClusterResources(t *testing.T) {
 	stores := startClaimStores(t)
 	for prefix, tc := range map[string]struct {

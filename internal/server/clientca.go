@@ -19,35 +19,35 @@ import (
 
 const (
 	// issuingLifetime is how long the issuing CA lives: long enough that the
-	// root's key is needed every few years alone.
+	// root's key is needed only every few years.
 	issuingLifetime = 5 * 365 * 24 * time.Hour
-	// renewIssuingBefore is how long before its end the issuing CA is renewed.
-	// No certificate outlives it, so it is more than what signers issue for.
+	// renewIssuingBefore is how long before its end the issuing CA is renewed. No
+	// certificate outlives it, so this is more than what signers issue for.
 	renewIssuingBefore = 400 * 24 * time.Hour
 	// remindEvery is how often the log says that the root's key is needed.
 	remindEvery = 24 * time.Hour
 )
 
-// clientCA is the CA of client certificates, which is also that of the
-// signers that have no other. Clients' certificates come from an issuing CA;
-// the server trusts the root above it, whose key is needed for the first start
-// and for renewals alone and can be elsewhere meanwhile.
+// clientCA is the CA of client certificates, and that of the signers without a
+// CA of their own. Clients' certificates come from an issuing CA. The server
+// trusts the root above it, whose key is needed only for the first start and
+// for renewals, and can be kept in another place meanwhile.
 type clientCA struct {
 	issuing   keyPair
 	authority *pki.Authority // of issuing
 	// trusted is the file with the certificates that the server trusts.
 	trusted string
-	// rooted tells that there is a root, so that issuing can be renewed.
-	// Without it, issuing is trusted itself: servers used to make such a CA,
-	// and people put theirs in its place.
+	// rooted reports that there is a root, so that issuing can be renewed. Without
+	// it, issuing is trusted itself: older servers made such a CA, and operators
+	// put theirs in its place.
 	rooted bool
 
 	reminded time.Time // of the root's key
 }
 
-// openClientCA reads the CAs in dir and makes those that are not there. Files
-// are written in an order in which those that are there after an interruption
-// are complete: root key, root, issuing key, issuing CA.
+// openClientCA reads the CAs in dir and makes those that do not exist. Files
+// are written in an order in which those that exist after an interruption are
+// complete: root key, root, issuing key, issuing CA.
 func openClientCA(dir string, now time.Time) (clientCA, error) {
 	pair, err := readKeyPair(dir, datadir.ClientCA)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,14 +80,14 @@ func makeIssuing(dir string, now time.Time) (keyPair, error) {
 	return writeKeyPair(dir, datadir.ClientCA, withRoot(issuing, root), key)
 }
 
-// withRoot is what stands in the issuing CA's file: the root makes known to
-// whoever reads it what relying parties have to trust.
+// withRoot returns the content of the issuing CA's file. It includes the root,
+// so that a reader of the file knows what relying parties must trust.
 func withRoot(issuing, root *pki.Authority) []*x509.Certificate {
 	return []*x509.Certificate{issuing.Certificate(), root.Certificate()}
 }
 
-// underRoot looks for the root. What is there has to fit: certificates that
-// the server does not trust shall not be issued.
+// underRoot looks for the root. An existing root must fit: certificates that
+// the server does not trust must not be issued.
 func (c clientCA) underRoot(dir string) (clientCA, error) {
 	file, _ := pairFiles(dir, datadir.ClientRootCA)
 	roots, err := readRoots(file)
@@ -109,9 +109,9 @@ func (c clientCA) issuedBy(root *x509.Certificate) bool {
 	return c.authority.Certificate().CheckSignatureFrom(root) == nil
 }
 
-// renewed returns the CA, renewed if it needs to be and if the root's key is
-// there. It keeps its key and its name: what it has issued stays good, and
-// there is one file to write.
+// renewed returns the CA, which it renews if that is needed and if the root's
+// key is in dir. The CA keeps its key and its name: what it has issued stays
+// valid, and there is one file to write.
 func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 	if end := c.authority.Validity().NotAfter; !c.rooted || now.Before(end.Add(-renewIssuingBefore)) {
 		return c, nil
@@ -122,7 +122,7 @@ func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 	}
 	cert := c.authority.Certificate()
 	if !c.issuedBy(root.Certificate()) || !root.Validity().NotAfter.After(cert.NotAfter) {
-		return c, nil // it can last no longer
+		return c, nil // a new one would end no later
 	}
 	issuing, err := root.NewIntermediate(cert.Subject.CommonName, c.issuing.key, issuingLifetime, now)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 	return c.replaced(issuing, withRoot(issuing, root))
 }
 
-// readRoot reads the root and its key. More roots can follow it in its file,
-// which the server trusts too.
+// readRoot reads the root and its key. More roots can follow it in its file;
+// the server trusts them too.
 func readRoot(dir string) (*pki.Authority, error) {
 	pair, err := readKeyPair(dir, datadir.ClientRootCA)
 	if err != nil {
@@ -145,8 +145,8 @@ func readRoot(dir string) (*pki.Authority, error) {
 	return root, nil
 }
 
-// remind says that the root is needed. It is an error once the issuing CA has
-// ended, and good advice before.
+// remind logs that the root is needed. It returns an error once the issuing CA
+// has ended.
 func (c clientCA) remind(problem error, now time.Time) (clientCA, error) {
 	end := c.authority.Validity().NotAfter
 	if !now.Before(end) {
@@ -171,16 +171,16 @@ func (c clientCA) replaced(issuing *pki.Authority, chain []*x509.Certificate) (c
 	return c, nil
 }
 
-// isLaterThan reports whether another server's CA is older, or nothing that can
-// be read.
+// isLaterThan reports whether another server's CA is older, or cannot be read.
 func (c clientCA) isLaterThan(chainPEM []byte) bool {
 	chain, err := pki.ParseBundle(chainPEM)
 	return err != nil || c.authority.Validity().NotBefore.After(chain[0].NotBefore)
 }
 
-// replacedBy returns the CA with the certificate that another server has got for
-// it, if that is later. It must be for the same key and name, from a root that
-// this server trusts: who can write to the store shall not choose a CA.
+// replacedBy returns the CA with the certificate that another server has got
+// for it, if that is later. It must be for the same key and name, from a root
+// that this server trusts: a client that can write to the store must not choose
+// a CA.
 func (c clientCA) replacedBy(chainPEM []byte) (clientCA, error) {
 	chain, err := pki.ParseBundle(chainPEM)
 	if err != nil || !chain[0].NotBefore.After(c.authority.Validity().NotBefore) {

@@ -44,8 +44,8 @@ func TestClientCAHierarchy(t *testing.T) {
 	}
 }
 
-// The data of a server from before there was a root, or with a CA that people
-// have put there, stays as it is.
+// The data of a server from before there was a root, or with a CA that an
+// operator has put there, stays as it is.
 func TestClientCAWithoutRoot(t *testing.T) {
 	selfSigned := func(t *testing.T, dir string) {
 		if _, _, err := makeRoot(dir, "client-ca", "certplane client CA", firstStart); err != nil {
@@ -93,7 +93,7 @@ func TestClientCARenewal(t *testing.T) {
 	due := firstStart.Add(issuingLifetime - renewIssuingBefore)
 	tests := []struct {
 		reason  string
-		offline bool // the root's key is elsewhere
+		offline bool // the root's key is in another place
 		when    time.Time
 		renewed bool
 		ends    time.Time
@@ -135,7 +135,7 @@ func TestClientCARenewal(t *testing.T) {
 	}
 }
 
-// logged returns what is logged meanwhile.
+// logged calls do and returns what is logged meanwhile.
 func logged(t *testing.T, do func()) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -152,8 +152,8 @@ func logged(t *testing.T, do func()) string {
 	return out.String()
 }
 
-// A running server renews as soon as the key is back, reminds of it once a day
-// until then, and ends certificates with the CA meanwhile.
+// A running server renews the CA as soon as the root's key is back. Until then
+// it logs a reminder once a day, and no certificate outlives the CA.
 func TestClientCARenewalOfRunningServer(t *testing.T) {
 	r, clock := newTestRenewal(t)
 	dir := r.dir.PKI()
@@ -209,7 +209,7 @@ func TestClientCARenewalOfRunningServer(t *testing.T) {
 	}
 }
 
-// What was issued before a renewal stays good: key and name are the same.
+// What was issued before a renewal stays valid: key and name are the same.
 func TestClientCARenewalKeepsCertificates(t *testing.T) {
 	dir := t.TempDir()
 	first := mustOpenPKI(t, dir, someNames, firstStart)
@@ -230,7 +230,7 @@ func TestClientCARenewalKeepsCertificates(t *testing.T) {
 	}
 }
 
-// More roots can stand in the file of the first.
+// The file of the first root can contain more roots.
 func TestClientCARootsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	mustOpenPKI(t, dir, someNames, firstStart)
@@ -243,7 +243,7 @@ func TestClientCARootsOfOthers(t *testing.T) {
 }
 
 // A server that has the root's key renews the CA for all servers of its store.
-// What the store says is believed only if a root says it too.
+// A CA from the store is accepted only if a root has signed it.
 func TestRenewedClientCAReachesOtherServers(t *testing.T) {
 	stores := startClaimStores(t)
 	first, second := stores.claim(t, "/shared"), stores.claim(t, "/shared")
@@ -277,7 +277,7 @@ func TestRenewedClientCAReachesOtherServers(t *testing.T) {
 	if then := mustOpenPKI(t, second.dir.PKI(), someNames, due).clientCA; !bytes.Equal(then.issuing.certPEM, renewed.issuing.certPEM) {
 		t.Error("the second server has not kept the renewed CA")
 	}
-	exchange(second, old) // does not bring the old one back
+	exchange(second, old) // must not bring the old one back
 	if again := exchange(first, renewed); !bytes.Equal(again.issuing.certPEM, renewed.issuing.certPEM) {
 		t.Error("an old CA has replaced a renewed one")
 	}

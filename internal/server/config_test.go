@@ -60,7 +60,7 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-// Each error names the field: nobody has to guess what a server did not like.
+// Each error names the field that the server refuses.
 func TestLoadConfigRefuses(t *testing.T) {
 	tests := []struct {
 		reason, text string

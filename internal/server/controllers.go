@@ -31,15 +31,15 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// clientCAs are those whose client certificates the API honours, and how more
-// become so.
+// clientCAs are the CAs whose client certificates the API accepts, and how to
+// add more.
 type clientCAs struct {
 	honoured signer.Honoured
 	honour   func(*pki.Authority)
 }
 
-// newControllers builds all controllers; the returned manager runs them, while
-// it holds the lease if there is one.
+// newControllers builds all controllers. The returned manager runs them, only
+// while it holds the lease if there is one.
 func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, lease *controllers.Lease) (ctrl.Manager, error) {
 	process, err := controllers.NewProcess(controllers.Options{
 		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
@@ -58,7 +58,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	})
 }
 
-// openGenerated opens the CA of the signers for which none is configured.
+// openGenerated opens the CA of the signers that have no configured CA.
 func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
 	settings := keystore.Settings{CertFile: pair.certFile, KeyFile: pair.keyFile}
 	ca, err := keystore.Open(context.Background(), settings, keystore.Options{Name: "generated", Metrics: process.Metrics})
@@ -68,8 +68,8 @@ func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
 	return ca, process.Follow(ca)
 }
 
-// keepers are the controllers that keep the API in order. In a cluster others do
-// this.
+// keepers are the controllers that keep the API in order. In a cluster, other
+// programs do this.
 func keepers(tokenKey crypto.Signer) []controllers.Part {
 	tokens := func(a controllers.Actor, config controllers.Config) error { return addTokens(a, config, tokenKey) }
 	return []controllers.Part{
@@ -106,7 +106,7 @@ func addAccounts(a controllers.Actor, _ controllers.Config) error {
 }
 
 // addTokens adds the controller that fills Secrets with tokens. Its cache has
-// the metadata of these Secrets alone: there may be very many others.
+// only the metadata of these Secrets: there may be very many others.
 func addTokens(a controllers.Actor, config controllers.Config, key crypto.Signer) error {
 	secrets, err := a.NewCache("Secrets for tokens", cache.Options{
 		DefaultTransform:     cache.TransformStripManagedFields(),
@@ -139,8 +139,8 @@ func addGarbage(a controllers.Actor, _ controllers.Config) error {
 	return garbage.Add(a.Manager, garbage.Config{Discovery: kinds, Objects: objects})
 }
 
-// addTypeCheck adds the controller with a cache of its own: no other one reads
-// policies, and the shared cache need not be allowed to.
+// addTypeCheck adds the controller with a cache of its own: no other controller
+// reads policies, and so the shared cache needs no right to do so.
 func addTypeCheck(a controllers.Actor, _ controllers.Config) error {
 	policies, err := a.NewCache("policies", cache.Options{})
 	if err != nil {
@@ -157,7 +157,7 @@ func addTypeCheck(a controllers.Actor, _ controllers.Config) error {
 	return typecheck.Add(a.Manager, typecheck.Config{Client: a.Client, Policies: policies, Check: checker.Check})
 }
 
-// anyKind returns clients for all kinds there are.
+// anyKind returns clients for all kinds.
 func anyKind(api *rest.Config) (*discovery.DiscoveryClient, metadata.Interface, error) {
 	kinds, err := discovery.NewDiscoveryClientForConfig(api)
 	if err != nil {

@@ -17,18 +17,19 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// definePatience is for how long a start waits until our own kinds are served.
+// definePatience is how long a start waits until our own kinds are served.
 // Servers that share a store take some seconds, once.
 const definePatience = 15 * time.Second
 
-// newInstaller returns what brings in the definitions of our own kinds.
+// newInstaller returns what installs the definitions of our own kinds.
 func newInstaller(writer client.Client) define.Installer {
 	return define.Installer{Client: writer, Names: crds.Names(), Read: crds.Read, Version: buildinfo.Read().Version}
 }
 
 // addDefinitions adds the controller that keeps the definitions.
 func addDefinitions(a controllers.Actor, _ controllers.Config) error {
-	// Of others' definitions too, but none has much metadata.
+	// It caches others' definitions too, but these are few and only metadata is
+	// kept.
 	stored, err := a.NewCache("definitions", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func addDefinitions(a controllers.Actor, _ controllers.Config) error {
 	return define.Add(a.Manager, define.Config{Installer: newInstaller(a.Client), Stored: stored})
 }
 
-// define brings in the definitions before controllers look for their kinds. A
+// define installs the definitions before controllers look for their kinds. A
 // server without them still does its other work, and the controller that keeps
 // them tries again.
 func (p *parts) define(ctx context.Context) error {

@@ -28,12 +28,12 @@ type EncryptionConfig struct {
 	ConfigFile string `json:"configFile,omitempty"`
 }
 
-// keyMarker is where the store says that it has encryption keys, below the
-// prefix and beside what resources use.
+// keyMarker is the key by which the store records that it has encryption keys.
+// It is below the prefix and outside of the keys of resources.
 const keyMarker = "/certplane/encryption-keys"
 
-// openEncryption returns the file that rules encryption. It makes the default
-// one for a store that never had any.
+// openEncryption returns the file that configures encryption. It makes the
+// default one for a store that never had any.
 func openEncryption(ctx context.Context, dir datadir.Dir, cfg Config, storage apiserver.Storage) (string, error) {
 	if cfg.Encryption.ConfigFile != "" {
 		return cfg.Encryption.ConfigFile, nil
@@ -45,9 +45,9 @@ func openEncryption(ctx context.Context, dir datadir.Dir, cfg Config, storage ap
 	return file, makeKeys(ctx, dir, storage)
 }
 
-// makeKeys makes new keys only if the store has seen none before: with others
-// nobody could read what is there. A start that was interrupted goes on with
-// the keys that it had made.
+// makeKeys makes new keys only if the store never had any: stored values could
+// not be decrypted with others. A start that was interrupted continues with the
+// keys that it had made.
 func makeKeys(ctx context.Context, dir datadir.Dir, storage apiserver.Storage) error {
 	file, candidate := dir.EncryptionKeys(), dir.NewEncryptionKeys()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// The keys are made once, for their owner alone, and kept.
+// The keys are made once, are readable only by their owner, and are kept.
 func TestEncryptionKeysAreMadeOnFirstStart(t *testing.T) {
 	s := apitest.Start(t)
 	file := datadir.Dir(s.Config.DataDir).EncryptionKeys()
@@ -41,7 +41,8 @@ func TestEncryptionKeysAreMadeOnFirstStart(t *testing.T) {
 	}
 }
 
-// Certificates can have the passwords of keystores in them.
+// Certificates are encrypted because they can have the passwords of keystores
+// in them.
 func TestCertificatesAreEncrypted(t *testing.T) {
 	s := apitest.Start(t)
 	client, err := dynamic.NewForConfig(s.Admin(t))
@@ -69,8 +70,8 @@ func TestCertificatesAreEncrypted(t *testing.T) {
 	}
 }
 
-// A start that was killed between telling the store and keeping the file goes
-// on with the same keys.
+// A start that was killed between writing to the store and keeping the file
+// continues with the same keys.
 func TestEncryptionKeysOfAnInterruptedStart(t *testing.T) {
 	s := apitest.Start(t)
 	file := datadir.Dir(s.Config.DataDir).EncryptionKeys()
@@ -84,8 +85,8 @@ func TestEncryptionKeysOfAnInterruptedStart(t *testing.T) {
 	}
 }
 
-// New keys beside data that needs the lost ones would hide the loss until
-// somebody needs a Secret.
+// New keys beside data that needs the lost ones would hide the loss until a
+// client reads a Secret.
 func TestLostEncryptionKeys(t *testing.T) {
 	s := apitest.Start(t)
 	file := datadir.Dir(s.Config.DataDir).EncryptionKeys()

@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// honoured returns the CAs of client certificates as they are now. They are
-// parsed when they have changed.
+// honoured returns the current CAs of client certificates. They are parsed when
+// they have changed.
 func honoured(cas dynamiccertificates.CAContentProvider) signer.Honoured {
 	var (
 		mu     sync.Mutex // guards both below
@@ -26,7 +26,7 @@ func honoured(cas dynamiccertificates.CAContentProvider) signer.Honoured {
 		if bytes.Equal(content, seen) {
 			return parsed
 		}
-		// The provider admits nothing that cannot be parsed.
+		// The provider accepts nothing that cannot be parsed.
 		if certs, err := pki.ParseBundle(content); err == nil {
 			seen, parsed = content, certs
 		}

@@ -14,11 +14,12 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// identities holds the bearer tokens of this process's parts. The tokens live
-// in memory alone and change with each start.
+// identities holds the bearer tokens of this process's parts. The tokens are
+// only in memory and change with each start.
 type identities struct {
 	tokens map[string]*user.DefaultInfo
-	// server is how anybody in this process reaches the API.
+	// server is the configuration by which the parts of this process reach the
+	// API.
 	server *rest.Config
 	// accounts are the service accounts that parts act as.
 	accounts map[string]*rest.Config
@@ -33,9 +34,9 @@ func newIdentities(server *rest.Config, accounts []string) identities {
 	return ids
 }
 
-// accountInfo is what requests say of a service account of this process, in
-// the form of all service accounts. There is no object with a UID: it is made of
-// the name, so that it stays over starts and is the same on every server.
+// accountInfo is the user of a service account of this process in requests, in
+// the form of all service accounts. There is no object with a UID: the UID is
+// made from the name, so that every start and every server has the same.
 func accountInfo(name string) *user.DefaultInfo {
 	info := (&serviceaccount.ServiceAccountInfo{
 		Namespace:    rights.ServeNamespace,

@@ -18,10 +18,10 @@ import (
 )
 
 // issuingCAs are the CAs that the signers of the API's clients sign with, and
-// have signed with. The server honours client certificates of them: of these CAs
-// themselves, not of others below the same root. It remembers them in a file, so
-// that who has a certificate can use it to its end, whatever CA signs by then.
-// Safe for concurrent use.
+// have signed with. The server accepts client certificates of these CAs
+// themselves, not of others below the same root. It keeps them in a file, so
+// that a client can use a certificate to its end, whichever CA signs by then.
+// It is safe for concurrent use.
 type issuingCAs struct {
 	file string
 
@@ -34,8 +34,7 @@ type issuingCAs struct {
 
 var _ dynamiccertificates.CAContentProvider = &issuingCAs{}
 
-// openIssuingCAs reads the CAs that are in file. Those that have ended are of no
-// use.
+// openIssuingCAs reads the CAs in file, without those that have ended.
 func openIssuingCAs(file string, now time.Time) (*issuingCAs, error) {
 	cas := &issuingCAs{file: file}
 	data, err := os.ReadFile(file)
@@ -72,7 +71,7 @@ func (c *issuingCAs) honour(ca *pki.Authority) {
 	}
 }
 
-// use is called by who holds mu, or has the only reference.
+// use must be called with mu held, or with the only reference.
 func (c *issuingCAs) use(certs []*x509.Certificate) {
 	c.certs, c.content = certs, pki.EncodeCertificates(certs...)
 	c.options = x509.VerifyOptions{Roots: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}

@@ -29,7 +29,7 @@ type counted struct{ changes int }
 
 func (c *counted) Enqueue() { c.changes++ }
 
-// A CA that has signed for clients is remembered until it ends, and told of once.
+// A CA that has signed for clients is kept until it ends, and notified of once.
 func TestIssuingCAs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cas.crt")
 	open := func(now time.Time) *issuingCAs {
@@ -68,14 +68,14 @@ func TestIssuingCAs(t *testing.T) {
 	}
 }
 
-// The folder with the keys is closed to others, also one that was there before.
+// The folder with the keys is closed to other users, even if it existed before.
 func TestPKIFolderIsClosed(t *testing.T) {
 	data := datadir.Dir(t.TempDir())
 	dir := data.PKI()
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil { // whatever the umask is
+	if err := os.Chmod(dir, 0o777); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
 	lock, err := lockDataDir(data)

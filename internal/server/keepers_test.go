@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// Every controller of the server alone is there, and none besides.
+// The table lists every controller of the standalone server, and no others.
 func TestKeepersAreTheTable(t *testing.T) {
 	keepers := keepers(nil)
 	for _, c := range rights.Controllers() {

@@ -29,7 +29,7 @@ func pairFiles(dir, name string) (certFile, keyFile string) {
 var errKeyMissing = errors.New("is missing")
 
 // readKeyPair reads what writeKeyPair wrote. Its error matches fs.ErrNotExist
-// if there is no certificate: then nothing was ever signed with the key.
+// if the certificate does not exist: then nothing was ever signed with the key.
 func readKeyPair(dir, name string) (keyPair, error) {
 	pair := keyPair{}
 	pair.certFile, pair.keyFile = pairFiles(dir, name)

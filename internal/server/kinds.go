@@ -17,9 +17,10 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// newMapper knows the kinds that controllers work with, and asks the API for
-// others. The questions would cost each start some time, and cannot be given
-// up: a server that is stopped in its first moments would wait for them.
+// newMapper returns a mapper that knows the kinds that controllers work with,
+// and requests others from the API. Requesting all would cost each start some
+// time, and such requests cannot be canceled: a server that is stopped in its
+// first moments would wait for them.
 func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper(nil)
 	known.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)

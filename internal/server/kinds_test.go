@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// No controller's kind needs an answer of the API, which may be stopping.
+// No controller's kind must be requested from the API, which may be stopping.
 func TestKindsAreKnown(t *testing.T) {
 	mapper, err := newMapper(&rest.Config{Host: "http://127.0.0.1:1"}, http.DefaultClient)
 	if err != nil {

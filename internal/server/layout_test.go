@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// Nodes and Services are stored where Kubernetes stores them, and those that an
-// older version has stored elsewhere are found after a start.
+// Nodes and Services are stored where Kubernetes stores them. Those that an
+// older version has stored in another place are found after a start.
 func TestNodesAndServicesAreWhereKubernetesHasThem(t *testing.T) {
 	s := apitest.Start(t)
 	core := apitest.Client(t, s.Admin(t)).CoreV1()

@@ -14,9 +14,9 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// newLease returns what lets one of the servers that share an etcd run the
-// controllers, or nil if the store is this server's alone: the lock of its data
-// directory keeps others away.
+// newLease returns the lease by which one of the servers that share an etcd
+// runs the controllers. It returns nil if this server has the store to itself:
+// the lock of its data directory keeps others away.
 func newLease(cfg Config, lock *os.File) (*controllers.Lease, error) {
 	if len(cfg.Etcd.Servers) == 0 {
 		return nil, nil
@@ -27,10 +27,10 @@ func newLease(cfg Config, lock *os.File) (*controllers.Lease, error) {
 	}, err
 }
 
-// leaseIdentity names the holder of the lock of a data directory. It is the same
-// after a crash: that lock proves that the process before has ended, so its
+// leaseIdentity names the holder of the lock of a data directory. It is the
+// same after a crash: the lock proves that the former process has ended, so its
 // lease need not run out first. It differs for each boot of a machine and each
-// file: what was made from a copy of this data directory has another one.
+// file: a copy of this data directory has another identity.
 func leaseIdentity(lock *os.File) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -42,7 +42,7 @@ func leaseIdentity(lock *os.File) (string, error) {
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	file, ok := info.Sys().(*syscall.Stat_t)
-	if err != nil || !ok { // it is not recognised after a crash
+	if err != nil || !ok { // it is not recognized after a crash
 		return host + "_" + newToken(), nil
 	}
 	digest := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", boot, file.Dev, file.Ino))
@@ -50,8 +50,8 @@ func leaseIdentity(lock *os.File) (string, error) {
 }
 
 // work runs the controllers until ctx ends. A server that has lost the lease
-// serves the API as before and waits for the lease again, with other
-// controllers: those that had it end with it.
+// serves the API as before and waits for the lease again, with new controllers:
+// the old ones end with their lease.
 func (p *parts) work(ctx context.Context) error {
 	for {
 		err := p.controllers.Start(ctx)

@@ -28,9 +28,9 @@ func leaseTimes(lease time.Duration) func(*server.Config) {
 	}
 }
 
-// Of servers that share an etcd, one runs the controllers. It gives the lease
-// back when it is stopped, so that the next one need not wait for its end: here
-// that is ten minutes away.
+// One of the servers that share an etcd runs the controllers. It releases the
+// lease when it is stopped, so that the next one need not wait for its end:
+// here that is ten minutes away.
 func TestOneOfSeveralServersSigns(t *testing.T) {
 	store := startExternalEtcd(t)
 	useStore := func(cfg *server.Config) { cfg.Etcd = store }
@@ -46,8 +46,8 @@ func TestOneOfSeveralServersSigns(t *testing.T) {
 	signsFor(t, toSecond, "after-the-leader")
 }
 
-// A server that has lost the lease goes on to serve the API, and runs the
-// controllers again once nobody else has the lease.
+// A server that has lost the lease continues to serve the API, and runs the
+// controllers again once no other server has the lease.
 func TestLeaseIsLost(t *testing.T) {
 	store := startExternalEtcd(t)
 	s := apitest.Start(t, func(cfg *server.Config) { cfg.Etcd = store }, leaseTimes(3*time.Second))
@@ -60,8 +60,8 @@ func TestLeaseIsLost(t *testing.T) {
 	signsFor(t, admin, "after-the-loss")
 }
 
-// awaitLeader returns who holds the lease, once that is somebody other than
-// before.
+// awaitLeader waits until the lease has a holder other than before, and returns
+// that holder.
 func awaitLeader(t *testing.T, client kubernetes.Interface, before string) string {
 	t.Helper()
 	var holder string

@@ -6,8 +6,8 @@ import (
 	"github.com/certplane/certplane/internal/datadir"
 )
 
-// Whoever holds the lock of a data directory is known again after a crash; no
-// other data directory has the same name.
+// The holder of the lock of a data directory has the same name after a crash;
+// no other data directory has that name.
 func TestLeaseIdentity(t *testing.T) {
 	identity := func(dir string) string {
 		t.Helper()

@@ -44,8 +44,8 @@ func parseAdvertised(address string, defaultPort uint16) (netip.AddrPort, error)
 	return netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port()), err
 }
 
-// advertised is where others reach listener. A host that listens everywhere and
-// has no route to others is reached from itself alone.
+// advertised returns where others reach listener. A host that listens
+// everywhere and has no route to others is reached only from itself.
 func advertised(cfg ServingConfig, listener net.Listener) netip.AddrPort {
 	listening := listener.Addr().(*net.TCPAddr).AddrPort()
 	if endpoint, err := parseAdvertised(cfg.AdvertiseAddress, listening.Port()); err == nil {
@@ -62,7 +62,7 @@ func advertised(cfg ServingConfig, listener net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(ip, listening.Port())
 }
 
-// listen opens the API's port before anything else is started.
+// listen opens the API's port before anything is started.
 func listen(cfg ServingConfig) (net.Listener, error) {
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -74,10 +74,10 @@ func listen(cfg ServingConfig) (net.Listener, error) {
 	return listener, nil
 }
 
-// localURL is how programs on this host reach listener: wildcard addresses
-// become loopback ones. The wildcard of one family listens for both where the
-// host has both, and the listener's own address is then the IPv6 one: which
-// loopback address to name is what the operator has written.
+// localURL returns where programs on this host reach listener: wildcard
+// addresses become loopback ones. The wildcard of one family listens for both
+// if the host has both, and the listener's own address is then the IPv6 one. So
+// the configured address decides which loopback address is used.
 func localURL(listen string, listener net.Listener) string {
 	addr := listener.Addr().(*net.TCPAddr)
 	ip := addr.IP
@@ -90,7 +90,7 @@ func localURL(listen string, listener net.Listener) string {
 	return "https://" + net.JoinHostPort(ip.String(), strconv.Itoa(addr.Port))
 }
 
-// isIPv6 reports whether HOST:PORT names a host by an IPv6 address.
+// isIPv6 reports whether HOST:PORT has an IPv6 address as its host.
 func isIPv6(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
 	ip := net.ParseIP(host)

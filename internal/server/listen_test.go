@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fakeListener says that it listens somewhere.
+// fakeListener returns an address without listening there.
 type fakeListener struct {
 	net.Listener
 	addr netip.AddrPort
@@ -34,7 +34,7 @@ func TestAdvertised(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.reason, got, test.want)
 		}
 	}
-	// All addresses are none: one of this host's is named, or loopback.
+	// A wildcard address is replaced by one of this host's, or loopback.
 	for _, everywhere := range []string{"0.0.0.0:6443", "[::]:6443"} {
 		got := advertised(ServingConfig{}, fakeListener{addr: netip.MustParseAddrPort(everywhere)})
 		if !got.IsValid() || got.Addr().IsUnspecified() || got.Port() != 6443 {
@@ -44,7 +44,7 @@ func TestAdvertised(t *testing.T) {
 }
 
 // A wildcard address is not one that programs can connect to, whatever the host
-// makes of it.
+// does with it.
 func TestLocalURL(t *testing.T) {
 	for _, tc := range []struct {
 		reason, listen, got, want string
@@ -66,7 +66,7 @@ func TestLocalURL(t *testing.T) {
 	}
 }
 
-// What this host really does with a wildcard address can be dialled.
+// The address for a wildcard can really be dialled on this host.
 func TestLocalURLIsReachable(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		listener, err := net.Listen("tcp", listen)

@@ -6,9 +6,9 @@ import (
 	"github.com/certplane/certplane/internal/datadir"
 )
 
-// lockDataDir makes dir and takes it for this process, unless it is somebody
-// else's. The returned file holds the lock until it is closed or the process
-// ends, however it ends.
+// lockDataDir makes dir and locks it for this process, unless it belongs to
+// another user or program. The returned file holds the lock until it is closed
+// or the process ends, even by a crash.
 func lockDataDir(dir datadir.Dir) (*os.File, error) {
 	if err := dir.Prepare(); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 
 const header = "apiVersion: config.certplane.dev/v1alpha1\nkind: ServerConfiguration\n"
 
-// Every example of the manual works as it stands: the files that it names are
-// those it shows, or keys and certificates.
+// Every example of the manual works as it is printed: the files that it names
+// are those that it shows, or keys and certificates.
 func TestExamplesOfTheManual(t *testing.T) {
 	m := newManual(t)
 	for _, example := range m.configurations {
@@ -67,7 +67,7 @@ func newManual(t *testing.T) manual {
 		switch name := fileName.FindStringSubmatch(example); {
 		case name != nil:
 			writeFile(t, filepath.Join(m.dir, name[1]), []byte(here.Replace(example)))
-		case !strings.HasPrefix(example, "apiVersion:"): // else it is for kubectl
+		case !strings.HasPrefix(example, "apiVersion:"): // otherwise it is for kubectl
 			m.configurations = append(m.configurations, here.Replace(example))
 		}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// movedKeys are the keys that format 2 has elsewhere than format 1.
+// movedKeys are the keys that have another place in format 2 than in format 1.
 var movedKeys = []struct {
 	from, to string
-	// segments is how many names a key has behind from: others below it are no
-	// keys of format 1.
+	// segments is how many names a key has behind from: other keys below it are
+	// not keys of format 1.
 	segments int
 }{
 	{from: "/nodes/", to: "/minions/", segments: 1},
@@ -27,10 +27,10 @@ var movedKeys = []struct {
 }
 
 // migrate brings the store to the format of this program. Each object is moved
-// in one transaction, and moving again is harmless: a start that is killed is
-// taken up by the next, and servers that share a store can start together.
-// It looks at stores of the new format as well: an older server that still ran
-// while they were moved may have written.
+// in one transaction, and moving again is harmless: the next start continues
+// one that was killed, and servers that share a store can start together. It
+// also looks at stores of the new format: an older server that still ran while
+// they were moved may have written to them.
 func (c claim) migrate(ctx context.Context, record storerecord.Record, encryptionFile string) error {
 	moved := 0
 	for _, keys := range movedKeys {
@@ -81,8 +81,8 @@ func (c claim) moveKeys(ctx context.Context, from, to string, segments int, encr
 	return moved, nil
 }
 
-// moveKey moves an object. Where there is one already, that which was written
-// last stays.
+// moveKey moves an object. If there is one at the new key already, the object
+// that was written last stays.
 func (c claim) moveKey(ctx context.Context, from, to string, keys sealed.Keys) error {
 	for {
 		old, err := c.one(ctx, from)
@@ -117,7 +117,7 @@ func (c claim) moveKey(ctx context.Context, from, to string, keys sealed.Keys) e
 	}
 }
 
-// one returns nil if there is no such key.
+// one returns the key, or nil if it does not exist.
 func (c claim) one(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
 	answer, err := c.kv.Get(ctx, key)
 	if err != nil {

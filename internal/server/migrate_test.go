@@ -7,7 +7,7 @@ import (
 )
 
 // Objects of a store of format 1 are found where Kubernetes has them, wherever
-// the move was interrupted and whoever wrote meanwhile.
+// the move was interrupted and even if another server wrote meanwhile.
 func TestMoveToKubernetesKeys(t *testing.T) {
 	c := startClaimStores(t).claim(t, "/registry")
 	c.makePKI(t)

@@ -39,8 +39,8 @@ type credentials struct {
 	serviceAccountKey crypto.Signer
 }
 
-// openPKI reads the credentials in dir and makes those that are not there,
-// are about to expire or do not fit the server's names any more.
+// openPKI reads the credentials in dir and makes those that do not exist, are
+// about to expire or do not fit the server's names any more.
 func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the PKI folder: %w", err)
@@ -65,7 +65,7 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	return made.renewed(dir, names, now)
 }
 
-// renewed returns the same credentials with certificates that are good at now
+// renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
 	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
@@ -148,14 +148,14 @@ type leaf struct {
 	usages  pki.Usages
 }
 
-// open reads the certificate or makes a new one if it is not there, about to
-// expire, made for other names or by another CA.
+// open reads the certificate. It makes a new one if it does not exist, is about
+// to expire, or was made for other names or by another CA.
 func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error) {
 	pair, err := readKeyPair(dir, l.name)
 	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
 		return pair, nil
 	}
-	// A lost key of a leaf costs nothing: its CA issues another.
+	// A leaf whose key is lost is replaced: its CA issues another.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
@@ -179,7 +179,7 @@ func (l leaf) fits(cert *x509.Certificate, ca *pki.Authority, now time.Time) boo
 		slices.EqualFunc(cert.IPAddresses, l.subject.IPAddresses, net.IP.Equal)
 }
 
-// endsWith reports whether another certificate would last no longer: this one is
+// endsWith reports whether another certificate would end no later: this one is
 // valid until its CA ends.
 func endsWith(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
 	return now.Before(cert.NotAfter) && !cert.NotAfter.Before(ca.Validity().NotAfter)

@@ -24,7 +24,7 @@ var (
 
 const day = 24 * time.Hour
 
-// files are the contents of a PKI folder by name.
+// files returns the contents of a PKI folder by name.
 func files(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -51,7 +51,7 @@ func contents(t *testing.T, path string) []byte {
 	return data
 }
 
-// changed are the names of the files that differ.
+// changed returns the names of the files that differ.
 func changed(before, after map[string][]byte) []string {
 	var names []string
 	for name, data := range after {
@@ -73,7 +73,7 @@ func mustOpenPKI(t *testing.T, dir string, names []string, now time.Time) *crede
 	return opened
 }
 
-// wantUsable: whatever happened before, what a start gets works.
+// wantUsable checks that the credentials of a start can be used.
 func wantUsable(t *testing.T, c *credentials, names []string, now time.Time) {
 	t.Helper()
 	verify := func(pair keyPair, trusted string, usage x509.ExtKeyUsage, name string) {
@@ -134,7 +134,7 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
-// What a later start finds decides what it makes again.
+// A later start makes again what it finds missing or invalid.
 func TestLaterStart(t *testing.T) {
 	remove := func(names ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -206,8 +206,8 @@ func TestLaterStart(t *testing.T) {
 	}
 }
 
-// wantMadeAnew starts and looks at what has changed. Once everything is as
-// wanted, it stays.
+// wantMadeAnew starts and checks which files have changed. A further start
+// changes nothing.
 func wantMadeAnew(t *testing.T, dir string, names []string, when time.Time, before map[string][]byte, want []string) {
 	t.Helper()
 	mustOpenPKI(t, dir, names, when)
@@ -221,7 +221,7 @@ func wantMadeAnew(t *testing.T, dir string, names []string, when time.Time, befo
 	}
 }
 
-// replaceKey is what a crash leaves behind that comes after the first of the
+// replaceKey does what a crash leaves behind that comes after the first of the
 // two files of a renewal.
 func replaceKey(name string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
@@ -244,7 +244,8 @@ func overwrite(t *testing.T, path string, data []byte) {
 	}
 }
 
-// A CA that others trust is never replaced: its loss is told, with what to do.
+// A CA that others trust is never replaced: its loss is an error, which says
+// what to do.
 func TestDamagedPKI(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -305,7 +306,7 @@ func TestDamagedPKI(t *testing.T) {
 	}
 }
 
-// The key of a certificate that the server makes for itself is no loss.
+// A lost key of a certificate that the server makes for itself is replaced.
 func TestLostLeafKeyIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	before := mustOpenPKI(t, dir, someNames, firstStart)

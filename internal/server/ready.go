@@ -16,16 +16,16 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// readyPoll is how often a starting server looks whether it is ready.
+// readyPoll is how often a starting server checks whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
-// decider says whether a request would be allowed.
+// decider decides whether a request would be allowed.
 type decider func(ctx context.Context, request authorizer.Attributes) authz.Verdict
 
-// waitReady waits until the API is ready and its authorizer has taken in the
-// bootstrap roles of the account with which all controllers read: one that
-// starts before that is refused and falls into its back-off. An authorizer that
-// denies what that account needs is an error that names both.
+// waitReady waits until the API is ready and its authorizer has loaded the
+// bootstrap roles of the account with which all controllers read: a controller
+// that starts before that is refused and backs off. If an authorizer denies
+// what that account needs, waitReady returns an error that names both.
 func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, decide decider) error {
 	client, err := kubernetes.NewForConfig(asServer)
 	if err != nil {
@@ -62,14 +62,14 @@ func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, dec
 	return nil
 }
 
-// isReady asks as anybody would. Errors mean "not yet": the caller bounds how
-// often it asks.
+// isReady requests readiness as any client would. Errors mean "not yet": the
+// caller bounds how often it is called.
 func isReady(ctx context.Context, client kubernetes.Interface) bool {
 	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
-// unfit says what the authorization configuration has to let the server's own
-// accounts do, and how.
+// unfit returns an error that says what the authorization configuration must
+// let the server's own accounts do, and how.
 func unfit(account user.Info, verdict authz.Verdict) error {
 	const group = "system:serviceaccounts:" + rights.ServeNamespace
 	needs := fmt.Sprintf("the server's own account %s, with which its controllers watch certificatesigningrequests.%s", account.GetName(), certificatesv1.GroupName)

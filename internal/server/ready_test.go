@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/authz"
 )
 
-// A start that authorizers keep from its work says who does, whom it is about
-// and what to change.
+// If an authorizer keeps a start from its work, the error names the authorizer,
+// the account and what to change.
 func TestUnfit(t *testing.T) {
 	account := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:reader"}
 	for _, tc := range []struct {

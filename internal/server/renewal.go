@@ -13,12 +13,12 @@ import (
 	"github.com/certplane/certplane/internal/datadir"
 )
 
-// renewalPoll is how often a running server looks whether its certificates
-// are about to expire.
+// renewalPoll is how often a running server checks whether its certificates are
+// about to expire.
 const renewalPoll = 10 * time.Minute
 
-// renewal replaces the server's own certificate and the administrator's
-// before they expire, while the server runs. Only run uses it.
+// renewal replaces the server's own certificate and the administrator's before
+// they expire, while the server runs. It is used only by run.
 type renewal struct {
 	dir         datadir.Dir
 	names       []string // in the serving certificate
@@ -26,13 +26,13 @@ type renewal struct {
 	clock       clock.WithTicker
 	credentials *credentials
 	serving     *servingCert
-	// recordKeys tells the store of keys that have changed as planned.
+	// recordKeys records in the store the keys that have changed as planned.
 	recordKeys func(context.Context) error
 	// latestCA offers the client CA to other servers, and returns the latest.
 	latestCA func(context.Context, clientCA) (clientCA, error)
 }
 
-// run renews until ctx ends. What fails is tried again: there are weeks.
+// run renews until ctx ends. It tries again after failures: there are weeks.
 func (r *renewal) run(ctx context.Context) error {
 	ticker := r.clock.NewTicker(renewalPoll)
 	defer ticker.Stop()
@@ -54,7 +54,7 @@ func (r *renewal) run(ctx context.Context) error {
 	}
 }
 
-// exchange has all servers of the store use the latest client CA.
+// exchange makes all servers of the store use the latest client CA.
 func (r *renewal) exchange(ctx context.Context) error {
 	latest, err := r.latestCA(ctx, r.credentials.clientCA)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *renewal) renew(now time.Time) error {
 	return nil
 }
 
-// servingCert is the certificate that new connections get.
+// servingCert is the certificate for new connections.
 type servingCert struct {
 	mu        sync.Mutex // guards all below
 	pair      keyPair

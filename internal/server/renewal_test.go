@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// A server that runs for longer than its certificates live always has a valid
-// one to show, and so has its administrator.
+// A server that runs for longer than its certificates live always serves a
+// valid one, and its administrator always has one.
 func TestRenewalWhileServing(t *testing.T) {
 	r, now := newTestRenewal(t)
 	address := serve(t, r.serving)
@@ -77,7 +77,7 @@ func newTestRenewal(t *testing.T) (*renewal, *testclock.FakeClock) {
 	}, now
 }
 
-// serve answers as the API server does, with cert.
+// serve answers with cert, as the API server does.
 func serve(t *testing.T, cert *servingCert) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +94,7 @@ func serve(t *testing.T, cert *servingCert) (address string) {
 	return listener.Addr().String()
 }
 
-// shown is the certificate that a new client sees.
+// shown returns the certificate that a new client sees.
 func shown(t *testing.T, address string) *x509.Certificate {
 	t.Helper()
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})

@@ -24,7 +24,7 @@ import (
 // patience is how long a start or a stop may take on a busy machine.
 const patience = 30 * time.Second
 
-// refused runs a server that must not start and returns why.
+// refused runs a server that must not start and returns the error.
 func refused(t *testing.T, cfg server.Config) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -66,7 +66,7 @@ func TestPortInUse(t *testing.T) {
 	if got := refused(t, cfg); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	// Nothing stays locked: with another port the same folder works.
+	// No lock is left: with another port the same folder works.
 	apitest.Start(t, func(c *server.Config) { c.DataDir = cfg.DataDir })
 }
 
@@ -81,7 +81,7 @@ func TestInvalidConfigTouchesNothing(t *testing.T) {
 	}
 }
 
-// Only the owner reads what the server keeps.
+// Only the owner can read the server's files.
 func TestFileModes(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil { // as mkdir makes it
@@ -102,7 +102,7 @@ func TestFileModes(t *testing.T) {
 	if want := filepath.Join(dir, "admin.kubeconfig"); s.Kubeconfig != want {
 		t.Errorf("the kubeconfig is %s, want %s", s.Kubeconfig, want)
 	}
-	// The file is all that a client needs, wherever it is copied.
+	// The file is all that a client needs, wherever it is copied to.
 	cfg, err := clientcmd.LoadFromFile(s.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestFileModes(t *testing.T) {
 	}
 }
 
-// A restart is no event: objects, identities and trust stay.
+// After a restart, objects, identities and trust are the same.
 func TestRestartKeepsEverything(t *testing.T) {
 	s := apitest.Start(t)
 	old := s.Admin(t)
@@ -138,7 +138,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 	if kept.UID != stored.UID || kept.ResourceVersion != stored.ResourceVersion {
 		t.Errorf("got %s at %s, want %s at %s", kept.UID, kept.ResourceVersion, stored.UID, stored.ResourceVersion)
 	}
-	old.Host = s.URL // the port is all that is new
+	old.Host = s.URL // only the port is new
 	wantAlive(t, old)
 }
 
@@ -159,7 +159,7 @@ func readTree(t *testing.T, dir string) map[string]string {
 	return contents
 }
 
-// A stop waits for requests under way, not for those who watch.
+// A stop waits for requests under way, but not for watches.
 func TestStopWithWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -219,8 +219,8 @@ func watchForever(t *testing.T, r server.Ready) <-chan struct{} {
 	return closed
 }
 
-// A server that is told to stop before it is ready stops, without an error,
-// and leaves a folder that the next one can use.
+// A server that is stopped before it is ready stops without an error, and
+// leaves a folder that the next one can use.
 func TestStopWhileStarting(t *testing.T) {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = t.TempDir(), "127.0.0.1:0"

@@ -1,5 +1,5 @@
 // Package server is the composition root of "certplane serve": the one place
-// where the whole standalone server is visible.
+// that puts the whole standalone server together.
 package server
 
 import (
@@ -29,7 +29,7 @@ import (
 // startTimeout bounds the start of the store and of the API.
 const startTimeout = time.Minute
 
-// Ready tells the user of a server where it is.
+// Ready describes a server that is ready.
 type Ready struct {
 	// URL is where programs on this host reach the API.
 	URL string
@@ -38,15 +38,15 @@ type Ready struct {
 	// Kubeconfig is a file with all rights.
 	Kubeconfig string
 	// ClientCAEnd is when the CA ends that issues for clients, and for signers
-	// that have no CA of their own; ServingCAEnd when that of the server's own
-	// certificate does.
+	// without a CA of their own. ServingCAEnd is when the CA of the server's own
+	// certificate ends.
 	ClientCAEnd, ServingCAEnd time.Time
 }
 
 // Run runs a standalone server until ctx ends or a part of it fails. It calls
-// ready once, when requests are served and the controllers work. Whatever a
-// client saw acknowledged is on disk, however the process ends. It is no error
-// that ctx ends, not even before the server is ready.
+// ready once, when requests are served and the controllers work. A write that
+// was acknowledged to a client is on disk, however the process ends. The end of
+// ctx is not an error, not even before the server is ready.
 func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	err := run(ctx, cfg, ready)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -72,7 +72,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	}
 	served := false
 	defer func() {
-		if !served { // else the API server closes it
+		if !served { // otherwise the API server closes it
 			listener.Close()
 		}
 	}()
@@ -131,20 +131,21 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	})
 }
 
-// parts are what runs, each in its own goroutine, once the store is there.
+// parts run each in its own goroutine, once the store has started.
 type parts struct {
 	url         string
 	asServer    *rest.Config
 	store       *store
 	api         *apiserver.Server
 	controllers ctrl.Manager
-	// newControllers makes others, for when these have lost their lease.
+	// newControllers makes new controllers after the former ones have lost their
+	// lease.
 	newControllers func() (ctrl.Manager, error)
 	lease          *controllers.Lease
 	renewal        *renewal
 	advertise      advertise.Keeper
 	frontEnds      []frontend.FrontEnd
-	// installing is how the definitions of our own kinds come into the API.
+	// installing is the configuration to install the definitions of our own kinds.
 	installing *rest.Config
 }
 
@@ -164,9 +165,10 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Host:      url,
 		Transport: inside,
 		QPS:       -1, // no client-side limit towards our own server
-		// It would cost memory and time, and saves nothing within a host.
+		// Compression would cost memory and time, and saves nothing within a host.
 		DisableCompression: true,
-		// Which version of a kind our own parts use is decided, and is no news.
+		// The API versions that our own parts use are chosen; warnings about them are
+		// noise.
 		WarningHandlerWithContext: rest.NoWarnings{},
 	}, rights.Accounts())
 	asServer := ids.asServer()
@@ -220,12 +222,13 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}, nil
 }
 
-// run runs the parts until ctx ends or one fails, and announces when all work.
+// run runs the parts until ctx ends or one fails. It calls announce when all
+// work.
 func (p *parts) run(ctx context.Context, announce func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	// The controllers end before the API: they have last things to write.
+	// The controllers end before the API: they still have to write at their end.
 	go func() {
 		ended <- frontend.Run(ctx, p.frontEnds, func(ctx context.Context) error { return p.runBehind(ctx, announce) })
 	}()
@@ -238,7 +241,7 @@ func (p *parts) run(ctx context.Context, announce func() error) error {
 	}
 }
 
-// runBehind runs what needs the API.
+// runBehind runs the parts that need the API.
 func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.renewal.run(ctx) })

@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/storerecord"
 )
 
-// setAsideKeys is where values are kept that no key opens. A resource that has
-// one among its objects cannot be listed.
+// setAsideKeys is the prefix of values that no key can decrypt. A resource with
+// such a value among its objects cannot be listed.
 const setAsideKeys = storerecord.OwnKeys + "unreadable"
 
 // sealedPage is how many keys are read at once.
@@ -51,7 +51,7 @@ func (c claim) eachSealed(ctx context.Context, visit func(sealedValue) error) er
 	}
 }
 
-// setAside moves what cannot be read with the keys in file out of the way.
+// setAside moves values that cannot be decrypted with the keys in file away.
 func (c claim) setAside(ctx context.Context, file string) error {
 	keys, err := sealed.Load(ctx, file)
 	if err != nil {

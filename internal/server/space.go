@@ -18,7 +18,7 @@ import (
 const (
 	defaultQuotaMiB = etcd.DefaultQuota >> 20
 	minQuotaMiB     = 32
-	// remoteLimit is what an etcd that does not say more takes (its
+	// remoteLimit is the limit of an etcd that does not report one (its
 	// --quota-backend-bytes is 0).
 	remoteLimit = 2 << 30
 )
@@ -43,8 +43,9 @@ func newSpace(cfg EtcdConfig, store storespace.Store, kv clientv3.KV, quota int6
 	})
 }
 
-// quotaWithin is that of the configuration, or less if the etcd takes no more
-// than limit: as with the etcd in this process, there is a reserve.
+// quotaWithin returns the quota of the configuration, or less if limit, that of
+// the etcd, is too small for it: as with the etcd in this process, there is a
+// reserve.
 func (c EtcdConfig) quotaWithin(limit int64) int64 {
 	reserve := min(max(limit/9, 16<<20), limit/2)
 	return min(c.quota(), limit-reserve)

@@ -24,8 +24,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// spaceWorld is a server with a small store, and namespaces whose editors want
-// all of it.
+// spaceWorld is a server with a small store, and namespaces whose editors fill
+// as much of it as they can.
 type spaceWorld struct {
 	*apitest.Server
 	admin kubernetes.Interface
@@ -100,7 +100,8 @@ func TestStoreSpace(t *testing.T) {
 	t.Run("etcd refuses", w.testEtcdRefuses)
 }
 
-// testOneObject: what is written over is no longer there.
+// testOneObject checks that versions of an object that were replaced take no
+// room.
 func (w *spaceWorld) testOneObject(t *testing.T) {
 	editor := w.editor(t, "d")
 	if err := w.add(t, editor, "d", 0); err != nil {
@@ -116,8 +117,8 @@ func (w *spaceWorld) testOneObject(t *testing.T) {
 	w.eventuallyWrites(t)
 }
 
-// testEtcdRefuses: also when the reserve is gone, deleting is enough, and a
-// restart helps.
+// testEtcdRefuses checks that deleting is enough also when the reserve is used
+// up, and that a restart helps.
 func (w *spaceWorld) testEtcdRefuses(t *testing.T) {
 	if refusal := w.fill(t, w.admin, "default"); !strings.Contains(refusal, "etcd refuses to write") {
 		t.Errorf("the refusal is %q", refusal)
@@ -165,7 +166,7 @@ func (w *spaceWorld) add(t *testing.T, as kubernetes.Interface, namespace string
 	return err
 }
 
-// fill adds until the store refuses, and returns why.
+// fill adds objects until the store refuses, and returns the error.
 func (w *spaceWorld) fill(t *testing.T, as kubernetes.Interface, namespace string) string {
 	t.Helper()
 	for i := 1; i < 200; i++ {

@@ -16,22 +16,21 @@ import (
 	"github.com/certplane/certplane/internal/storespace"
 )
 
-// store is where the objects are: an etcd inside this process or an external
-// one.
+// store is the etcd that holds the objects, inside this process or external.
 type store struct {
 	backend apiserver.Storage
 	// embedded is nil when the etcd is an external one.
 	embedded *etcd.Server
-	// client is for what is no object of the API.
+	// client is for keys that are not objects of the API.
 	client *clientv3.Client
-	// unwatch ends the watch over the store's space. It is nil if there is none.
+	// unwatch ends the watch over the store's space. It is nil if none runs.
 	unwatch func()
 }
 
 // remoteTimeout is how long an external etcd may take to answer at start.
 const remoteTimeout = 10 * time.Second
 
-// startStore returns when the store answers.
+// startStore starts the store and returns when it answers.
 func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, error) {
 	backend := apiserver.Storage{
 		Servers:  cfg.Servers,
@@ -58,7 +57,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 	return s.withSpace(ctx, cfg, embeddedSpace{embedded}, cfg.quota())
 }
 
-// startRemote uses an etcd that answers.
+// startRemote connects to an external etcd, which must answer.
 func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage) (*store, error) {
 	client, err := cfg.Remote().Connect()
 	if err != nil {
@@ -73,8 +72,8 @@ func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage)
 	return s.withSpace(ctx, cfg, space, cfg.quotaWithin(reading.Limit))
 }
 
-// withSpace makes the store writable, and has its space watched until it stops.
-// A store that cannot be used is stopped.
+// withSpace makes the store writable, and watches its space until the store
+// stops. A store that cannot be used is stopped.
 func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Store, quota int64) (*store, error) {
 	space, err := newSpace(cfg, of, s.client, quota)
 	if err == nil {
@@ -89,18 +88,18 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 	return s, nil
 }
 
-// Remote is the external etcd of Servers.
+// Remote returns the external etcd of Servers.
 func (c EtcdConfig) Remote() etcd.Remote {
 	return etcd.Remote{Servers: c.Servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
 }
 
-// records is where the store's record is.
+// records is the place of the store's record.
 func (s *store) records() storerecord.Store {
 	return storerecord.Store{KV: s.client, Prefix: s.backend.Prefix}
 }
 
-// checkRemote makes a wrong address or certificate an error at once, not a
-// server that never gets ready.
+// checkRemote returns an error for a wrong address or certificate at once;
+// without it the server would never get ready.
 func checkRemote(ctx context.Context, cfg EtcdConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
@@ -110,7 +109,7 @@ func checkRemote(ctx context.Context, cfg EtcdConfig) error {
 	return nil
 }
 
-// failed delivers the error after which the store cannot go on. An external
+// failed delivers the error after which the store cannot continue. An external
 // store can always come back.
 func (s *store) failed() <-chan error {
 	if s.embedded == nil {
@@ -119,7 +118,8 @@ func (s *store) failed() <-chan error {
 	return s.embedded.Failed()
 }
 
-// storeError adds what to do. What was acknowledged is on disk already.
+// storeError adds what the operator can do. Acknowledged writes are on disk
+// already.
 func storeError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("storing objects: %w; free space on the disk of the data directory and start again, nothing acknowledged is lost", err)

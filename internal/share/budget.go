@@ -12,14 +12,15 @@ type Budget struct {
 	held map[Tenant]int64
 }
 
-// NewBudget returns a budget of so much in total and for each tenant; 0 is no
-// limit. What is guaranteed, a tenant gets also when others have taken the
+// NewBudget returns a budget of total for all tenants and perTenant for each; 0
+// is no limit. A tenant gets what is guaranteed even when others have taken the
 // total.
 func NewBudget(total, perTenant, guaranteed int64) *Budget {
 	return &Budget{total: total, perTenant: perTenant, guaranteed: guaranteed, held: map[Tenant]int64{}}
 }
 
-// Take reports whether tenant gets n more; if so, it has to Give them back.
+// Take reports whether tenant gets n more; if so, the caller must Give them
+// back.
 func (b *Budget) Take(tenant Tenant, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,13 +6,14 @@ import (
 	"sync"
 )
 
-// ErrTooLong says that no place became free while a tenant was willing to wait.
+// ErrTooLong reports that no place became free while a tenant was willing to
+// wait.
 var ErrTooLong = errors.New("no place became free in time")
 
-// Places are for work that is done at the same time. A tenant that asks for more
-// than there is waits. A place that becomes free goes to the class with the
-// fewest places, there to the tenant with the fewest, there to who came first.
-// It is safe for concurrent use.
+// Places limit how much work is done at the same time. A tenant that requests
+// more places than are free waits. A place that becomes free goes to the class
+// with the fewest places, there to the tenant with the fewest, and there to the
+// first that came. It is safe for concurrent use.
 type Places struct {
 	total, perTenant int
 
@@ -20,11 +21,11 @@ type Places struct {
 	inUse   int
 	classes map[string]int // places in use
 	tenants map[Tenant]*line
-	waiting map[Tenant]*line // those of tenants in which somebody waits
-	arrived uint64           // counts those who have waited
+	waiting map[Tenant]*line // those of tenants with waiting callers
+	arrived uint64           // counts the callers that have waited
 }
 
-// line is what one tenant has and waits for.
+// line is the number of places that one tenant has, and its waiting callers.
 type line struct {
 	inUse   int
 	waiting []*waiter // in the order of their arrival
@@ -35,7 +36,7 @@ type waiter struct {
 	granted chan struct{} // closed when there is a place
 }
 
-// NewPlaces returns so many places in total, of which one tenant has so many at
+// NewPlaces returns total places, of which one tenant may have perTenant at
 // most. 0 is no limit.
 func NewPlaces(total, perTenant int) *Places {
 	return &Places{
@@ -44,8 +45,8 @@ func NewPlaces(total, perTenant int) *Places {
 	}
 }
 
-// Take returns when there is a place for tenant; leave gives it back and may be
-// called more than once. It fails with ErrTooLong when ctx ends before.
+// Take returns when tenant has got a place; leave gives it back and may be
+// called more than once. Take fails with ErrTooLong when ctx ends before that.
 func (p *Places) Take(ctx context.Context, tenant Tenant) (leave func(), err error) {
 	p.mu.Lock()
 	l := p.tenants[tenant]
@@ -110,7 +111,7 @@ func (p *Places) give(tenant Tenant) {
 	}
 }
 
-// next is who gets the place that has become free.
+// next returns the tenant that gets the place that has become free.
 func (p *Places) next() (best Tenant, found bool) {
 	var line *line
 	for tenant, l := range p.waiting {
@@ -131,7 +132,7 @@ func (p *Places) before(a Tenant, la *line, b Tenant, lb *line) bool {
 	return la.waiting[0].arrival < lb.waiting[0].arrival
 }
 
-// withdraw takes w out of its line, and reports whether it was still there.
+// withdraw removes w from its line, and reports whether it was still in it.
 func (p *Places) withdraw(tenant Tenant, l *line, w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +150,7 @@ func (p *Places) withdraw(tenant Tenant, l *line, w *waiter) bool {
 	return false
 }
 
-// forget keeps nothing of a tenant that has nothing and wants nothing.
+// forget removes a tenant that has no places and does not wait for any.
 func (p *Places) forget(tenant Tenant, l *line) {
 	if l.inUse == 0 && len(l.waiting) == 0 {
 		delete(p.tenants, tenant)

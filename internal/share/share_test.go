@@ -13,7 +13,7 @@ import (
 func user(name string) Tenant { return Tenant{"user", name} }
 func node(name string) Tenant { return Tenant{"node", name} }
 
-// take takes a place that must be there.
+// take takes a place, which must be free.
 func take(t *testing.T, p *Places, tenant Tenant) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +42,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	take(t, p, user("b"))
 	refuse(t, p, user("c")) // that of all
 	first()
-	first() // once more gives nothing
+	first() // a second call gives nothing back
 	take(t, p, user("c"))
 	refuse(t, p, user("d"))
 }
@@ -54,8 +54,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// Whoever has least is served first, however long others have waited and
-// however many they are.
+// The tenant that has least is served first, however long others have waited
+// and however many they are.
 func TestFreePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(4, 3)
@@ -100,7 +100,7 @@ func TestFreePlaces(t *testing.T) {
 	})
 }
 
-// Who stops waiting takes no place with it.
+// A caller that stops waiting takes no place.
 func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(1, 0)

@@ -11,9 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CheckPrivilege refuses a subject that an API server would take for a member of
-// system:masters: the organizations of a client's subject are its groups, and
-// that group is above authorization and cannot be revoked.
+// CheckPrivilege refuses a subject that an API server would treat as a member
+// of system:masters: the organizations of a client's subject are its groups,
+// and that group bypasses authorization and cannot be revoked.
 func CheckPrivilege(subject pkix.Name) error {
 	if slices.Contains(subject.Organization, pki.Masters) {
 		return fmt.Errorf("a certificate of group %s cannot be requested: name another organization and grant it what it needs", pki.Masters)
@@ -21,12 +21,13 @@ func CheckPrivilege(subject pkix.Name) error {
 	return nil
 }
 
-// Honoured returns the CAs whose client certificates an API server honours. It
-// is called for each certificate and must be fast. Nil: none are known.
+// Honoured returns the CAs whose client certificates an API server accepts. It
+// is called for each certificate and must be fast. Nil means that none are
+// known.
 type Honoured func() []*x509.Certificate
 
-// Rule is what the linter demands of certificates of ca besides; nil if the API
-// does not honour it.
+// Rule returns the additional linter rule for certificates of ca; nil if the
+// API server does not accept its client certificates.
 func (h Honoured) Rule(ca *pki.Authority) func(*x509.Certificate) error {
 	if !h.includes(append(ca.Chain(ca.Certificate()), ca.Anchor())) {
 		return nil
@@ -34,8 +35,8 @@ func (h Honoured) Rule(ca *pki.Authority) func(*x509.Certificate) error {
 	return checkHonoured
 }
 
-// Check refuses a certificate from elsewhere, with the CAs that come with it,
-// that the API would honour too far.
+// Check refuses a certificate from another signer, with its CAs, that would
+// have too many privileges at the API server.
 func (h Honoured) Check(chain []*x509.Certificate) error {
 	if CheckPrivilege(chain[0].Subject) == nil && !chain[0].IsCA || !h.includes(chain) {
 		return nil
@@ -43,8 +44,8 @@ func (h Honoured) Check(chain []*x509.Certificate) error {
 	return checkHonoured(chain[0])
 }
 
-// checkHonoured: a CA below an honoured one could name anybody, without being
-// asked.
+// checkHonoured refuses CAs: a CA below an honoured one could issue a client
+// certificate for any user, without these checks.
 func checkHonoured(cert *x509.Certificate) error {
 	if cert.IsCA {
 		return errors.New("the API server honours client certificates of this CA: a CA below it could make members of any group")
@@ -52,8 +53,8 @@ func checkHonoured(cert *x509.Certificate) error {
 	return CheckPrivilege(cert.Subject)
 }
 
-// includes reports whether one of the certificates is an honoured CA's, by its
-// key, or has been issued by one.
+// includes reports whether one of the certificates has the key of an honoured
+// CA, or was issued by one.
 func (h Honoured) includes(certs []*x509.Certificate) bool {
 	if h == nil {
 		return false

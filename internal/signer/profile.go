@@ -19,28 +19,30 @@ import (
 // API accepts new requests for it; a store can still hold old ones.
 const LegacyUnknown = "kubernetes.io/legacy-unknown"
 
-// Profile is what one signer promises its relying parties: which requests it
-// answers and what its certificates look like.
+// Profile is the contract of one signer with its relying parties: which
+// requests it answers, and the form of its certificates.
 type Profile struct {
 	// SignerName is the name in spec.signerName.
 	SignerName string
-	// Check is the signer's own examination of a request and its usages. Its
-	// errors are shown to the requester.
+	// Check is the signer's own check of a request and its usages. Its errors
+	// are shown to the requester.
 	Check func(req *x509.CertificateRequest, usages []string) error
-	// Policy is what the linter demands beyond RFC 5280.
+	// Policy has the requirements of the linter beyond RFC 5280.
 	Policy pki.Policy
 	// Lifetime is how long certificates live.
 	Lifetime pki.Lifetime
-	// CheckStrictly, if there is one, is what an operator can demand besides.
+	// CheckStrictly, if not nil, is an additional check that an operator can
+	// enable.
 	CheckStrictly func(*x509.CertificateRequest) error
-	// Alone leaves out the CAs above: relying parties have the CA itself.
+	// Alone leaves out the CAs above the certificate: relying parties have the
+	// CA itself.
 	Alone bool
 
 	strict bool
 }
 
-// profiles are the signers that certplane can be. Their checks and the texts
-// of these are Kubernetes' own.
+// profiles are the signers that certplane implements. Their checks and the
+// texts of these are Kubernetes' own.
 var profiles = []Profile{
 	{
 		SignerName: certificatesv1.KubeAPIServerClientSignerName,
@@ -76,7 +78,7 @@ var profiles = []Profile{
 // accept, which is what older clients have.
 var policy = pki.Policy{MinRSABits: 1024}
 
-// lifetime is that of the Kubernetes signers (KEP-2784).
+// lifetime is the rule of the Kubernetes signers (KEP-2784).
 var lifetime = pki.Lifetime{
 	Max:      365 * 24 * time.Hour,
 	Min:      10 * time.Minute,
@@ -105,16 +107,16 @@ func Names() []string {
 
 // Limits are what operators can tighten in a profile.
 type Limits struct {
-	// MaxDuration is the upper limit for lifetimes, which is also the lifetime
-	// of requests that name none.
+	// MaxDuration is the upper limit for lifetimes. It is also the lifetime for
+	// requests without a duration.
 	MaxDuration time.Duration
 	// MinRSABits is the size of the smallest RSA key that gets a certificate.
 	MinRSABits int
-	// Strict asks for valid node names where the profile is about nodes.
+	// Strict requires valid node names if the profile is about nodes.
 	Strict bool
 }
 
-// With returns the profile within limits.
+// With returns the profile with limits applied.
 func (p Profile) With(limits Limits) Profile {
 	p.Lifetime.Max = limits.MaxDuration
 	p.Policy.MinRSABits = limits.MinRSABits
@@ -122,8 +124,8 @@ func (p Profile) With(limits Limits) Profile {
 	return p
 }
 
-// examine reaches all verdicts that depend on the request alone, the cheap
-// ones first.
+// examine checks everything that depends only on the request, the cheap checks
+// first.
 func (p Profile) examine(req request.Request) (examined, error) {
 	parsed, err := req.Parsed()
 	if err != nil {
@@ -160,8 +162,8 @@ func (p Profile) check(req *x509.CertificateRequest, usages []string) error {
 	return CheckSubject(req.Subject)
 }
 
-// checkAPIServerClient lets any subject and any names pass: what they mean to
-// the API server is the approver's business.
+// checkAPIServerClient accepts any subject and any names: the approver is
+// responsible for their meaning to the API server.
 func checkAPIServerClient(_ *x509.CertificateRequest, usages []string) error {
 	for _, usage := range usages {
 		if !slices.Contains(apiServerClientUsages, usage) {
@@ -174,8 +176,8 @@ func checkAPIServerClient(_ *x509.CertificateRequest, usages []string) error {
 	return nil
 }
 
-// checkNothing leaves it all to the linter: relying parties get no promise
-// from such certificates.
+// checkNothing leaves all checks to the linter: such certificates guarantee
+// nothing to relying parties.
 func checkNothing(*x509.CertificateRequest, []string) error { return nil }
 
 var apiServerClientUsages = []string{

@@ -136,7 +136,7 @@ func TestProfilesRefuse(t *testing.T) {
 	}
 }
 
-// TestStrict: names of nodes, and of nobody else, have to be ones.
+// TestStrict: names of nodes have to be valid, other names need not be.
 func TestStrict(t *testing.T) {
 	const wrong = "subject common name has no valid node name after system:node:"
 	capital := func(subject pki.Subject) pki.Subject {
@@ -147,7 +147,7 @@ func TestStrict(t *testing.T) {
 		signer  string
 		subject pki.Subject
 		usages  []certificatesv1.KeyUsage
-		strict  string // what a strict signer says
+		strict  string // the error of a strict signer
 	}{
 		{nodeClient, node, usages(signature, clientAuth), ""},
 		{nodeClient, capital(node), usages(signature, clientAuth), wrong},

@@ -1,8 +1,8 @@
-// Package signer turns an approved request and a CA into a certificate chain
-// or a verdict.
+// Package signer returns a certificate chain or a verdict for an approved
+// request and a CA.
 //
-// It decides from its arguments alone: nothing here reads a clock, a file or
-// an API. What a signer demands of its requests is its profile.
+// Its results depend only on its arguments: it reads no clock, file or API. A
+// signer's requirements for its requests are its profile.
 package signer
 
 import (
@@ -16,37 +16,38 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Issued is a certificate with what goes with it.
+// Issued is a certificate with its chain and related data.
 type Issued struct {
-	// Certificate is the new one.
+	// Certificate is the new certificate.
 	Certificate *x509.Certificate
-	// PEM is the chain that the holder presents: the certificate first, then the
-	// intermediate CAs, if they are to come along, without the root.
+	// PEM is the chain that the holder presents: the certificate first, then
+	// the intermediate CAs, if they are to be included, without the root.
 	PEM []byte
-	// CA is the root, or the highest CA that is known, in PEM. Only Issuers say so.
+	// CA is the root, or the highest known CA, in PEM. Only Issuers set it.
 	CA []byte
-	// RefreshAt is when the holder should request the next one, in whole seconds.
-	// Only declared signers say so.
+	// RefreshAt is when the holder should request the next one, in whole
+	// seconds. Only declared signers set it.
 	RefreshAt time.Time
 	// ShortenedBy is by how much the certificate ends earlier than requested,
 	// because its CA ends then.
 	ShortenedBy time.Duration
-	// Warnings say where the certificate is not what its requester may expect.
+	// Warnings report in what the certificate may differ from the requester's
+	// expectations.
 	Warnings []Warning
 }
 
 // Warning is the reason and the message of an Event.
 type Warning struct{ Reason, Message string }
 
-// Sign is one signer, wherever its key is. The request has been approved: who
-// asks is for signers to know, not to judge. It answers at the moment now. Its
-// errors are *PermanentError or *PendingError. Safe for concurrent use.
+// Sign is one signer, with its key in any place. The request has been approved:
+// a signer gets the requester for information, and does not check it. now is
+// the current time. Its errors are *PermanentError or *PendingError. It is safe
+// for concurrent use.
 type Sign func(ctx context.Context, req request.Request, now time.Time) (*Issued, error)
 
-// Local returns a signer that follows profile, with a CA of this process. The
-// CA is asked for again with each request, so it can change. Verdicts on the
-// request come before those on the CA: a bad request is told so even while
-// the CA is down.
+// Local returns a signer that follows profile, with a CA of this process. It
+// calls ca for each request, so the CA can change. Verdicts on the request come
+// before those on the CA: a bad request is refused even while the CA is down.
 func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) Sign {
 	return func(ctx context.Context, req request.Request, now time.Time) (*Issued, error) {
 		approved, err := profile.examine(req)
@@ -61,7 +62,7 @@ func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) S
 	}
 }
 
-// examined is a request to which its profile has no objection.
+// examined is a request that has passed the checks of its profile.
 type examined struct {
 	profile  Profile
 	request  *pki.Request
@@ -94,8 +95,8 @@ func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, b
 	}, nil
 }
 
-// lint makes the linter's refusals verdicts. Its other errors are not about
-// the request.
+// lint converts the linter's refusals to verdicts. Its other errors are not
+// about the request.
 func (e examined) lint(ca *pki.Authority, validity pki.Validity, rand io.Reader) (*pki.Linted, error) {
 	serial, err := pki.NewSerial(rand)
 	if err != nil {

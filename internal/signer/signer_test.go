@@ -131,7 +131,7 @@ func TestSignsAsKubernetes(t *testing.T) {
 	}
 }
 
-// TestCut: how much a certificate lacks is told, to the second.
+// TestCut: ShortenedBy is exact to the second.
 func TestCut(t *testing.T) {
 	ca, err := pki.NewRoot("ends soon", ecKey(t), 2*time.Hour, now)
 	if err != nil {

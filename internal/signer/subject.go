@@ -9,9 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CheckSubject refuses the subjects that would say more than their approver
-// was shown. Certificates carry the subject byte for byte as it was requested,
-// so what tools leave out when they show a request must not matter:
+// CheckSubject refuses subjects that contain more than the approver was shown.
+// Certificates have the subject byte for byte as it was requested, so it must
+// not contain what tools leave out when they show a request:
 //
 //   - of several common names Go and kubectl show the last one, and other
 //     verifiers take the first;

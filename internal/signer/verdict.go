@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// The reasons of verdicts, as conditions and metrics show them.
+// The reasons of verdicts, as in conditions and metrics.
 const (
 	// ReasonValidation: the request does not fit the signer's profile.
 	ReasonValidation = "SignerValidationFailure"
-	// ReasonInvalidRequest: spec.request cannot be read, or its signature
+	// ReasonInvalidRequest: spec.request cannot be parsed, or its signature
 	// does not prove possession of the key.
 	ReasonInvalidRequest = "InvalidRequest"
-	// ReasonUnsupportedKey: the signer issues nothing for such a key.
+	// ReasonUnsupportedKey: the signer does not support the key.
 	ReasonUnsupportedKey = "UnsupportedKey"
 	// ReasonRefused: the certificate would break the rules of X.509.
 	ReasonRefused = "CertificateRefused"
@@ -21,14 +21,14 @@ const (
 	ReasonExpired = "SignerExpired"
 	// ReasonUnavailable: the CA or its key cannot be used.
 	ReasonUnavailable = "SignerUnavailable"
-	// ReasonPending: the signer is elsewhere and takes its time.
+	// ReasonPending: the signer is remote and needs more time.
 	ReasonPending = "SignerPending"
-	// ReasonInvalidAnswer: the signer is elsewhere, and its answer unusable.
+	// ReasonInvalidAnswer: the signer is remote, and its answer is not usable.
 	ReasonInvalidAnswer = "SignerAnswerInvalid"
 )
 
 // PermanentReasons returns the reasons why a request never gets a certificate.
-// Signers elsewhere can have others.
+// Remote signers can have others.
 func PermanentReasons() []string {
 	return []string{ReasonValidation, ReasonInvalidRequest, ReasonUnsupportedKey, ReasonRefused}
 }
@@ -48,37 +48,37 @@ type PermanentError struct {
 func (e *PermanentError) Error() string { return e.Err.Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// PendingError is the verdict that the request is fine so far and the signer
-// is not: the same request can get a certificate later.
+// PendingError is the verdict that the request is valid so far, but the signer
+// cannot answer: the same request can get a certificate later.
 type PendingError struct {
 	Reason string
-	// Message is for the requester: it tells nothing of the signer's insides.
+	// Message is for the requester: it shows no internals of the signer.
 	Message string
 	// Err is for the operator.
 	Err error
-	// Note is what an Event says instead of Message; it can tell more.
-	// Empty: Message.
+	// Note is the note of an Event; it can contain more than Message. If empty,
+	// Message is used.
 	Note string
 	// RetryAfter is when to try again; 0 leaves it to the caller.
 	RetryAfter time.Duration
-	// Watched reports that a watch tells when there is reason to try again.
+	// Watched is set if a watch triggers the next attempt.
 	Watched bool
 }
 
 func (e *PendingError) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }
 func (e *PendingError) Unwrap() error { return e.Err }
 
-// Permanent makes a verdict that ends a request.
+// Permanent returns a verdict that ends a request.
 func Permanent(reason string, err error) error { return &PermanentError{Reason: reason, Err: err} }
 
-// Unavailable makes a verdict about a signer that cannot sign now, be it that
-// it has no CA or that its key does not answer.
+// Unavailable returns a verdict about a signer that cannot sign now, because it
+// has no CA or its key does not answer.
 func Unavailable(err error) error {
 	return &PendingError{Reason: ReasonUnavailable, Message: "the signer cannot sign at present; it keeps trying", Err: err}
 }
 
-// Expired makes a verdict about a CA that is outside of its validity, which
-// err describes in public facts.
+// Expired returns a verdict about a CA that is outside of its validity. err
+// must contain only public facts.
 func Expired(err error) error {
 	return &PendingError{Reason: ReasonExpired, Message: err.Error(), Err: err}
 }

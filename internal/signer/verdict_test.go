@@ -29,7 +29,7 @@ func TestVerdicts(t *testing.T) {
 		now     time.Time
 		rand    io.Reader
 		want    string // reason of the verdict
-		message string // what the requester is told
+		message string // for the requester
 		pending bool
 	}{
 		{

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Seen is what there is before a start.
+// Seen is the state that a start finds.
 type Seen struct {
 	// Record is that of the store, nil if there is none.
 	Record *Record
@@ -14,12 +14,12 @@ type Seen struct {
 	Objects bool
 	// Keys are those of the folder pki.
 	Keys Keys
-	// Insist is the operator's word that the store shall belong to these keys,
-	// and to new ones where they are missing.
+	// Insist says that the operator wants the store to belong to these keys, and
+	// to new ones where keys are missing.
 	Insist bool
 }
 
-// Decide says whether a server may start. Its error tells what to do; it is or
+// Decide returns nil if a server may start. Its error says what to do; it is or
 // wraps a *MismatchError if the keys do not fit.
 func Decide(seen Seen) error {
 	switch record := seen.Record; {

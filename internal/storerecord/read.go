@@ -17,11 +17,11 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Read returns the keys in the folder pki of dir, without those that are not
-// there. It makes none.
+// Read returns the keys in the folder pki of dir, without those that do not
+// exist. It makes none.
 func Read(dir datadir.Dir) (Keys, error) { return ReadPKI(dir.PKI()) }
 
-// ReadPKI is Read for a folder pki that is elsewhere.
+// ReadPKI is Read for a folder pki in another place.
 func ReadPKI(dir string) (Keys, error) {
 	var keys Keys
 	var err error
@@ -47,7 +47,7 @@ func ReadPKI(dir string) (Keys, error) {
 	return readEncryption(keys, file)
 }
 
-// readFile returns nothing if there is no file.
+// readFile returns nothing if the file does not exist.
 func readFile(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,8 @@ func readCAs(file string) ([]string, error) {
 	return fingerprints(chain), nil
 }
 
-// fingerprints are sorted: the order of roots in a file means nothing.
+// fingerprints returns them sorted, because the order of roots in a file means
+// nothing.
 func fingerprints(certs []*x509.Certificate) []string {
 	var all []string
 	for _, cert := range certs {
@@ -94,7 +95,7 @@ func readKey(file string) ([]string, error) {
 	return []string{fingerprint}, err
 }
 
-// Fingerprint is how a public key is recorded.
+// Fingerprint returns the form in which a public key is recorded.
 func Fingerprint(key crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {

@@ -1,18 +1,18 @@
-// Package storerecord keeps in the store itself what a server must know of it
-// before it touches it: in which format it is, and to which CAs and keys it
-// belongs.
+// Package storerecord keeps in the store itself what a server must know about
+// it before it changes anything in it: the format of the store, and the CAs and
+// keys to which it belongs.
 //
 // The record is one etcd key, Store.Key. Each start of a server loads it and
-// asks Decide, with the keys that Read finds in the folder pki, before it makes
-// or changes anything. A program that brings pki/ to another server compares
-// with the same record: Record.Keys.Check.
+// calls Decide, with the keys that Read finds in the folder pki, before it
+// makes or changes anything. A program that brings pki/ to another server must
+// compare it with the same record: Record.Keys.Check.
 //
-// Planned changes need no order of writing. CAs are recorded by their public
-// keys, so a renewal with the same key changes nothing. A root is replaced by
-// having both roots in client-ca-root.crt for a while, and Check is satisfied by
-// one that both sides know. The key of encryption is recorded by what encrypts,
-// and Check is satisfied by a file that has it, at whatever place: while a
-// rotation is under way, the file has the old and the new one.
+// Planned changes can be written in any order. CAs are recorded by their public
+// keys, so a renewal with the same key changes nothing. To replace a root, both
+// roots are in client-ca-root.crt for a while, and Check accepts one root that
+// is on both sides. For encryption, the key that encrypts is recorded, and
+// Check accepts a file that has it in any place: during a rotation, the file
+// has the old and the new key.
 package storerecord
 
 import (
@@ -32,7 +32,7 @@ const (
 	Format = FormatKubernetes
 )
 
-// Record is what the store says of itself.
+// Record is what the store records about itself.
 type Record struct {
 	// Format is how objects are stored. A program leaves a store of a newer
 	// format alone.
@@ -76,25 +76,25 @@ type Keys struct {
 	// not have them.
 	Encryption []string `json:"encryption,omitempty"`
 
-	// decrypting are all keys that can read what is stored. They are not
+	// decrypting are all keys that can decrypt stored values. They are not
 	// recorded.
 	decrypting []string
-	// elsewhere reports that what is stored is not encrypted with keys in pki/.
+	// elsewhere reports that stored values are not encrypted with keys in pki/.
 	elsewhere bool
 }
 
-// WithoutEncryption is for servers whose configuration names the file with the
-// keys of encryption.
+// WithoutEncryption returns the keys of a server whose configuration names the
+// file with the keys of encryption.
 func (k Keys) WithoutEncryption() Keys {
 	k.Encryption, k.decrypting, k.elsewhere = nil, nil, true
 	return k
 }
 
-// part is one kind of keys, recorded and found.
+// part is one kind of keys, with those recorded and those found.
 type part struct {
 	name, file      string
 	recorded, found []string
-	// all reports that each of what is recorded must be found, not only one.
+	// all reports that all recorded keys must be found, not only one.
 	all bool
 }
 
@@ -110,7 +110,7 @@ func (k Keys) compare(found Keys) []part {
 	return append(parts, part{name: "encryption key", file: "encryption.yaml", recorded: k.Encryption, found: found.decrypting, all: true})
 }
 
-// fits reports whether what is found may stand for what is recorded.
+// fits reports whether the keys found can be used for those recorded.
 func (p part) fits() bool {
 	known := func(fingerprint string) bool { return slices.Contains(p.found, fingerprint) }
 	if len(p.recorded) == 0 {
@@ -129,7 +129,7 @@ func (p part) problem() string {
 	return fmt.Sprintf("the %s is another: %s has %s, the store knows %s", p.name, p.file, short(p.found), short(p.recorded))
 }
 
-// short shows enough of fingerprints to compare them by eye.
+// short returns enough of fingerprints to compare them by eye.
 func short(fingerprints []string) string {
 	const shown = len("sha256:") + 16
 	var all []string
@@ -139,11 +139,11 @@ func short(fingerprints []string) string {
 	return strings.Join(all, " and ")
 }
 
-// MismatchError says which keys do not fit a store.
+// MismatchError lists the keys that do not fit a store.
 type MismatchError struct {
 	Problems []string
-	// EncryptionOnly reports that nothing but the encryption key differs: then
-	// what is stored shows whether it can be read.
+	// EncryptionOnly reports that only the encryption key differs. Then only the
+	// stored values show whether they can be decrypted.
 	EncryptionOnly bool
 }
 
@@ -165,7 +165,7 @@ func (k Keys) Check(found Keys) error {
 	return mismatch
 }
 
-// Missing says which keys a server would make because they are not there.
+// Missing lists the keys that a server would make because they do not exist.
 func (k Keys) Missing() []string {
 	var missing []string
 	for _, part := range k.compare(k) {
@@ -176,7 +176,7 @@ func (k Keys) Missing() []string {
 	return missing
 }
 
-// Equal reports whether both are recorded alike.
+// Equal reports whether both have the same record.
 func (k Keys) Equal(other Keys) bool {
 	return slices.Equal(k.ClientCA, other.ClientCA) && slices.Equal(k.ServingCA, other.ServingCA) &&
 		slices.Equal(k.ServiceAccount, other.ServiceAccount) && slices.Equal(k.Encryption, other.Encryption)

@@ -11,11 +11,11 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 )
 
-// OwnKeys is, below the prefix of a store, where certplane keeps what is no
-// object of the API.
+// OwnKeys is the prefix, below that of a store, of keys that certplane keeps
+// and that are not objects of the API.
 const OwnKeys = "/certplane/"
 
-// Store is where a record is.
+// Store is the place of a record.
 type Store struct {
 	KV clientv3.KV
 	// Prefix is the root of all keys, such as /registry.
@@ -25,12 +25,12 @@ type Store struct {
 // Key is the etcd key of the record.
 func (s Store) Key() string { return s.Prefix + OwnKeys + "store" }
 
-// New returns the record of a store that gets its first.
+// New returns the record of a store that has none yet.
 func New(format int, keys Keys) Record {
 	return Record{Format: format, ID: rand.Text(), WrittenBy: buildinfo.Read().Version, Keys: keys}
 }
 
-// Load returns nil if the store has no record.
+// Load returns the record, or nil if the store has none.
 func (s Store) Load(ctx context.Context) (*Record, error) {
 	record, _, err := s.load(ctx)
 	return record, err
@@ -60,7 +60,8 @@ func Parse(data []byte) (*Record, error) {
 	return record, nil
 }
 
-// HasObjects reports whether there is anything besides certplane's own keys.
+// HasObjects reports whether the store has anything besides certplane's own
+// keys.
 func (s Store) HasObjects(ctx context.Context) (bool, error) {
 	own := s.Prefix + OwnKeys
 	for _, ends := range [][2]string{
@@ -78,9 +79,10 @@ func (s Store) HasObjects(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Change stores what change makes of the record, which is nil if there is
-// none, and returns it. When another server writes at the same time, change is
-// called again with what that has written; its error ends the attempt.
+// Change calls change with the record, or nil if the store has none, and stores
+// and returns the result. When another server writes at the same time, change
+// is called again with what that server has written. An error of change ends
+// the attempt.
 func (s Store) Change(ctx context.Context, change func(*Record) (Record, error)) (Record, error) {
 	for {
 		old, revision, err := s.load(ctx)

@@ -4,7 +4,7 @@ import "time"
 
 // Reading is how full a store is at some moment, in bytes.
 type Reading struct {
-	// Size is that of the database file, InUse what of it holds something.
+	// Size is that of the database file, InUse the part of it that holds data.
 	Size, InUse int64
 	// Limit is the size beyond which etcd refuses to write.
 	Limit int64
@@ -14,29 +14,30 @@ type Reading struct {
 	Revision int64
 }
 
-// level is how much is still allowed.
+// level says which writes are still allowed.
 type level int
 
 const (
-	// roomy: whatever fits.
+	// roomy: everything is allowed.
 	roomy level = iota
 	// scarce: tenants are held to their shares.
 	scarce
-	// tight: large objects are not written again before their past is removed.
+	// tight: large objects are not written again until their past is removed.
 	tight
-	// full: nothing grows but what the server and its administrators write.
+	// full: only what the server and its administrators write may grow.
 	full
-	// critical: etcd itself is about to refuse. What is written again and again
-	// has to be small.
+	// critical: etcd itself is about to refuse. Only small objects may be written
+	// again and again.
 	critical
 )
 
-// reserve is how much there is beyond a quota for what must be written.
+// reserve is the room beyond a quota for what must be written.
 func reserve(limit, quota int64) int64 {
 	return min(max(quota/8, 16<<20), limit-quota)
 }
 
-// fileIsFull reports whether etcd is about to refuse, whatever is in its file.
+// fileIsFull reports whether etcd is about to refuse, even if its file has
+// holes.
 func (r Reading) fileIsFull(quota int64) bool {
 	return r.Size >= r.Limit-reserve(r.Limit, quota)/4
 }
@@ -46,7 +47,7 @@ func (r Reading) isHollow(quota int64) bool {
 	return r.Size > quota/2 && r.InUse < r.Size/2
 }
 
-// levelOf compares with a quota.
+// levelOf compares a reading with a quota.
 func levelOf(r Reading, quota int64) level {
 	switch {
 	case r.Full, r.InUse >= quota+reserve(r.Limit, quota)/2, r.fileIsFull(quota):
@@ -61,14 +62,14 @@ func levelOf(r Reading, quota int64) level {
 	return roomy
 }
 
-// history is what has been done about the space of a store.
+// history records what was done about the space of a store.
 type history struct {
-	// compacted is the revision up to which there is no past, lean how much was
-	// in use after that; 0 if nobody has looked since.
+	// compacted is the revision up to which the past was removed. lean is how much
+	// was in use after that; it is 0 before the next reading.
 	compacted, lean int64
 	// past is the latest revision of the reading before this one.
 	past int64
-	// pressed says that there was no room for something since then.
+	// pressed says that a write was refused for lack of room since then.
 	pressed bool
 	// reclaimed is when the file was made smaller.
 	reclaimed time.Time
@@ -76,7 +77,7 @@ type history struct {
 
 // plan is what to do about the space of a store, in the order of its fields.
 type plan struct {
-	// compact removes the past before this revision; 0 is not to.
+	// compact removes the past before this revision; 0 removes nothing.
 	compact int64
 	reclaim bool
 	disarm  bool
@@ -84,15 +85,16 @@ type plan struct {
 
 const (
 	// growth is the part of the quota that a store may grow by before its past is
-	// removed: one object that is written again and again is many.
+	// removed: each time an object is written again, it takes room again.
 	growth = 16
-	// reclaimEvery is how long the file is left as it is. Nothing is read or
-	// written while it is made smaller.
+	// reclaimEvery is the shortest time between two reductions of the file,
+	// unless etcd refuses to write already. Nothing can be read or written
+	// during one.
 	reclaimEvery = 10 * time.Minute
 )
 
-// decide is asked regularly. What changed since it was asked last stays in the
-// past for those who watch.
+// decide is called regularly. What changed since the last call stays in the
+// past for watches.
 func decide(r Reading, quota int64, h history, now time.Time) plan {
 	var p plan
 	level := levelOf(r, quota)

@@ -14,8 +14,8 @@ type metrics struct {
 	refused                  *prometheus.CounterVec
 }
 
-// newMetrics makes the metrics and registers them; nil makes metrics that nobody
-// sees.
+// newMetrics makes the metrics and registers them; with nil they are not
+// exported.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, nil)

@@ -2,17 +2,18 @@ package storespace
 
 import "github.com/certplane/certplane/internal/share"
 
-// Refusal is why something is not written.
+// Refusal is the reason why a write was refused.
 type Refusal struct {
-	// Tenant is set when it is this tenant alone that has too much.
+	// Tenant is set when only this tenant has too much.
 	Tenant *share.Tenant
-	// InUse is how much the store, or the tenant, has in bytes; Most is how much
-	// it may have.
+	// InUse is how many bytes of the store are in use, or how many the tenant has;
+	// Most is how many it may have.
 	InUse, Most int64
 	// Again says that there will be room in a moment.
 	Again bool
-	// FileIsFull says that there would be room if etcd's file were defragmented.
-	// File is its size; beyond FileMost etcd refuses.
+	// FileIsFull reports that there would be room if etcd's file were
+	// defragmented. File is the size of that file; beyond FileMost, etcd refuses
+	// to write.
 	FileIsFull     bool
 	File, FileMost int64
 }
@@ -25,36 +26,40 @@ func (r *Refusal) Error() string {
 	return "the store is full"
 }
 
-// Write is what is about to be written.
+// Write is a write to the store.
 type Write struct {
-	// Owner is the tenant that answers for the object; the zero Tenant is nobody.
+	// Owner is the tenant that is accountable for the object; the zero Tenant is
+	// none.
 	Owner share.Tenant
-	// Privileged is a write by somebody who is never refused: the server itself
-	// and its administrators.
+	// Privileged marks a write by a client that is never refused: the server
+	// itself and its administrators.
 	Privileged bool
-	// Dispensable is something that nobody will miss, whoever writes it.
+	// Dispensable marks an object that is not needed, by whichever client it is
+	// written.
 	Dispensable bool
-	// Deleting is an object that is being deleted.
+	// Deleting marks an object that is being deleted.
 	Deleting bool
-	// Old and New are the sizes of the object, 0 where there is none.
+	// Old and New are the sizes of the object before and after, 0 if it does not
+	// exist.
 	Old, New int64
 }
 
-// rewrites reports whether w leaves much in the past of the store, without need.
+// rewrites reports whether w leaves much in the past of the store, without
+// need.
 func (w Write) rewrites() bool {
 	return w.Old > small && w.New > small && !w.Privileged && !w.Deleting
 }
 
 const (
-	// slack is what an object may grow by in a full store: heartbeats and states
-	// are written again and again, and not always as long as before.
+	// slack is how much an object may grow in a full store: heartbeats and status
+	// are written again and again, and their length varies.
 	slack = 1 << 10
-	// small is what may be written again and again when etcd is about to refuse.
+	// small is the size that may be written again and again when etcd is about to
+	// refuse.
 	small = 16 << 10
 )
 
-// allowedAt reports whether a store may be written like this at a level. It
-// says nothing of shares.
+// allowedAt reports whether w is allowed at a level, without regard to shares.
 func (w Write) allowedAt(l level) bool {
 	if w.Deleting || l < full {
 		return true

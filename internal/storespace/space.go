@@ -1,9 +1,10 @@
 // Package storespace keeps a store from running full.
 //
-// It knows how much of the store is in use. When half of the quota is, no tenant
-// gets more than its share; when all of it is, only what the server itself and
-// its administrators write may grow. So there is always room to delete, which
-// makes room for all: the past is removed and the file made smaller at once.
+// It knows how much of the store is in use. When half of the quota is in use,
+// no tenant gets more than its share. When all of it is in use, only what the
+// server itself and its administrators write may grow. So deleting is always
+// possible, and makes room for all: the past is removed and the file made
+// smaller at once.
 package storespace
 
 import (
@@ -22,40 +23,41 @@ import (
 )
 
 const (
-	// tick is how often the store is looked at.
+	// tick is the time between two readings of the store.
 	tick = time.Second
-	// lookEvery is how often it is looked at because a write would be refused.
+	// lookEvery is the time between readings because a write would be refused.
 	lookEvery = 200 * time.Millisecond
-	// countEvery is how often tenants are counted at most, countPart the part of
-	// the time that it may take.
+	// countEvery is the shortest time between two counts of tenants; countPart is
+	// the part of the time that counting may take.
 	countEvery = 10 * time.Second
 	countPart  = 20
 	// tellEvery is how often the log says that the store is filling up.
 	tellEvery = 10 * time.Minute
 	// rewriting is the part of the quota that the large objects of a tenant may
-	// leave in the past of a store that is tight, until that is removed.
+	// leave in the past of a store that is tight, before the past is removed.
 	rewriting = 64
-	// overhead is what etcd stores besides an object.
+	// overhead is what etcd stores in addition to an object.
 	overhead = 256
 )
 
 // Store is the etcd whose space is watched.
 type Store interface {
-	// Read tells how full it is.
+	// Read returns how full it is.
 	Read(ctx context.Context) (Reading, error)
-	// Compact removes what has been changed or deleted before revision.
+	// Compact removes the versions of keys that were replaced or deleted before
+	// revision.
 	Compact(ctx context.Context, revision int64) error
 	// Reclaim makes the database file smaller. It fails with errors.ErrUnsupported
-	// where others decide when that is done.
+	// if only the store's operator may do so.
 	Reclaim(ctx context.Context) error
-	// Disarm has etcd write again after it was full.
+	// Disarm ends etcd's refusal to write after it was full.
 	Disarm(ctx context.Context) error
 }
 
-// Owner tells which tenant answers for what is stored under a key.
+// Owner returns the tenant that is accountable for what is stored under a key.
 type Owner func(key string, value []byte) share.Tenant
 
-// Config is what a Space is made of.
+// Config configures a Space.
 type Config struct {
 	Store Store
 	// KV and Prefix are where objects are counted.
@@ -70,7 +72,7 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Space is what is known of the space in a store. It is safe for concurrent use.
+// Space knows how full a store is. It is safe for concurrent use.
 type Space struct {
 	cfg     Config
 	usage   *usage
@@ -80,23 +82,23 @@ type Space struct {
 	reading Reading
 	at      time.Time // when it was read
 	written int64     // since then
-	pressed bool      // something was refused since Run has looked
+	pressed bool      // a write was refused since Run has last looked
 	// rewritten is how much large objects of each tenant have left in the past
-	// since that was removed.
+	// since the past was last removed.
 	rewritten map[share.Tenant]int64
 
 	wake chan struct{} // has Run look at once
 
-	looking sync.Mutex // held by who reads how full the store is
+	looking sync.Mutex // held by the goroutine that reads how full the store is
 
 	history history // used by Recover, then by Run
 	told    time.Time
 
-	counting  sync.Mutex // held by who counts tenants
+	counting  sync.Mutex // held by the goroutine that counts tenants
 	nextCount time.Time
 }
 
-// New returns a Space that knows nothing yet.
+// New returns a Space that has not read its store yet.
 func New(cfg Config) (*Space, error) {
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
@@ -105,8 +107,8 @@ func New(cfg Config) (*Space, error) {
 	return &Space{cfg: cfg, usage: newUsage(), metrics: m, wake: make(chan struct{}, 1), rewritten: map[share.Tenant]int64{}}, nil
 }
 
-// Recover looks at the store before anybody uses it, and makes it writable if
-// it is not.
+// Recover reads how full the store is before it is used, and makes it writable
+// if it is not.
 func (s *Space) Recover(ctx context.Context) error {
 	if err := s.look(ctx); err != nil {
 		return err
@@ -166,7 +168,7 @@ func (s *Space) Run(ctx context.Context) {
 	}
 }
 
-// tend looks at the store once, and does what there is to do.
+// tend looks at the store once, and does what is needed.
 func (s *Space) tend(ctx context.Context) error {
 	if err := s.look(ctx); err != nil {
 		return err
@@ -253,7 +255,7 @@ func (s *Space) read(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain reads how full the store is, if nobody has just done so.
+// lookAgain reads how full the store is, unless that was read just before.
 func (s *Space) lookAgain(ctx context.Context) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -268,7 +270,7 @@ func (s *Space) lookAgain(ctx context.Context) {
 	}
 }
 
-// now is the last reading, with what was written since.
+// now returns the last reading, plus what was written since.
 func (s *Space) now() Reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +279,7 @@ func (s *Space) now() Reading {
 	return r
 }
 
-// Allow reports, with a *Refusal, that something must not be written now.
+// Allow returns a *Refusal if w must not be written now.
 func (s *Space) Allow(ctx context.Context, w Write) error {
 	refusal := s.refuses(ctx, w)
 	if refusal != nil {
@@ -331,7 +333,7 @@ func (s *Space) hasRewritten(tenant share.Tenant) int64 {
 	return s.rewritten[tenant]
 }
 
-// Wrote notes what has been written; New is 0 when the object was deleted.
+// Wrote records what has been written; New is 0 when the object was deleted.
 func (s *Space) Wrote(w Write) {
 	s.mu.Lock()
 	s.written += w.New + overhead
@@ -346,15 +348,15 @@ func (s *Space) Wrote(w Write) {
 	}
 }
 
-// lookSoon has Run look at the store at once.
+// lookSoon wakes Run to look at the store at once.
 func (s *Space) lookSoon() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is to look already
+	default: // Run is about to look already
 	}
 }
 
-// Check fails while nothing can be written.
+// Check fails while the store cannot be written.
 func (s *Space) Check() error {
 	if r := s.now(); r.Full {
 		return fmt.Errorf("etcd refuses to write: %d MiB of its %d MiB are taken (alarm NOSPACE)", r.Size>>20, r.Limit>>20)
@@ -362,7 +364,7 @@ func (s *Space) Check() error {
 	return nil
 }
 
-// countTenants counts who has how much, in time before that matters.
+// countTenants counts how much each tenant has, before that is needed.
 func (s *Space) countTenants(ctx context.Context) {
 	if s.cfg.PercentPerTenant == 0 || s.now().InUse < s.cfg.Quota/4 {
 		return
@@ -374,7 +376,7 @@ func (s *Space) countTenants(ctx context.Context) {
 	}
 }
 
-// countFirst counts who has how much, if nobody has.
+// countFirst counts how much each tenant has, unless that was done before.
 func (s *Space) countFirst(ctx context.Context, tenant share.Tenant) {
 	s.counting.Lock()
 	defer s.counting.Unlock()
@@ -394,7 +396,7 @@ func (s *Space) count(ctx context.Context, begin time.Time) {
 	s.usage.end(counted)
 }
 
-// tell says in the log, now and then, that the store is filling up.
+// tell logs, from time to time, that the store is filling up.
 func (s *Space) tell(ctx context.Context, r Reading) {
 	const warnPercent = 80
 	percent := r.InUse * 100 / s.cfg.Quota

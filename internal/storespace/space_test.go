@@ -42,7 +42,8 @@ func newSpace(t *testing.T, store Store) *Space {
 	return s
 }
 
-// A store that etcd refuses to write is written again as soon as it can be.
+// A store that etcd refuses to write becomes writable again as soon as
+// possible.
 func TestSpaceRecovers(t *testing.T) {
 	store := &fake{Reading: full80(of(80, 20))}
 	s := newSpace(t, store)
@@ -64,7 +65,7 @@ func TestSpaceRecovers(t *testing.T) {
 	}
 }
 
-// The file of an external etcd is its operator's.
+// Only the operator of an external etcd may make its file smaller.
 func TestSpaceOfOthers(t *testing.T) {
 	store := &fake{Reading: full80(of(80, 20)), keeps: true}
 	s := newSpace(t, store)
@@ -77,7 +78,7 @@ func TestSpaceOfOthers(t *testing.T) {
 	}
 }
 
-// Tenants are held to their share when half of the quota is in use; what they
+// Tenants are held to their share when half of the quota is in use. What they
 // have is known from a count and from what was written since.
 func TestShares(t *testing.T) {
 	store := &fake{Reading: of(10, 10)}
@@ -125,11 +126,11 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What was written since somebody has looked is in use, too.
+// Bytes that were written since the last reading are in use, too.
 func TestWrittenCounts(t *testing.T) {
 	store := &fake{Reading: of(50, 50)}
 	s := newSpace(t, store)
-	s.at = s.at.Add(lookEvery) // nobody looks again meanwhile
+	s.at = s.at.Add(lookEvery) // no new reading meanwhile
 	for range 20 {
 		s.Wrote(Write{New: mib})
 	}
@@ -141,8 +142,8 @@ func TestWrittenCounts(t *testing.T) {
 	}
 }
 
-// In a store that is almost full, what a tenant writes again and again does not
-// take the room of others.
+// In a store that is almost full, objects that a tenant writes again and again
+// do not take the room of others.
 func TestRewriting(t *testing.T) {
 	store := &fake{Reading: of(58, 58)}
 	s := newSpace(t, store)
@@ -167,7 +168,7 @@ func TestRewriting(t *testing.T) {
 			t.Errorf("%s is refused", reason)
 		}
 	}
-	for range 2 { // the past is what was there the time before
+	for range 2 { // the past is that of the reading before
 		store.Revision++
 		if err := s.tend(t.Context()); err != nil {
 			t.Fatal(err)

@@ -13,13 +13,14 @@ import (
 	"github.com/certplane/certplane/internal/share"
 )
 
-// usage knows about how much of the store each tenant has: what was counted, and
-// what this server has written since. It is safe for concurrent use.
+// usage knows approximately how much of the store each tenant has: what was
+// counted, and what this server has written since. It is safe for concurrent
+// use.
 type usage struct {
 	mu      sync.Mutex
 	counted map[share.Tenant]int64 // nil before the first count
-	// since is what has changed since the count began that counted is from;
-	// sinceNext, since the one began that is under way.
+	// since is what has changed since the begin of the count that counted is from;
+	// sinceNext is what has changed since the begin of the current count.
 	since, sinceNext map[share.Tenant]int64
 }
 
@@ -35,7 +36,7 @@ func (u *usage) changed(tenant share.Tenant, by int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.counted == nil && len(u.sinceNext) > maxUncounted {
-		return // nobody asks yet, and there may be any number of tenants
+		return // not needed before the first count, and there may be any number of tenants
 	}
 	u.since[tenant] += by
 	u.sinceNext[tenant] += by
@@ -51,7 +52,7 @@ func (u *usage) of(tenant share.Tenant) (bytes int64, known bool) {
 	return u.counted[tenant] + u.since[tenant], u.counted != nil
 }
 
-// begin starts a count, end brings its result.
+// begin starts a count, and end ends it with its result.
 func (u *usage) begin() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -64,13 +65,13 @@ func (u *usage) end(counted map[share.Tenant]int64) {
 	u.counted, u.since = counted, maps.Clone(u.sinceNext)
 }
 
-// holding is what a tenant has.
+// holding is how much a tenant has.
 type holding struct {
 	tenant share.Tenant
 	bytes  int64
 }
 
-// largest returns those who have the most.
+// largest returns the tenants that have the most.
 func (u *usage) largest(many int) []holding {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,15 +85,15 @@ func (u *usage) largest(many int) []holding {
 	return all[:min(many, len(all))]
 }
 
-// How many objects are read at a time depends on how large they are: a page is
-// to have pageBytes at most, or twice as much.
+// How many objects are read at a time depends on their size: a page is to have
+// pageBytes at most, or twice as much.
 const (
 	firstPage = 16
 	maxPage   = 1024
 	pageBytes = 4 << 20
 )
 
-// nextPage is how many objects to read after so many have had so many bytes.
+// nextPage returns how many objects to read after a page with this many bytes.
 func nextPage(page int64, bytes int64) int64 {
 	switch {
 	case bytes > pageBytes:
@@ -103,7 +104,7 @@ func nextPage(page int64, bytes int64) int64 {
 	return page
 }
 
-// count reads all there is below prefix.
+// count reads all keys below prefix.
 func count(ctx context.Context, kv clientv3.KV, prefix string, owner Owner) (map[share.Tenant]int64, error) {
 	counted := map[share.Tenant]int64{}
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)

@@ -1,5 +1,5 @@
-// Package syncs counts what publishers do, as Kubernetes' own publishers count
-// it.
+// Package syncs counts the syncs of publishers, as Kubernetes' own publishers
+// count theirs.
 package syncs
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// Metrics count one publisher's syncs by how they ended.
+// Metrics count one publisher's syncs by their result.
 type Metrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
 // New makes the metrics <publisher>_sync_total and
-// <publisher>_sync_duration_seconds and registers them with registry; nil
-// makes metrics that nobody sees. Those of another server in this process are
-// used where there are any.
+// <publisher>_sync_duration_seconds and registers them with registry; with nil
+// they are not exported. If another server in this process has registered them
+// already, those are used.
 func New(registry prometheus.Registerer, publisher, object string) (*Metrics, error) {
 	labels := []string{"code"}
 	m := &Metrics{
@@ -49,7 +49,7 @@ func (m *Metrics) Observe(err error, took time.Duration) {
 	m.duration.WithLabelValues(code).Observe(took.Seconds())
 }
 
-// code is the API's answer, also if it is wrapped.
+// code returns the code of the API's answer, also if the error is wrapped.
 func code(err error) string {
 	var status apierrors.APIStatus
 	switch {

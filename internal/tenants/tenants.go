@@ -1,5 +1,5 @@
-// Package tenants tells which tenant a user is, and which tenant answers for an
-// object. What is scarce is divided between tenants (see package share).
+// Package tenants maps users and objects to tenants. Scarce resources are
+// divided between tenants (see package share).
 package tenants
 
 import (
@@ -29,14 +29,14 @@ const (
 )
 
 var (
-	// Exempt is the tenant of all who are not limited.
+	// Exempt is the tenant of all clients that are not limited.
 	Exempt = share.Tenant{Class: classExempt}
 	// Anonymous is the tenant of all clients without credentials.
 	Anonymous = share.Tenant{Class: ClassAnonymous}
 )
 
-// OfUser is the tenant of a user. Whoever may make service accounts in a namespace
-// may make any number, so that a namespace is one tenant.
+// OfUser returns the tenant of a user. A user who may create service accounts
+// in a namespace may create any number, so a namespace is one tenant.
 func OfUser(name string, groups []string) share.Tenant {
 	namespace, _, err := serviceaccount.SplitUsername(name)
 	switch {
@@ -54,9 +54,10 @@ func OfUser(name string, groups []string) share.Tenant {
 	return share.Tenant{Class: ClassUser, Name: name}
 }
 
-// OfObject is the tenant that answers for an object: who has asked for a
-// certificate, else the namespace that it is in. Others are made by
-// administrators, and are those of the zero Tenant, which is nobody.
+// OfObject returns the tenant that is accountable for an object: the user that
+// has requested a certificate, otherwise the namespace that the object is in.
+// Other objects are made by administrators, and belong to the zero Tenant,
+// which is none.
 func OfObject(object runtime.Object) share.Tenant {
 	switch o := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
@@ -76,7 +77,7 @@ func ofNode(name string) share.Tenant {
 	return share.Tenant{Class: ClassNode, Name: nodeid.UserPrefix + name}
 }
 
-// Describe names a tenant in messages, as the one who asks.
+// Describe names a tenant in messages, as the one that makes a request.
 func Describe(t share.Tenant) string {
 	switch t.Class {
 	case ClassAnonymous:

@@ -1,5 +1,5 @@
-// Package turns has those who ask take turns in the queue of a controller: who
-// asks for little is not held up by who asks for much.
+// Package turns lets tenants take turns in the queue of a controller: a tenant
+// with few requests is not held up by one with many.
 package turns
 
 import (
@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// window is how long what somebody has asked for counts: between once and
-	// twice this time.
+	// window is how long a request counts: between once and twice this time.
 	window = time.Minute
-	// last is the place of who has asked for more than that in the window. What a
-	// start finds, and what is looked at again, comes before it: new requests of
-	// those who ask for much do not hold up old ones.
+	// last is the place of a tenant with more requests than that in the window.
+	// Objects that a start finds, and those that are checked again, come before
+	// it: new requests of such tenants do not hold up old ones.
 	last = -handler.LowPriority + 1
 )
 
-// Handler enqueues requests for certificates. The place of each is how many its
-// tenant has asked for before, within a minute or two; those with the same place
-// are in the order in which they came. The queue must be a priority queue.
+// Handler enqueues requests for certificates. The place of each request is how
+// many its tenant has made before, within a minute or two. Requests with the
+// same place keep the order in which they came. The queue must be a priority
+// queue.
 type Handler struct {
 	handler.EnqueueRequestForObject
 	clock clock.PassiveClock
 
 	mu sync.Mutex // guards all below
-	// before and now count for each tenant, in the window before since and
-	// after.
+	// before and now count the requests of each tenant: before in the window
+	// before since, now in the window after it.
 	before, now map[share.Tenant]int
 	since       time.Time
 }
@@ -76,7 +76,7 @@ func (h *Handler) add(q queue, object client.Object, known bool) {
 	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, item)
 }
 
-// place counts what a tenant asks for. Who is not limited goes first.
+// place counts a tenant's requests. Tenants that are not limited go first.
 func (h *Handler) place(tenant share.Tenant) int {
 	if tenant == tenants.Exempt {
 		return 0

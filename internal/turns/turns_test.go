@@ -21,7 +21,8 @@ func newRequest(user, name string) *certificatesv1.CertificateSigningRequest {
 	return csr
 }
 
-// Who asks for one thing need not wait for who asks for a thousand.
+// A tenant that requests one certificate need not wait for one that requests a
+// thousand.
 func TestTurns(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	h := New(clock)
@@ -62,7 +63,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What somebody asked for long ago does not count.
+// Requests of long ago do not count.
 func TestTurnsAreForgotten(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	h, tenant := New(clock), share.Tenant{Class: tenants.ClassUser, Name: "a"}

@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// decisionLifetime is for how long an answer is used again: an approver who
-	// has many requests before it asks once for all of them.
+	// decisionLifetime is how long an answer is cached: for an approver with
+	// many requests, the API is asked once for all of them.
 	decisionLifetime = time.Second
-	// maxDecisions bounds the answers that are kept.
+	// maxDecisions limits the number of cached answers.
 	maxDecisions = 1000
 )
 
-// accessReviews is what is needed of the API.
+// accessReviews is the part of the API that is needed.
 type accessReviews interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// approvers asks the API who may approve. It is safe for concurrent use.
+// approvers asks the API which users may approve. It is safe for concurrent
+// use.
 type approvers struct {
 	reviews   accessReviews
 	decisions *cache.LRUExpireCache // of bool, by the question
@@ -39,8 +40,8 @@ func newApprovers(reviews accessReviews, clock clock.PassiveClock) *approvers {
 	return &approvers{reviews, cache.NewLRUExpireCacheWithClock(maxDecisions, clock)}
 }
 
-// mayApprove implements certmanager.Authorize. What is not known is an error or
-// a no, and neither is remembered.
+// mayApprove implements certmanager.Authorize. If the answer is unknown, it
+// returns an error or false, and neither is cached.
 func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInfo, signer string) (bool, error) {
 	question := authorizationv1.SubjectAccessReviewSpec{
 		User: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra(who.Extra),
@@ -48,7 +49,7 @@ func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInf
 			Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer,
 		},
 	}
-	key, err := json.Marshal(question) // maps are written in the order of their keys
+	key, err := json.Marshal(question) // keys of maps are sorted
 	if err != nil {
 		return false, fmt.Errorf("encoding the question: %w", err)
 	}
@@ -62,8 +63,8 @@ func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInf
 	status := answered.Status
 	allowed := status.Allowed && !status.Denied
 	if status.EvaluationError != "" && !allowed {
-		// As in our own server: a broken rule of somebody is no answer, and
-		// others may still allow it.
+		// As in our own server, a broken rule is not an answer: another rule may
+		// still allow it.
 		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about an approval", "user", who.Username, "signer", signer, "err", status.EvaluationError)
 		return false, nil
 	}

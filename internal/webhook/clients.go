@@ -8,16 +8,17 @@ import (
 	"slices"
 )
 
-// Clients says which API servers may ask.
+// Clients says which API servers may call the webhook.
 type Clients struct {
-	// Roots returns what their certificates are verified with, at each connection;
-	// nil asks for no certificate.
+	// Roots returns the roots that verify their certificates, for each
+	// connection. If it is nil, no certificate is requested.
 	Roots func() []*x509.Certificate
-	// Names are the common names that may ask; none are all that are verified.
+	// Names are the common names of clients that may call it. If there are
+	// none, every verified client may.
 	Names []string
 }
 
-// require has connections fail whose clients may not ask.
+// require makes connections fail if the client may not call the webhook.
 func (c Clients) require(config *tls.Config) *tls.Config {
 	if c.Roots == nil {
 		return config

@@ -12,29 +12,29 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// What becomes of a review.
+// The results of a review.
 const (
 	allowed = "allowed"
 	refused = "refused"
-	failed  = "failed" // it was no review, or there were too many at once
+	failed  = "failed" // it was not a review, or there were too many at once
 )
 
-// other is what is counted of resources that are none of those below: who sends
-// reviews must not be able to make series without end.
+// other is the label of all resources except those below: clients that send
+// reviews must not be able to create an unlimited number of series.
 const other = "other"
 
 var counted = []string{"certificaterequests", "certificates", "challenges", "clusterissuers", "issuers", "orders", "signers"}
 
-// Metrics are those of the webhook of a process. Safe for concurrent use; nil
-// counts nothing.
+// Metrics are the metrics of a process's webhook. They are safe for concurrent
+// use; nil counts nothing.
 type Metrics struct {
 	reviews  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	notAfter *prometheus.GaugeVec // of no labels, so that there is none before it is known
+	notAfter *prometheus.GaugeVec // without labels, so that it does not exist before it is known
 }
 
-// NewMetrics registers the metrics, or joins those that are registered already.
-// With a nil registry nobody sees them.
+// NewMetrics registers the metrics, or returns those that are registered
+// already. With a nil registry, they are not registered.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{

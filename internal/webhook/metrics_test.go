@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// Reviews are counted by what became of them, and nobody who sends some can make
-// series of their own.
+// Reviews are counted by result, and no client can create its own series by
+// sending reviews.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)
@@ -36,8 +36,8 @@ func TestMetrics(t *testing.T) {
 		return body
 	}
 	post(MutatePath, of("certificaterequests"))
-	post(ValidatePath, of("certificaterequests")) // refused: it holds no request
-	post(ValidatePath, of("things"))              // which others may bring along
+	post(ValidatePath, of("certificaterequests")) // refused: it contains no request
+	post(ValidatePath, of("things"))              // which other clients may send
 	post(ValidatePath, []byte("hello"))
 	post("/elsewhere", nil)
 	const want = `
@@ -56,8 +56,8 @@ certplane_admission_webhook_reviews_total{path="validate",resource="other",resul
 	}
 }
 
-// The end of the certificate is that of the one that is served; before there is
-// one, nothing is said.
+// The metric shows when the served certificate expires. Before there is one,
+// the metric does not exist.
 func TestMetricsOfTheCertificate(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)

@@ -22,27 +22,30 @@ import (
 )
 
 const (
-	// maxBody is the largest review that is read, in bytes. API servers take
-	// requests of 3 MiB; a review has the object as it was and as it is to be.
+	// maxBody is the largest review that is read, in bytes. API servers accept
+	// requests of 3 MiB; a review has both the old and the new object.
 	maxBody = 7 << 20
-	// answerTimeout bounds the work on one review. API servers wait 30 s at most.
+	// answerTimeout limits the work on one review. API servers wait for at most
+	// 30 s.
 	answerTimeout = 30 * time.Second
-	// bodyTimeout is within what time a review must be there. API servers have all
-	// of it before they connect.
+	// bodyTimeout is how long the body of a review may take to arrive. API
+	// servers have all of it before they connect.
 	bodyTimeout = 2 * time.Second
-	// maxAtOnce is how many reviews are worked on at the same time, and
-	// maxAtOnceFrom how many of one address. Others wait; who has least is next.
+	// maxAtOnce is how many reviews are processed at the same time, and
+	// maxAtOnceFrom how many of one address. Others wait; the address with the
+	// fewest is next.
 	maxAtOnce, maxAtOnceFrom = 32, 16
-	// maxBodies bounds the reviews that are in memory, in bytes, and maxBodiesFrom
-	// those of one address. Each address has guaranteedBody in any case.
+	// maxBodies limits the reviews in memory, in bytes, and maxBodiesFrom those
+	// of one address. Each address always has guaranteedBody.
 	maxBodies, maxBodiesFrom, guaranteedBody = 128 << 20, 64 << 20, 64 << 10
 )
 
 // decide answers a review.
 type decide func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
-// reviewer speaks the protocol of admission webhooks. What it cannot read it
-// answers with an HTTP error, which API servers take for a failed webhook.
+// reviewer implements the protocol of admission webhooks. If it cannot read a
+// review, it answers with an HTTP error, which API servers treat as a failed
+// webhook.
 type reviewer struct {
 	decide  decide
 	metrics *Metrics
@@ -58,8 +61,9 @@ func newReviewer(decide decide, metrics *Metrics) *reviewer {
 	}
 }
 
-// sender is the address a review comes from: anybody who can reach the webhook
-// can send reviews, and shares what there is with the API servers.
+// sender returns the address that a review comes from: any client that can
+// reach the webhook can send reviews, and shares its capacity with the API
+// servers.
 func sender(r *http.Request) share.Tenant {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -77,8 +81,9 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.metrics.reviewed(r.URL.Path, resource, result, time.Since(begin))
 }
 
-// answer tells what became of which review. A review takes a place when all of
-// it is there, so that slow senders hold none.
+// answer answers a review, and returns its resource and result for the metrics.
+// A review takes a place when its body is complete, so that slow senders hold
+// none.
 func (v *reviewer) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) (metav1.GroupVersionResource, string) {
 	from := sender(r)
 	body := &arriving{budget: v.bodies, from: from}
@@ -104,16 +109,16 @@ func (v *reviewer) answer(ctx context.Context, w http.ResponseWriter, r *http.Re
 	return asked.Resource, refused
 }
 
-// httpError is why a body is no review.
+// httpError is why a body is not a review.
 type httpError struct {
 	code int
 	text string
 }
 
-// errNoRoom says that too many reviews of one address are in memory.
+// errNoRoom means that too many reviews of one address are in memory.
 var errNoRoom = errors.New("too many reviews at once")
 
-// arriving is the body of a review as it comes.
+// arriving is the body of a review while it arrives.
 type arriving struct {
 	bytes.Buffer
 	budget *share.Budget
@@ -140,7 +145,7 @@ func read(w http.ResponseWriter, r *http.Request, body *arriving) (*admissionv1.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &httpError{http.StatusUnsupportedMediaType, "the Content-Type must be application/json"}
 	}
-	// Not every connection can have deadlines; then it is as without.
+	// Not every connection supports deadlines. Without them, there is no limit.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	_, err := io.Copy(writerOnly{body}, http.MaxBytesReader(w, r.Body, maxBody))
@@ -159,7 +164,7 @@ func read(w http.ResponseWriter, r *http.Request, body *arriving) (*admissionv1.
 	return parse(body.Bytes())
 }
 
-// writerOnly hides that a buffer can read by itself, past our Write.
+// writerOnly hides that a buffer has ReadFrom, which would bypass our Write.
 type writerOnly struct{ io.Writer }
 
 var reviewKind = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}

@@ -15,34 +15,35 @@ import (
 	"github.com/certplane/certplane/internal/connections"
 )
 
-// Bounds on what a client may take. The largest review arrives well within
-// readTimeout in one data centre.
+// Limits for a client. The largest review arrives well within readTimeout in
+// one data centre.
 const (
 	readTimeout = 10 * time.Second
 	idleTimeout = 2 * time.Minute
 	stopTimeout = 5 * time.Second
 	stall       = 10 * time.Second
-	// maxConnections is how many there are, maxConnectionsFrom how many of one
-	// address. One more closes the oldest of the address that has the most.
+	// maxConnections is the maximum number of connections, and
+	// maxConnectionsFrom that of one address. One more closes the oldest of the
+	// address that has the most.
 	maxConnections, maxConnectionsFrom = 1000, 300
 )
 
-// Server serves a handler by HTTPS, with the certificate that it was given
-// last.
+// Server serves a handler over HTTPS, with the certificate that it was last
+// given.
 type Server struct {
 	// Address is where to listen, HOST:PORT.
 	Address string
-	// Handler answers.
+	// Handler answers the requests.
 	Handler http.Handler
-	// Metrics tell when the certificate ends; nil if nobody is to know.
+	// Metrics shows when the certificate expires. It can be nil.
 	Metrics *Metrics
-	// Clients says whose connections are taken; the zero value takes all.
+	// Clients says whose connections are accepted; the zero value accepts all.
 	Clients Clients
 
 	certificate atomic.Pointer[tls.Certificate]
 }
 
-// Use serves this certificate from the next connection on.
+// Use sets the certificate for new connections.
 func (s *Server) Use(certificate *tls.Certificate) {
 	s.certificate.Store(certificate)
 	s.Metrics.serves(certificate)
@@ -50,7 +51,7 @@ func (s *Server) Use(certificate *tls.Certificate) {
 
 var errNoCertificate = errors.New("there is no serving certificate yet")
 
-// Ready is a probe: nobody can be answered without a certificate.
+// Ready is a probe: without a certificate, no request can be answered.
 func (s *Server) Ready(*http.Request) error {
 	if s.certificate.Load() == nil {
 		return errNoCertificate
@@ -58,7 +59,7 @@ func (s *Server) Ready(*http.Request) error {
 	return nil
 }
 
-// Start serves until ctx ends, and then lets those finish who are being answered.
+// Start serves until ctx ends, and then finishes the requests in progress.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -71,10 +72,10 @@ func (s *Server) Start(ctx context.Context) error {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      readTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
-		// One review a connection at a time, so that what one client takes is
-		// bounded by its connections.
+		// A connection has one review at a time, so that what one client uses is
+		// limited by its connections.
 		TLSConfig: s.Clients.require(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: s.getCertificate}),
-		// Who is being answered when the process stops gets the answer.
+		// Requests in progress are still answered when the process stops.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}
@@ -87,7 +88,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return <-stopped
 }
 
-// shutdown lets those finish who are being answered.
+// shutdown finishes the requests in progress.
 func shutdown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

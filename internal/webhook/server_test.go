@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
-// serve runs a server until the test ends. stop stops it.
+// serve runs a server until the test ends. The returned function stop stops it.
 func serve(t *testing.T, handler http.Handler) (server *Server, address string, stop func() error) {
 	t.Helper()
 	return serveWith(t, handler, Clients{})
@@ -42,7 +42,7 @@ func serveWith(t *testing.T, handler http.Handler, clients Clients) (server *Ser
 	return server, address, func() error { cancel(); return <-ended }
 }
 
-// connect dials until there is somebody.
+// connect dials until the server accepts a connection.
 func connect(t *testing.T, address string) (*tls.Conn, error) {
 	t.Helper()
 	for {
@@ -58,8 +58,8 @@ func connect(t *testing.T, address string) (*tls.Conn, error) {
 	}
 }
 
-// Each connection gets the certificate of its moment; without one there is no
-// connection, and the probe says so.
+// Each connection gets the certificate that is in use at that time. Without a
+// certificate, connections fail, and the probe reports that.
 func TestServerFollowsItsCertificate(t *testing.T) {
 	server, address, stop := serve(t, http.NotFoundHandler())
 	if _, err := connect(t, address); err == nil || server.Ready(nil) == nil {
@@ -91,7 +91,7 @@ func newCertificate(t *testing.T) *tls.Certificate {
 	return state.Certificate()
 }
 
-// Who is being answered when the server stops gets the answer.
+// A request that is in progress when the server stops is answered.
 func TestServerFinishesItsAnswers(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	server, address, stop := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func TestServerFinishesItsAnswers(t *testing.T) {
 	<-asked
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody new is let in
+	for { // until new connections are refused
 		connection, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -149,7 +149,7 @@ func TestServerNamesTheAddressInUse(t *testing.T) {
 	}
 }
 
-// A review that comes slowly is given up soon.
+// A review that arrives slowly is soon aborted.
 func TestServerWaitsForBodies(t *testing.T) {
 	server, address, _ := serve(t, newReviewer(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		t.Error("decided")
@@ -169,7 +169,7 @@ func TestServerWaitsForBodies(t *testing.T) {
 	}
 }
 
-// Only clients that are named get through, where they are asked for who they are.
+// If clients have to authenticate, only the named ones may connect.
 func TestClients(t *testing.T) {
 	authority := func() (*x509.Certificate, func(name string) tls.Certificate) {
 		caKey, err := pki.GenerateKey(pki.ECDSAP256)

@@ -1,5 +1,6 @@
-// Package webhook serves admission to somebody else's API server: the checks of
-// cert-manager.io and of Signers that "certplane serve" makes in its own process.
+// Package webhook serves admission for an API server of another kind: the
+// checks of cert-manager.io and of Signers that "certplane serve" makes in its
+// own process.
 package webhook
 
 import (
@@ -24,7 +25,8 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// The names of the webhooks in their configurations, which refusals bear.
+// The names of the webhooks in their configurations, which are part of
+// refusals.
 const (
 	Name       = certmanager.WebhookName
 	SignerName = declaration.WebhookName
@@ -43,9 +45,9 @@ type Handler struct {
 	mux     *http.ServeMux
 }
 
-// New returns a handler that asks client who may approve, which takes the right
-// to create SubjectAccessReviews, and which kinds of issuers there are. It reads
-// Signers with objects. What it does is counted in metrics.
+// New returns a handler that asks client which users may approve, which needs
+// the right to create SubjectAccessReviews, and which kinds of issuers exist.
+// It reads Signers with objects. Its work is counted in metrics.
 func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metrics) *Handler {
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
@@ -109,9 +111,9 @@ func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.Admissi
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// request is a review as the checks of cert-manager.io want it. A kind that they
-// know nothing of is an error: whoever has it sent here counts on its being
-// checked.
+// request converts a review for the checks of cert-manager.io. A kind that the
+// checks do not know is an error: the administrator who has it sent here relies
+// on its being checked.
 func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 	r := certmanager.Request{
 		Operation:   asked.Operation,
@@ -129,7 +131,7 @@ func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 	return r, err
 }
 
-// objects returns the object as it is to be and as it was.
+// objects returns the new and the old object.
 func objects(asked *admissionv1.AdmissionRequest) (now, old *unstructured.Unstructured, err error) {
 	if now, err = object(asked.Object); err != nil {
 		return nil, nil, fmt.Errorf("reading the object: %w", err)
@@ -140,7 +142,7 @@ func objects(asked *admissionv1.AdmissionRequest) (now, old *unstructured.Unstru
 	return now, old, nil
 }
 
-// object is nil if there is none.
+// object returns an object, or nil if raw is empty.
 func object(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
 	if len(raw.Raw) == 0 {
 		return nil, nil
@@ -152,9 +154,9 @@ func object(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
 	return o, nil
 }
 
-// setPatch tells what the checks have changed, which is in the spec: all of it
-// is in one operation, which also makes a spec where there is none (RFC 6902
-// section 4.1).
+// setPatch sets the patch of what the checks have changed, which is in the
+// spec. It is a single operation, which also creates the spec if it does not
+// exist (RFC 6902 section 4.1).
 func setPatch(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured) error {
 	if reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) {
 		return nil

@@ -30,7 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/admission/declaration"
 )
 
-// review is one about a CertificateRequest that alice creates.
+// review returns a review of a CertificateRequest that alice creates.
 func review(change func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionReview {
 	asked := &admissionv1.AdmissionRequest{
 		UID:       "some-uid",
@@ -60,7 +60,8 @@ func send(t *testing.T, path string, body []byte, change func(*http.Request)) *h
 	return answer
 }
 
-// known has the Signer other of the name example.com/other.
+// known returns a client that has the Signer other with the name
+// example.com/other.
 func known(t *testing.T) *dynamicfake.FakeDynamicClient {
 	t.Helper()
 	kinds := runtime.NewScheme()
@@ -73,7 +74,7 @@ func known(t *testing.T) *dynamicfake.FakeDynamicClient {
 	})
 }
 
-// ask sends a review and returns what is decided.
+// ask sends a review and returns the decision.
 func ask(t *testing.T, path string, asked *admissionv1.AdmissionReview) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(asked)
@@ -91,7 +92,7 @@ func ask(t *testing.T, path string, asked *admissionv1.AdmissionReview) *admissi
 	return decided.Response
 }
 
-// The requester is written down, and the rest of the spec stays as it is.
+// The requester is recorded, and the rest of the spec stays as it is.
 func TestMutate(t *testing.T) {
 	response := ask(t, MutatePath, review(nil))
 	if !response.Allowed || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
@@ -111,7 +112,7 @@ func TestDecisions(t *testing.T) {
 	tests := []struct {
 		reason, path string
 		change       func(*admissionv1.AdmissionRequest)
-		want         string // part of a refusal; "" is none
+		want         string // part of a refusal; "" means none
 	}{
 		{"a request that is wrong", ValidatePath, nil, "spec.request: Required value"},
 		{"somebody else's", ValidatePath, nil, "spec.username: Forbidden: username identity must be that of the requester"},
@@ -157,7 +158,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// goodSigner is the spec of a Signer that can work.
+// goodSigner is the spec of a valid Signer.
 const goodSigner = `{"signerName":"example.com/a","requests":["PodCertificateRequest"],"ca":{"generated":{}},
 	"profile":{"names":{"uris":"['spiffe://example.org/' + pod.metadata.name]"},"usages":["digital signature"]}}`
 
@@ -171,7 +172,7 @@ func TestSigners(t *testing.T) {
 	}
 	tests := []struct {
 		reason, before, after, subresource string
-		field, want                        string // of a cause; "" is none
+		field, want                        string // part of a cause; "" means none
 	}{
 		{"a good one", "", goodSigner, "", "", ""},
 		{"an expression that does not compile", "", broken, "", "spec.profile.names.uris", "undefined field 'nmae'"},
@@ -208,7 +209,8 @@ func TestSigners(t *testing.T) {
 	}
 }
 
-// Whether a name is taken cannot be found out, so it is refused, and why is said.
+// If it cannot be found out whether a name is taken, the Signer is refused with
+// the reason.
 func TestSignersCannotBeRead(t *testing.T) {
 	client := known(t)
 	client.PrependReactor("list", "signers", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -224,7 +226,7 @@ func TestSignersCannotBeRead(t *testing.T) {
 	}
 }
 
-// What is no review gets an HTTP error that says what is wrong.
+// A body that is not a review gets an HTTP error that says what is wrong.
 func TestNoReview(t *testing.T) {
 	good, err := json.Marshal(review(nil))
 	if err != nil {
@@ -262,7 +264,7 @@ func TestNoReview(t *testing.T) {
 	}
 }
 
-// Who waits too long for a turn is told so, and takes nothing.
+// A client that waits too long for its turn gets an error, and takes no place.
 func TestTooMany(t *testing.T) {
 	v := newReviewer(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		t.Error("decided")
@@ -293,8 +295,8 @@ func encodedReview(t *testing.T) []byte {
 	return body
 }
 
-// However many send slowly, they hold up themselves alone; so do those who have
-// the webhook ask the API about ever new users.
+// However many clients send slowly, they delay only themselves. The same holds
+// for clients that make the webhook ask the API about ever new users.
 func TestSlowSenders(t *testing.T) {
 	const strangers = 3 * maxAtOnce
 	held, release := make(chan struct{}, strangers), make(chan struct{})
@@ -319,7 +321,7 @@ func TestSlowSenders(t *testing.T) {
 		body, sending := io.Pipe()
 		slow = append(slow, sending)
 		group.Go(func() { send("10.0.0.1", body) })
-		if _, err := sending.Write([]byte("{")); err != nil { // returns when it is read
+		if _, err := sending.Write([]byte("{")); err != nil { // returns when it has been read
 			t.Fatal(err)
 		}
 	}
@@ -343,7 +345,7 @@ func TestSlowSenders(t *testing.T) {
 	group.Wait()
 }
 
-// accessAPI is the API as far as approvers know it.
+// accessAPI is the part of the API that approvers use.
 type accessAPI struct {
 	asked  []authorizationv1.SubjectAccessReviewSpec
 	status authorizationv1.SubjectAccessReviewStatus
@@ -357,7 +359,8 @@ func (a *accessAPI) Create(_ context.Context, review *authorizationv1.SubjectAcc
 	return review, a.err
 }
 
-// Answers are used again for a second; errors never, and they never allow.
+// Answers are cached for a second. Errors are never cached, and never allow a
+// request.
 func TestApprovers(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	server := &accessAPI{}
@@ -401,7 +404,7 @@ func TestApprovers(t *testing.T) {
 	}
 }
 
-// An approver cannot be found out, so nothing is approved.
+// If it cannot be found out whether a user is an approver, nothing is approved.
 func TestApprovalFailsClosed(t *testing.T) {
 	object := func(status string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"cert-manager.io/v1","kind":"CertificateRequest","metadata":{"name":"web"},"spec":{"issuerRef":{"name":"ca"}},"status":` + status + `}`)}

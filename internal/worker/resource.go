@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// lookEvery is how often to look at what the API has.
+	// lookEvery is how often to check which resources the API has.
 	lookEvery = time.Minute
-	// firstLook is how soon to look again while the API has no such resource;
-	// each following look is twice as late, up to lookEvery. APIs that start at
-	// the same time get their resources in their first moments.
+	// firstLook is the first wait until the next check while the API has no
+	// such resource. Each following wait is twice as long, up to lookEvery.
+	// APIs that start at the same time get their resources in their first
+	// moments.
 	firstLook = 200 * time.Millisecond
 )
 
@@ -25,7 +26,7 @@ const (
 // not at all.
 type Resource struct {
 	Group string
-	// Versions are those that we can work with, the best first.
+	// Versions are the versions that we can work with, the preferred one first.
 	Versions []string
 	// Name is the plural, such as clustertrustbundles.
 	Name string
@@ -35,17 +36,17 @@ type Resource struct {
 	first, every time.Duration // instead of firstLook and lookEvery
 }
 
-// OneVersion is a resource of which we can work with one version.
+// OneVersion returns a resource of which we can work with one version.
 func OneVersion(version schema.GroupVersion, name string, lookup Lookup) Resource {
 	return Resource{Group: version.Group, Versions: []string{version.Version}, Name: name, Lookup: lookup}
 }
 
-// Lookup tells which resources a version of an API has. It is the method
+// Lookup returns the resources of a version of an API. It is the method
 // ServerResourcesForGroupVersionWithContext of a discovery client.
 type Lookup func(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 
-// Version returns the best version in which the API has the resource, or
-// nothing.
+// Version returns the preferred version in which the API has the resource, or
+// "".
 func (r Resource) Version(ctx context.Context) (string, error) {
 	for _, version := range r.Versions {
 		list, err := r.Lookup(ctx, schema.GroupVersion{Group: r.Group, Version: version}.String())
@@ -64,16 +65,16 @@ func (r Resource) Version(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// errOtherVersion ends work for a version that is not the best any more.
+// errOtherVersion ends work for a version that is no longer the preferred one.
 var errOtherVersion = errors.New("the API has the resource in another version now")
 
-// Follow does work while the API has the resource, for one version at a time,
-// until ctx ends. Work that ends by itself has failed and is begun again. What
-// it is, such as "Publishing trust bundles", is for the log.
+// Follow calls work while the API has the resource, for one version at a time,
+// until ctx ends. If work returns by itself, it has failed and is called again.
+// what describes it in the log, such as "Publishing trust bundles".
 func (r Resource) Follow(ctx context.Context, what string, work func(ctx context.Context, version string) error) {
 	first, every := cmp.Or(r.first, firstLook), cmp.Or(r.every, lookEvery)
 	said, pause := "", first
-	asPlanned := 1 // the verbosity: that a resource is there is worth a line once it was not
+	asPlanned := 1 // the verbosity: that the resource exists is logged only if it was missing before
 	for ; ctx.Err() == nil; pause = min(2*pause, every) {
 		version, err := r.Version(ctx)
 		if version == "" {
@@ -97,8 +98,8 @@ func (r Resource) Follow(ctx context.Context, what string, work func(ctx context
 	}
 }
 
-// While is Follow for a runnable of a manager: it logs under a name, and its end is no
-// failure.
+// While is Follow for a runnable of a manager. It logs under a name, and its
+// end is not an error.
 func (r Resource) While(ctx context.Context, name, what string, work func(ctx context.Context, version string) error) error {
 	r.Follow(log.IntoContext(ctx, log.FromContext(ctx).WithName(name)), what, work)
 	return nil
@@ -115,14 +116,15 @@ func (r Resource) describe(what, version string, err error) string {
 	}
 }
 
-// do does work until it fails, or the API has the resource in another version
-// or not at all any more, which is no failure.
+// do runs work until it fails, or the API has the resource in another version
+// or no longer at all, which is not an error.
 func (r Resource) do(ctx context.Context, version string, work func(context.Context, string) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		for wait(ctx, cmp.Or(r.every, lookEvery)) {
-			// An API that does not answer is no reason: what it had it will have.
+			// An API that does not answer is not a reason to stop: it will still
+			// have what it had.
 			if now, err := r.Version(ctx); err == nil && now != version {
 				cancel(errOtherVersion)
 			}
@@ -135,7 +137,7 @@ func (r Resource) do(ctx context.Context, version string, work func(context.Cont
 	return err
 }
 
-// wait returns whether it was not interrupted.
+// wait reports whether it was not interrupted.
 func wait(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -43,7 +43,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// api is discovery of these resources; everything else is the error.
+// api returns discovery of these resources. For any other resource, it returns
+// err.
 func api(served map[string]string, err error) func(context.Context, string) (*metav1.APIResourceList, error) {
 	return func(_ context.Context, version string) (*metav1.APIResourceList, error) {
 		if resource, ok := served[version]; ok {
@@ -53,7 +54,7 @@ func api(served map[string]string, err error) func(context.Context, string) (*me
 	}
 }
 
-// An API without the resource is asked again and again.
+// An API without the resource is asked repeatedly.
 func TestNotServed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
@@ -69,8 +70,8 @@ func TestNotServed(t *testing.T) {
 	})
 }
 
-// Work ends when the API has another version, not when it is silent, and is
-// begun again when it fails.
+// Work ends when the API has another version, but not when the API does not
+// answer. It is started again when it fails.
 func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0

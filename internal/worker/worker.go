@@ -1,5 +1,5 @@
-// Package worker makes the controllers that run beside a manager's own: those
-// that come and go with the resources that an API has, in the version in which it
+// Package worker makes the controllers that run next to a manager's own. They
+// come and go with the resources that an API has, in the version in which it
 // has them.
 package worker
 
@@ -18,22 +18,23 @@ import (
 
 // Options say how a worker works.
 type Options struct {
-	// Concurrency is how many objects are worked on at the same time. Zero is
-	// one.
+	// Concurrency is how many objects are processed at the same time. Zero
+	// means one.
 	Concurrency int
-	// FirstPause and LastPause are how long an object with which something went
-	// wrong waits for the next attempt: the first time, and at most. They hold
-	// for each object alone: no flood of objects that have to wait slows down one
+	// FirstPause and LastPause are the first and the longest wait before the
+	// next attempt for an object that has failed. They count for each object
+	// separately: a flood of objects that have to wait does not slow down one
 	// that need not.
 	FirstPause, LastPause time.Duration
-	// Timeout is for the work on one object. Zero is none.
+	// Timeout limits the work on one object. Zero means no limit.
 	Timeout time.Duration
 }
 
 // Queue is where a worker's objects wait.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// New returns a worker that watches nothing yet. It logs as ctx does.
+// New returns a worker that does not watch anything yet. It logs with the
+// logger of ctx.
 func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Options) (controller.Controller, error) {
 	worker, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler:              reconciler,

@@ -45,8 +45,8 @@ const (
 	lease = 3 * time.Second
 	// maxJump is how far a clock is moved at most, in both directions from past.
 	maxJump = time.Hour
-	// past is by how much the clock is slow at first, so that what is made then
-	// is valid after each jump.
+	// past is by how much the clock is slow at first, so that certificates of that
+	// time are valid after each jump.
 	past = 2 * time.Hour
 	// burst is how many writes are acknowledged at most between two mishaps.
 	burst = 40
@@ -59,8 +59,8 @@ const (
 )
 
 // Servers are killed, their clocks jump and their disk is full, while clients
-// ask for certificates in all ways there are. Afterwards, what was acknowledged
-// is there, each request has one certificate, and no serial number was used
+// request certificates in all possible ways. Afterwards, all acknowledged
+// writes exist, each request has one certificate, and no serial number was used
 // twice.
 func TestChaos(t *testing.T) {
 	seed := *seedFlag
@@ -81,11 +81,11 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// host is where a process runs, and runs again.
+// host runs a process, again and again.
 type host struct {
 	role role
 	*process
-	// server is its number if it is one; -1 is an etcd.
+	// server is the number of a server; -1 is an etcd.
 	server int
 }
 
@@ -100,7 +100,7 @@ type world struct {
 	load    *load
 
 	kills, fulls, jumps int
-	// lately is what has happened last.
+	// lately are the latest events.
 	lately []string
 }
 
@@ -141,7 +141,7 @@ func newWorld(t *testing.T, servers int, lease time.Duration, random *rand.Rand)
 	return w
 }
 
-// shortDir is short enough for a socket in it.
+// shortDir returns a path that is short enough for a socket in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "crash")
@@ -164,7 +164,7 @@ func sharePKI(t *testing.T, from, to string) {
 	}
 }
 
-// start has a host run again, and clients know it.
+// start runs a host again, and gives clients its address.
 func (w *world) start(h *host) {
 	w.Helper()
 	h.process = startReady(w.T, h.role)
@@ -183,8 +183,8 @@ func (w *world) start(h *host) {
 	w.load.set(h.server, api)
 }
 
-// mapper spares new clients the questions that servers answer when they have
-// time.
+// mapper saves new clients the discovery requests, which servers answer when
+// they have time.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
@@ -198,7 +198,7 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// run kills hosts so many times, or for as long as it may.
+// run kills hosts this many times, or for as long as it may.
 func (w *world) run(kills int) {
 	w.Cleanup(func() {
 		if w.Failed() {
@@ -216,8 +216,7 @@ func (w *world) run(kills int) {
 	})
 }
 
-// underLoad has clients write while something happens, and looks at what is
-// left.
+// underLoad has clients write while happen runs, and then checks what is left.
 func (w *world) underLoad(happen func()) {
 	pod := w.populate()
 	following, stopFollowing := context.WithCancel(w.Context())
@@ -238,7 +237,7 @@ func (w *world) underLoad(happen func()) {
 	w.verify()
 }
 
-// populate makes what requests need, and returns what those for pods say.
+// populate creates what requests need, and returns the spec of those for pods.
 func (w *world) populate() certificatesv1beta1.PodCertificateRequestSpec {
 	w.Helper()
 	dir := w.hosts[len(w.hosts)-1].role.Dir
@@ -266,7 +265,7 @@ func (w *world) populate() certificatesv1beta1.PodCertificateRequestSpec {
 	return podSpec(w.T, adminClient(w.T, dir))
 }
 
-// mishap lets clients write for a while, and then something happens.
+// mishap lets clients write for a while, and then causes a failure.
 func (w *world) mishap() {
 	w.Helper()
 	for _, h := range w.hosts {
@@ -290,7 +289,7 @@ func (w *world) mishap() {
 		w.kill(victim)
 	}
 	if len(victims) == 1 && victims[0].server >= 0 && len(w.load.servers) > 1 && w.random.IntN(5) == 0 {
-		// The other one has to sign alone.
+		// The other server has to sign alone.
 		w.await("certificates", w.history.count, 1)
 	}
 	for _, victim := range victims {
@@ -301,21 +300,21 @@ func (w *world) mishap() {
 	}
 }
 
-// jump has a host have another time, from its next start on.
+// jump gives a host another time, from its next start on.
 func (w *world) jump(h *host) {
 	w.jumps++
 	h.role.Clock = time.Duration(w.random.Int64N(int64(2*maxJump))) - maxJump
 	w.happened("the clock of %d is off by %v", h.server, h.role.Clock)
 }
 
-// happened keeps the last of what happens.
+// happened records an event; the latest are kept.
 func (w *world) happened(format string, args ...any) {
 	const kept = 20
 	w.lately = append(w.lately, fmt.Sprintf(format, args...))
 	w.lately = w.lately[max(0, len(w.lately)-kept):]
 }
 
-// victims are mostly one server, of several sometimes all, or the etcd.
+// victims returns mostly one server, sometimes all of several, or the etcd.
 func (w *world) victims() []*host {
 	servers := slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.server < 0 })
 	switch {
@@ -338,7 +337,7 @@ func (w *world) kill(h *host) {
 	w.kills++
 }
 
-// fillDisk has the store end because it cannot write any more.
+// fillDisk makes the store end because it cannot write any more.
 func (w *world) fillDisk() {
 	w.Helper()
 	w.fulls++
@@ -356,7 +355,7 @@ func (w *world) fillDisk() {
 	w.start(w.store)
 }
 
-// await waits for more of what is counted.
+// await waits until count has grown by more.
 func (w *world) await(what string, count func() int, more int) {
 	w.Helper()
 	until := count() + more
@@ -378,8 +377,8 @@ func (w *world) settle() {
 	}
 }
 
-// verify compares what clients were told with what was stored and what servers
-// say.
+// verify compares the answers to clients with what was stored and with what
+// servers return.
 func (w *world) verify() {
 	w.Helper()
 	lost, two, failed := w.history.verdicts(w.load.acks)
@@ -424,8 +423,8 @@ longest wait for a certificate  %8v, %s`,
 		len(failed), len(unanswered), w.load.longestGap.Round(time.Millisecond), w.history.pause().Round(time.Millisecond), w.history.longestWait.Round(time.Millisecond), w.history.longestWaiter)
 }
 
-// compare looks whether a server says of requests what is stored, and whether
-// the Secrets of Certificates hold them.
+// compare checks whether a server returns requests as they are stored, and
+// whether the Secrets of Certificates contain their certificates.
 func (w *world) compare(h *host) {
 	w.Helper()
 	core := adminClient(w.T, h.role.Dir)

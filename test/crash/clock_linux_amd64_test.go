@@ -18,11 +18,11 @@ var clockOffset atomic.Int64
 // clockMoved reports that the kernel's function has been replaced.
 var clockMoved bool
 
-// setClock moves the wall clock of this process, and of no other: the function
-// of the kernel that programs ask for the time, which is mapped into each
-// process (vdso(7)), is replaced by one that adds clockOffset. Timers and
-// durations go by the monotonic clock, which does not move, as when somebody
-// sets the clock of a machine.
+// setClock moves the wall clock of this process only. The kernel's function
+// that programs call for the time, which is mapped into each process (vdso(7)),
+// is replaced by one that adds clockOffset. Timers and durations use the
+// monotonic clock, which does not move, as when an administrator sets the clock
+// of a machine.
 func setClock(offset time.Duration) error {
 	clockOffset.Store(int64(offset / time.Second))
 	if clockMoved {
@@ -59,7 +59,7 @@ func movedClock() []byte {
 	)
 }
 
-// findClock returns where the kernel's function is.
+// findClock returns the address of the kernel's function.
 func findClock() (int64, error) {
 	from, image, err := kernelImage()
 	if err != nil {
@@ -81,8 +81,8 @@ func findClock() (int64, error) {
 	return 0, errNotHere
 }
 
-// kernelImage returns the kernel's functions in this process, and where they
-// are.
+// kernelImage returns the kernel's functions in this process, and their
+// address.
 func kernelImage() (from int64, image []byte, err error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// setClock leaves the clock as it is: there is no code for this processor.
+// setClock does not change the clock: there is no code for this processor.
 func setClock(time.Duration) error {
 	fmt.Fprintln(os.Stderr, "moving the clock:", errNotHere)
 	return nil

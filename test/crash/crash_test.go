@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Writers store requests while the server is killed, over and over. Each
-// request that was acknowledged must be there after the next start.
+// Writers store requests while the server is killed, again and again. Each
+// acknowledged request must exist after the next start.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	const rounds, writers = 5, 8
 	dir := t.TempDir()
@@ -40,8 +40,8 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	process.stop(t)
 }
 
-// A first start that is killed must not keep a second one from being a whole
-// one. Each file marks a step of the start.
+// After a first start that was killed, a second start must be complete. Each
+// file marks a step of the start.
 func TestKillDuringFirstStart(t *testing.T) {
 	for _, file := range []string{
 		"lock", "pki/serving-ca.key", "pki/serving-ca.crt", "pki/client-ca-root.key",
@@ -65,7 +65,7 @@ func TestKillDuringFirstStart(t *testing.T) {
 }
 
 // writeUntilKilled has writers store requests, kills the server when enough
-// have been acknowledged, and returns the names of all that were.
+// have been acknowledged, and returns the names of all acknowledged ones.
 func writeUntilKilled(t *testing.T, client kubernetes.Interface, round, writers, killAfter int, process *process) map[string]bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -12,8 +12,9 @@ import (
 // rlimitFsize is RLIMIT_FSIZE, which package syscall does not name everywhere.
 const rlimitFsize = 1
 
-// diskBlock is what file systems give to files: a write that meets a full disk
-// is cut at the end of one. etcd relies on that it is not cut within a sector.
+// diskBlock is the unit in which file systems allocate: a write that meets a
+// full disk is cut at the end of a block. etcd relies on it not being cut
+// within a sector.
 const diskBlock = 4096
 
 // fillDisk leaves room for about so many bytes in etcd's write-ahead log. The
@@ -33,8 +34,8 @@ func fillDisk(room int64) error {
 	return syscall.Setrlimit(rlimitFsize, &limit)
 }
 
-// logEnd is up to where this process has written the last file of the
-// write-ahead log, whose space is reserved ahead.
+// logEnd returns the position up to which this process has written the last
+// file of the write-ahead log, whose space is reserved ahead.
 func logEnd() (int64, error) {
 	files, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package crash kills servers at any moment and looks at what is left.
+// Package crash kills servers at any moment and checks what is left.
 //
-// TestChaos does it over and over, with clocks that jump and disks that are
+// TestChaos does it again and again, with clocks that jump and disks that are
 // full; "make chaos KILLS=1000" does it for long. Its history reads every
 // revision of every request from etcd, so that nothing that a server has stored
 // between two reads is missed.

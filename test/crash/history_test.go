@@ -39,23 +39,24 @@ const (
 	mapKeys         = "/registry/configmaps/"
 )
 
-// record is what has become of one key.
+// record is the history of one key.
 type record struct {
 	revisions map[int64]bool
 	deleted   bool
-	// due reports that it must get a certificate, and failed why it will not.
+	// due reports that it must get a certificate; failed is why it will not get
+	// one.
 	due    bool
 	failed string
-	// certificates are the digests of all that it ever had, and what tells of each
-	// where it comes from. Those of a Certificate are those of its
+	// certificates are the digests of all certificates that it ever had, each with
+	// a text that identifies its origin. Those of a Certificate are those of its
 	// CertificateRequests.
 	certificates map[[sha256.Size]byte]string
 	// ready is a Certificate's condition.
 	ready bool
 
-	// since is when a client was told that it will have a certificate.
+	// since is when a client got the answer that it will have a certificate.
 	since time.Time
-	// deleting reports that a client has asked for its deletion.
+	// deleting reports that a client has requested its deletion.
 	deleting bool
 }
 
@@ -64,7 +65,7 @@ func (r *record) answered(key string) bool {
 	return len(r.certificates) > 0 && (r.ready || !strings.HasPrefix(key, certificateKeys))
 }
 
-// history is all that was ever stored. It is safe for concurrent use.
+// history is everything that was ever stored. It is safe for concurrent use.
 type history struct {
 	client *clientv3.Client
 	keys   sealed.Keys
@@ -74,7 +75,7 @@ type history struct {
 	records map[string]*record
 	// next is the first revision that has not been read.
 	next int64
-	// serials are whose each serial number of each issuer is.
+	// serials has the owner of each serial number of each issuer.
 	serials    map[string]string
 	twins      []string
 	problems   []error
@@ -93,8 +94,8 @@ func kinds() (*runtime.Scheme, error) {
 	return kinds, errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds))
 }
 
-// newHistory reads from an etcd that need not run all the time, with the keys of
-// its servers.
+// newHistory reads from an etcd that need not run all the time, with the
+// encryption keys of its servers.
 func newHistory(ctx context.Context, endpoint string, keys sealed.Keys) (*history, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint}, Logger: zap.NewNop(), Context: ctx,
@@ -175,7 +176,7 @@ func (h *history) take(ctx context.Context, event *clientv3.Event) {
 	}
 }
 
-// of is the record of a key. Its caller holds mu.
+// of returns the record of a key. Its caller holds mu.
 func (h *history) of(key string) *record {
 	r := h.records[key]
 	if r == nil {
@@ -193,7 +194,7 @@ func (h *history) noteValue(key string, value []byte) error {
 	return h.note(key, object)
 }
 
-// note keeps what an object says of itself.
+// note records the state of an object.
 func (h *history) note(key string, object runtime.Object) error {
 	r := h.of(key)
 	switch o := object.(type) {
@@ -283,16 +284,16 @@ func (h *history) issued(keys string, pem []byte) error {
 	return nil
 }
 
-// awaits starts the clock for a key that a client was told will have a
-// certificate.
+// awaits starts the clock for a key after a client got the answer that it will
+// have a certificate.
 func (h *history) awaits(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of(key).since = time.Now()
 }
 
-// oldestAnswered returns a key that has its certificate and may go, if there
-// are more than keep.
+// oldestAnswered returns a key that has its certificate and may be deleted, if
+// there are more than keep.
 func (h *history) oldestAnswered(mine []string, keep int) (key string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -318,14 +319,14 @@ func (h *history) pause() time.Duration {
 	return h.longestPause
 }
 
-// forgetPause starts to count pauses again.
+// forgetPause restarts the measurement of pauses.
 func (h *history) forgetPause() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.longestPause, h.lastSigned = 0, time.Now()
 }
 
-// count is how many certificates there have been.
+// count returns the number of certificates so far.
 func (h *history) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -366,7 +367,7 @@ func (h *history) has(key string) bool {
 	return h.records[key] != nil
 }
 
-// missing are the keys with these prefixes that are stored and not shown.
+// missing returns the keys with these prefixes that are stored and not shown.
 func (h *history) missing(shown map[string]bool, prefixes ...string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -380,8 +381,8 @@ func (h *history) missing(shown map[string]bool, prefixes ...string) []string {
 	return missing
 }
 
-// verdicts says which writes of those acknowledged are not there, and which
-// requests have two certificates or have failed.
+// verdicts returns which acknowledged writes are lost, and which requests have
+// two certificates or have failed.
 func (h *history) verdicts(acks []ack) (lost, two, failed []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// writers is how many clients there are of each kind of request.
+	// writers is the number of clients for each kind of request.
 	writers = 2
 	// kept is how many answered requests of a writer stay; older ones are
 	// deleted.
@@ -34,18 +34,18 @@ const (
 	patience = 10 * time.Second
 	// pause is the longest time between two requests of a writer.
 	pause = 200 * time.Millisecond
-	// secretSuffix makes the name of a Secret of that of its Certificate.
+	// secretSuffix is appended to the name of a Certificate to name its Secret.
 	secretSuffix = "-tls"
 )
 
-// ack is a write that a client was told is stored. Deletions have no revision.
+// ack is an acknowledged write. Deletions have no revision.
 type ack struct {
 	key      string
 	revision int64
 }
 
-// load is clients that write, each to whichever server it can reach, and
-// what they were told. It is safe for concurrent use.
+// load is clients that write, each to any server that it can reach, and the
+// answers that they got. It is safe for concurrent use.
 type load struct {
 	history *history
 
@@ -81,7 +81,7 @@ func (l *load) acknowledged(key, revision string) {
 	defer l.mu.Unlock()
 	now, a := time.Now(), ack{key: key}
 	if revision != "" {
-		a.revision, _ = strconv.ParseInt(revision, 10, 64) // 0 is found nowhere
+		a.revision, _ = strconv.ParseInt(revision, 10, 64) // 0 is never found
 	}
 	if !l.lastAck.IsZero() {
 		l.longestGap = max(l.longestGap, now.Sub(l.lastAck))
@@ -105,7 +105,8 @@ type requestKind struct {
 	approve func(client.Object) bool
 }
 
-// requestKinds are all kinds of requests. pod is what those for pods say.
+// requestKinds returns all kinds of requests. pod is the spec of those for
+// pods.
 func requestKinds(t *testing.T, pod certificatesv1beta1.PodCertificateRequestSpec) []requestKind {
 	t.Helper()
 	csr := apitest.NewCSR(t, "", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "crash"}, apitest.NewKey(t))
@@ -142,7 +143,7 @@ func requestKinds(t *testing.T, pod certificatesv1beta1.PodCertificateRequestSpe
 	}
 }
 
-// approve reports whether there was something to do.
+// approve approves a request; it reports whether the request was undecided.
 func approve(o client.Object) bool {
 	csr := o.(*certificatesv1.CertificateSigningRequest)
 	if len(csr.Status.Conditions) > 0 {
@@ -178,11 +179,12 @@ func (l *load) write(ctx context.Context, s requestKind, writer int) {
 	}
 }
 
-// request reports whether a request was stored, as far as its client was told.
+// request reports whether a request was stored, according to the client's
+// answer.
 func (l *load) request(ctx context.Context, api client.Client, s requestKind, name string) bool {
 	o, key := s.make(name), s.keys+name
 	if call(ctx, func(ctx context.Context) error { return api.Create(ctx, o) }) != nil {
-		return false // whether it was stored, nobody was told
+		return false // no answer said whether it was stored
 	}
 	l.acknowledged(key, o.GetResourceVersion())
 	if s.approve == nil {
@@ -216,7 +218,8 @@ func (l *load) read(ctx context.Context, o client.Object, key string) client.Obj
 	return o
 }
 
-// remove deletes an answered request, and with a Certificate its Secret.
+// remove deletes an answered request. With a Certificate it deletes the Secret
+// too.
 func (l *load) remove(ctx context.Context, api client.Client, s requestKind, key string) {
 	o := s.make(key[len(s.keys):])
 	if call(ctx, func(ctx context.Context) error { return api.Delete(ctx, o) }) != nil {
@@ -229,7 +232,7 @@ func (l *load) remove(ctx context.Context, api client.Client, s requestKind, key
 	}
 }
 
-// call is not interrupted by the end of ctx: what it is told counts.
+// call is not interrupted by the end of ctx, because its answer counts.
 func call(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

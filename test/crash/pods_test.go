@@ -27,7 +27,7 @@ const (
 	senders     = 8
 )
 
-// A server is killed while it signs what pods ask for. After the next start
+// A server is killed while it signs the requests of pods. After the next start
 // each request has a certificate, and those that had one have kept it.
 func TestKillWhileSigningForPods(t *testing.T) {
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func send(ctx context.Context, core kubernetes.Interface, requests []*certificat
 }
 
 // killAmidst kills the server when some requests have certificates, and returns
-// those that were seen.
+// the certificates that were seen.
 func killAmidst(t *testing.T, core kubernetes.Interface, process *process) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
@@ -152,7 +152,7 @@ func declareSigner(t *testing.T, dir string) {
 	}
 }
 
-// podSpec makes a pod and returns what its requests say.
+// podSpec creates a pod and returns the spec of its requests.
 func podSpec(t *testing.T, core kubernetes.Interface) certificatesv1beta1.PodCertificateRequestSpec {
 	t.Helper()
 	ctx, created := t.Context(), metav1.CreateOptions{}

@@ -28,17 +28,17 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// roleEnv makes the test binary what the role in it says.
+// roleEnv makes the test binary run the role in it.
 const roleEnv = "CERTPLANE_CRASH_TEST_ROLE"
 
 const (
 	// timeout bounds each wait for a process.
 	timeout = time.Minute
-	// retryPeriod is how often servers look at the lease.
+	// retryPeriod is how often servers check the lease.
 	retryPeriod = 300 * time.Millisecond
 )
 
-// role is what a process of the test binary is: a server or an etcd.
+// role says what a process of the test binary runs: a server or an etcd.
 type role struct {
 	// Dir is its data directory.
 	Dir string
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(roleEnv); text != "" {
 		os.Exit(play(text))
 	}
-	// The history's client tells of each attempt to reach an etcd that was killed.
+	// The history's client logs each attempt to reach an etcd that was killed.
 	log.SetLogger(logr.Discard())
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	os.Exit(m.Run())
@@ -86,7 +86,7 @@ func play(text string) int {
 	return 0
 }
 
-// config has requests stay until a test deletes them, whatever the clock says.
+// config keeps requests until a test deletes them, whatever the clock shows.
 func (r role) config() server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = r.Dir, "127.0.0.1:0"
@@ -138,7 +138,8 @@ func (r role) store(ctx context.Context) error {
 	}
 }
 
-// obey does to this process what its starter says, and ends it after that one.
+// obey does to this process what its starter commands, and ends it when its
+// starter has ended.
 func obey(commands io.Reader) {
 	lines := bufio.NewScanner(commands)
 	for lines.Scan() {
@@ -159,17 +160,17 @@ func obey(commands io.Reader) {
 	os.Exit(1)
 }
 
-// process is one that was started.
+// process is a process that was started.
 type process struct {
 	command *exec.Cmd
 	stdin   io.Writer
 	log     tail
-	ready   chan struct{} // closed when it has said so
+	ready   chan struct{} // closed when it has reported that it is ready
 	ended   chan struct{} // closed when it has ended
 	err     error         // how it has ended
 }
 
-// start runs a process that has the role.
+// start starts a process with the role.
 func start(t *testing.T, r role) *process {
 	t.Helper()
 	executable, err := os.Executable()
@@ -226,7 +227,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// tell has the process do something to itself; see obey.
+// tell commands the process to do something to itself; see obey.
 func (p *process) tell(command string, amount int64) {
 	_, _ = fmt.Fprintln(p.stdin, command, amount) // it may be gone
 }

@@ -11,15 +11,15 @@ import (
 
 const (
 	// takeOver is how long nothing is signed after the death of the server that
-	// signed: the rest of its lease, and until another looks at it, as
-	// leaderElection documents.
+	// signed: the rest of its lease, and the time until another server checks it,
+	// as leaderElection documents.
 	takeOver = lease + retryPeriod*44/10
-	// slack is for a busy machine.
+	// slack is additional time for a busy machine.
 	slack = 10 * time.Second
 )
 
-// Either of two servers is lost under load, while nobody restarts it: the other
-// one serves, and signs after a lease at most.
+// Either of two servers is lost under load, and not restarted: the other one
+// serves, and signs after a lease at most.
 func TestLosingOneOfTwo(t *testing.T) {
 	w := newWorld(t, 2, lease, rand.New(rand.NewPCG(1, 1)))
 	leader, other := w.leader()
@@ -33,7 +33,8 @@ func TestLosingOneOfTwo(t *testing.T) {
 }
 
 // Servers are stopped and started one after the other, as for an upgrade. They
-// give back the lease: nobody waits for its end, which is far away.
+// release the lease, so the other server does not wait for its end, which is
+// far away.
 func TestRollingUpgrade(t *testing.T) {
 	const far = 5 * time.Minute
 	w := newWorld(t, 2, far, rand.New(rand.NewPCG(1, 1)))
@@ -67,8 +68,8 @@ func (w *world) leader() (leader, other *host) {
 	return leader, other
 }
 
-// signs reports whether a server that has just been started has said that it has
-// the lease.
+// signs reports whether a server that has just been started has reported that
+// it has the lease.
 func (h *host) signs() bool {
 	return strings.Contains(h.log.text(), "The controllers work on this server from now on")
 }
@@ -80,8 +81,8 @@ func (w *world) settled() {
 	w.await("certificates", w.history.count, 10)
 }
 
-// lose kills a host and starts it again once the other has done its work for a
-// while. Nothing may remain unsigned for longer than most.
+// lose kills a host and starts it again once the other one has done its work
+// for a while. Requests must not remain unsigned for longer than most.
 func (w *world) lose(h *host, which string, most time.Duration) {
 	w.Helper()
 	w.settled()

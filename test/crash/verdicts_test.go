@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// What TestChaos looks for, it finds.
+// TestChaos would detect what it looks for.
 func TestVerdicts(t *testing.T) {
 	certificate := func() []byte {
 		root, err := pki.NewRoot("verdicts", apitest.NewKey(t), pki.DefaultRootLifetime, time.Now())
@@ -22,7 +22,7 @@ func TestVerdicts(t *testing.T) {
 	one, other := certificate(), certificate()
 	for _, test := range []struct {
 		reason string
-		// happens fills in the record of a key, and acks are what clients were told.
+		// happens fills in the record of a key, and acks are the answers to clients.
 		happens    func(*testing.T, *history, string)
 		acks       []ack
 		want, told string

@@ -1,5 +1,5 @@
-// Package host has programs on a host use what an agent keeps there, while
-// everything around them changes.
+// Package host runs programs on a host that use the files that an agent keeps
+// there, while everything around them changes.
 package host
 
 import (
@@ -46,7 +46,7 @@ func serve(dir, address string) int {
 	return 0
 }
 
-// controlPlane is a server in a process of its own, always at one address.
+// controlPlane is a server in a process of its own, always at the same address.
 type controlPlane struct {
 	t            *testing.T
 	dir, address string
@@ -65,7 +65,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	return p
 }
 
-// start returns when the server is ready.
+// start starts the server and returns when it is ready.
 func (p *controlPlane) start() {
 	p.t.Helper()
 	executable, err := os.Executable()

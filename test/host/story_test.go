@@ -77,7 +77,7 @@ func TestNotOneConnectionFails(t *testing.T) {
 	requests, _ := s.requests()
 	present := s.leaves()
 	s.stopAgent()
-	s.clock = testingclock.NewFakeClock(time.Now()) // by which nothing is due
+	s.clock = testingclock.NewFakeClock(time.Now()) // by which no certificate is due
 	s.startAgent()
 	s.busy(200)
 	if now, _ := s.requests(); s.leaves() != present || now != requests {
@@ -122,7 +122,7 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// begin starts all of it and waits for traffic.
+// begin starts everything and waits for traffic.
 func (s *story) begin() {
 	s.t.Helper()
 	s.plane.start()
@@ -183,7 +183,7 @@ func (s *story) annotateSigner(key, value string) {
 	}
 }
 
-// takeOver has the signer's next CA sign now, and not in ten minutes.
+// takeOver makes the signer's next CA sign at once instead of in ten minutes.
 func (s *story) takeOver() {
 	s.t.Helper()
 	patch := `{"metadata": {"annotations": {"certplane.dev/next-takes-over": "` + time.Now().Format(time.RFC3339) + `"}}}`
@@ -269,12 +269,13 @@ func (s *story) startAgent() {
 	s.t.Cleanup(s.stopAgent)
 }
 
-// act tells where the story is, should it stop there.
+// act logs the step that begins, in case the story stops there.
 func (s *story) act(what string) {
 	s.t.Logf("%d connections: %s", s.traffic.good.Load(), what)
 }
 
-// eventually waits while seconds of the agent's time go by at each look.
+// eventually waits while the agent's clock advances by some seconds at each
+// look.
 func (s *story) eventually(what string, holds func() bool) {
 	s.t.Helper()
 	s.passing(5*time.Second, what, holds)
@@ -324,7 +325,7 @@ func serial(cert *x509.Certificate) string {
 	return cert.SerialNumber.String()
 }
 
-// requests is how many there are, and how many of them have no answer.
+// requests returns how many requests there are, and how many have no answer.
 func (s *story) requests() (all, open int) {
 	s.t.Helper()
 	list, err := s.admin.CertificatesV1().PodCertificateRequests("default").List(s.t.Context(), metav1.ListOptions{})

@@ -22,7 +22,7 @@ import (
 
 var trustDomain = spiffeid.RequireTrustDomainFromString("example.org")
 
-// program is one that reads its files again for each connection.
+// program is a program that reads its files again for each connection.
 type program struct{ dir string }
 
 // GetX509SVID implements x509svid.Source.
@@ -34,7 +34,7 @@ func (p program) GetX509SVID() (*x509svid.SVID, error) {
 	return x509svid.Parse(data, data)
 }
 
-// roots is how many roots it trusts.
+// roots returns how many roots it trusts.
 func (p program) roots() int {
 	bundle, err := p.GetX509BundleForTrustDomain(trustDomain)
 	if err != nil {
@@ -57,17 +57,17 @@ func (p program) leaf() *x509.Certificate {
 	return svid.Certificates[0]
 }
 
-// id is whom a program is.
+// id returns the identity of a program.
 func id(account string) spiffeid.ID {
 	return spiffeid.RequireFromPath(trustDomain, "/ns/default/sa/"+account)
 }
 
-// traffic is connections between two programs, one after the other from
-// several clients.
+// traffic is a series of connections between two programs, from several
+// clients.
 type traffic struct {
 	server, client program
 	listener       net.Listener
-	// good counts the connections; bad is what has failed, a few of them.
+	// good counts the connections; bad has some of the failures.
 	good atomic.Int64
 	mu   sync.Mutex
 	bad  []error
@@ -108,7 +108,7 @@ func (tr *traffic) accept() {
 	}
 }
 
-// connect has both sides verify each other, as a client with the files of from.
+// connect makes both sides verify each other; the client has the files of from.
 func (tr *traffic) connect(from program) error {
 	dialer := &net.Dialer{Timeout: patience}
 	connection, err := tls.DialWithDialer(dialer, "tcp", tr.listener.Addr().String(),

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// Those who attack.
+// The attackers.
 const (
 	anonymous = "a stranger"
 	nobody    = "a user without rights"
@@ -29,8 +29,8 @@ const (
 	editor    = "an editor of a namespace"
 )
 
-// attackFunc attacks until ctx ends, as cfg says. It calls armed when the attack
-// is as strong as it gets.
+// attackFunc attacks until ctx ends, as the client of cfg. It calls armed when
+// the attack has its full strength.
 type attackFunc func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error
 
 type attack struct {
@@ -73,8 +73,8 @@ var attacks = []attack{
 	{"a large object again and again", []string{editor}, rewrites(4, 30)},
 }
 
-// floods are what limits are for: they take what there is of a machine, and are
-// for "make hostile" alone.
+// floods are attacks against which limits exist: they use up the resources of a
+// machine, and run only with "make hostile".
 var floods = []attack{
 	{"writes of its status", []string{node}, flood(100, http.MethodPatch, "/api/v1/nodes/edge-9/status", numbered(`{"status":{"nodeInfo":{"bootID":"%d"}}}`))},
 	{"writes of its lease", []string{node}, flood(100, http.MethodPatch, leasePath, numbered(`{"spec":{"leaseTransitions":%d}}`))},
@@ -85,7 +85,7 @@ var floods = []attack{
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"small-"}}`))},
 }
 
-// request is what is sent of a request: one with a body never ends.
+// request is the sent part of a request: one with a body never ends.
 type request struct {
 	method, path, body string
 	header             []string
@@ -96,8 +96,8 @@ var (
 	endlessReview = request{method: http.MethodPost, path: reviewPath, body: "{", header: append([]string{"content-length", "1000"}, contentType...)}
 )
 
-// hold sends the same request on each stream of each connection and takes
-// nothing of the answers. A connection that the server ends is made again.
+// hold sends the same request on each stream of each connection and reads
+// nothing of the answers. A connection that the server closes is opened again.
 func hold(r request, connections, streams int) attackFunc {
 	if r.method == "" {
 		r.method = http.MethodGet
@@ -139,7 +139,7 @@ func holdOne(ctx context.Context, cfg *rest.Config, r request, streams int, coun
 			return
 		}
 		if r.body != "" {
-			go func() { _ = stream.Send([]byte(r.body)) }() // the server need not take all of it
+			go func() { _ = stream.Send([]byte(r.body)) }() // the server need not read all of it
 		}
 		go func() {
 			select {
@@ -159,7 +159,7 @@ func holdOne(ctx context.Context, cfg *rest.Config, r request, streams int, coun
 	}
 }
 
-// pause keeps an attack that is refused from being one on this machine.
+// pause keeps an attack that is refused from overloading this machine.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -167,8 +167,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// asManyAccounts attacks as so many service accounts of the editor's namespace,
-// which the editor makes.
+// asManyAccounts attacks as this many service accounts of the editor's
+// namespace, which the editor creates.
 func asManyAccounts(many int, attack attackFunc) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		client, err := kubernetes.NewForConfig(cfg)
@@ -213,7 +213,7 @@ func slowHeaders(connections int) attackFunc {
 	}
 }
 
-// silentConnections connects and says nothing.
+// silentConnections connects and sends nothing.
 func silentConnections(connections int) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		return connect(ctx, cfg, connections, counts, armed, nil)
@@ -233,7 +233,7 @@ func numbered(format string) func(int64) []byte {
 	return func(n int64) []byte { return fmt.Appendf(nil, format, n) }
 }
 
-// flood makes requests as fast as they are answered; body makes the nth.
+// flood sends requests as fast as they are answered; body returns the nth body.
 func flood(workers int, method, path string, body func(n int64) []byte) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		var group sync.WaitGroup
@@ -266,7 +266,7 @@ func finalizers(many int) attackFunc {
 	}
 }
 
-// largeRequests fills the store with the largest requests there can be.
+// largeRequests fills the store with requests of the largest possible size.
 func largeRequests(many int) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		return w.createAll(ctx, cfg, many, requestsPath, counts, armed, func(i int) any {
@@ -280,7 +280,7 @@ func largeRequests(many int) attackFunc {
 }
 
 // rewrites changes one large object as fast as the server lets it, which keeps
-// the past of an object for a while. The attack has begun after so many changes.
+// the past of the object for a while. The attack is armed after begun changes.
 func rewrites(workers int, begun int64) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		var group sync.WaitGroup
@@ -311,7 +311,7 @@ func rewrites(workers int, begun int64) attackFunc {
 	}
 }
 
-// largeObjects fills the store with the largest objects there can be.
+// largeObjects fills the store with objects of the largest possible size.
 func largeObjects(many int) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		data := map[string]string{"data": strings.Repeat("x", 1000<<10)}

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// maxMemory is more than an attack may make the server have, in MiB.
+// maxMemory is the limit for the server's memory during an attack, in MiB.
 const maxMemory = 1500
 
 // longEnv has the tests make floods, too: "make hostile".
 const longEnv = "CERTPLANE_HOSTILE_LONG"
 
-// While an attack goes on, everybody else is served.
+// While an attack is under way, all other clients are served.
 func TestAttacks(t *testing.T) {
 	w, attacks := start(t), attacks
 	t.Run("nobody attacks", func(t *testing.T) { w.observe(t, w.observers(t)) })
@@ -57,7 +57,7 @@ func (w *world) withstand(t *testing.T, attack attack, who string) {
 	}
 }
 
-// tally counts what an attacker is answered.
+// tally counts the answers to an attacker.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int

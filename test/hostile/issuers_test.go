@@ -22,7 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// others is the namespace of those whose Issuer has to go on signing.
+// others is the namespace of a tenant whose Issuer must continue to sign.
 const others = "team-b"
 
 func inNamespace(namespace, version, resource string) string {
@@ -34,7 +34,7 @@ const (
 	certManagerVersion = "apis/cert-manager.io/v1"
 )
 
-// newIssuer is an Issuer of type CA with this Secret.
+// newIssuer returns an Issuer of type CA with this Secret.
 func newIssuer(name string) *cmv1.Issuer {
 	return &cmv1.Issuer{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cert-manager.io/v1", Kind: "Issuer"},
@@ -43,7 +43,7 @@ func newIssuer(name string) *cmv1.Issuer {
 	}
 }
 
-// newCASecret has a key and certificates.
+// newCASecret returns a Secret with a key and certificates.
 func newCASecret(name string, keyPEM []byte, certs ...*x509.Certificate) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
@@ -64,7 +64,7 @@ func newCertificateRequest(prefix, issuer string) (*cmv1.CertificateRequest, err
 	}, err
 }
 
-// makeIssuer gives the others an Issuer.
+// makeIssuer creates an Issuer in the namespace of the others.
 func (w *world) makeIssuer(t *testing.T) {
 	t.Helper()
 	apitest.NewNamespace(t, w.admin, others)
@@ -91,7 +91,7 @@ func (w *world) makeIssuer(t *testing.T) {
 	}
 }
 
-// issue has the others' Issuer sign.
+// issue makes the others' Issuer sign.
 func (w *world) issue(ctx context.Context, who *http.Client) error {
 	path := inNamespace(others, certManagerVersion, "certificaterequests")
 	cr, err := newCertificateRequest("seen-", "ca")
@@ -116,9 +116,9 @@ func (w *world) issue(ctx context.Context, who *http.Client) error {
 	}
 }
 
-// dearCAs is a Secret in which every certificate may have issued every other
-// one, with keys that take long to verify with. It changes all the time, and
-// requests wait for it.
+// dearCAs creates a Secret in which every certificate may have issued every
+// other one, with keys that are expensive to verify with. It changes all the
+// time, and requests wait for it.
 func dearCAs(many int) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		who, err := client(cfg, false)

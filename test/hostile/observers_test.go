@@ -23,15 +23,15 @@ import (
 const (
 	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	jsonType     = "application/json"
-	// actionTimeout bounds one action of an observer, on a busy machine. An
-	// attack that works holds places until requests time out, or for good.
+	// actionTimeout bounds one action of an observer, on a busy machine. An attack
+	// that works holds places until requests time out, or forever.
 	actionTimeout = 20 * time.Second
 	// rounds is how often each observer acts during an attack.
 	rounds = 3
 )
 
-// observer is somebody who has to be served. Nothing is tried again: who is told
-// to come again is not served.
+// observer is a client that must be served. It never tries again: an answer to
+// try again later counts as a failure.
 type observer struct {
 	name string
 	act  func(ctx context.Context) error
@@ -76,7 +76,8 @@ func newRequest(t *testing.T, signer string, subject pki.Subject) *certificatesv
 	return csr
 }
 
-// join is what a kubelet does first: the token asks, is approved and fetches.
+// join is what a kubelet does first: with the token it requests a certificate,
+// is approved and fetches the certificate.
 func (w *world) join(ctx context.Context, t *testing.T, who *http.Client) error {
 	subject := pki.Subject{CommonName: "system:node:edge-2", Organizations: []string{"system:nodes"}}
 	made, err := w.create(ctx, who, newRequest(t, certificatesv1.KubeAPIServerClientKubeletSignerName, subject))
@@ -86,7 +87,7 @@ func (w *world) join(ctx context.Context, t *testing.T, who *http.Client) error 
 	return w.fetch(ctx, who, made.Name)
 }
 
-// approve is a request that a person approves.
+// approve creates a request that a person approves.
 func (w *world) approve(ctx context.Context, t *testing.T, who, admin *http.Client) error {
 	made, err := w.create(ctx, who, newRequest(t, certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "carol"}))
 	if err != nil {
@@ -155,7 +156,7 @@ func (w *world) do(ctx context.Context, who *http.Client, method, path string, i
 	return json.Unmarshal(data, out)
 }
 
-// observe has all observers act at the same time, each several times.
+// observe makes all observers act at the same time, each several times.
 func (w *world) observe(t *testing.T, observers []*observer) {
 	t.Helper()
 	var group sync.WaitGroup

@@ -19,8 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// connect opens so many connections and has each one send; with send nil it is
-// without TLS. One that the server closes is opened again.
+// connect opens this many connections and calls send on each; if send is nil,
+// they are without TLS. A connection that the server closes is opened again.
 func connect(ctx context.Context, cfg *rest.Config, connections int, counts *tally, armed func(), send func(io.Writer)) error {
 	config, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -46,7 +46,7 @@ func connect(ctx context.Context, cfg *rest.Config, connections int, counts *tal
 	return nil
 }
 
-// connectOne holds one connection until it ends, and says how.
+// connectOne holds one connection until it ends, and returns how it ended.
 func connectOne(ctx context.Context, cfg *rest.Config, config *tls.Config, send func(io.Writer), holding func()) string {
 	raw, err := cfg.Dial(ctx, "tcp", strings.TrimPrefix(cfg.Host, "https://"))
 	if err != nil {
@@ -93,7 +93,8 @@ func (w *world) status(ctx context.Context, who *http.Client, method, path strin
 	return fmt.Sprint(response.StatusCode)
 }
 
-// createAll creates so many objects, then the same again, from several workers.
+// createAll creates this many objects from several workers, then the same
+// again.
 func (w *world) createAll(ctx context.Context, cfg *rest.Config, many int, path string, counts *tally, armed func(), object func(int) any) error {
 	const workers = 8
 	var group sync.WaitGroup
@@ -127,7 +128,7 @@ func (w *world) createAll(ctx context.Context, cfg *rest.Config, many int, path 
 	}
 }
 
-// finalizedRequest is a request of a node that is not to go away.
+// finalizedRequest is a request of a node with a finalizer, so that it stays.
 func finalizedRequest() *certificatesv1.CertificateSigningRequest {
 	return &certificatesv1.CertificateSigningRequest{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},
@@ -157,7 +158,7 @@ func ownRequest() string {
 	return string(body)
 }
 
-// hostileRequest is the same in all of them: a key takes time to make.
+// hostileRequest is shared by all of them, because a key takes time to make.
 var hostileRequest = newHostileRequest(pki.Subject{CommonName: "x"})
 
 func newHostileRequest(subject pki.Subject) []byte {

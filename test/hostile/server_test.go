@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// config is the default one, but for bounds that would take long to reach.
+// config is the default one, except for bounds that would take long to reach.
 func config(dir string) server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = dir, "127.0.0.1:0"
@@ -67,14 +67,14 @@ func serve(dir string) int {
 	return 0
 }
 
-// world is a server with everybody there is.
+// world is a server with all attackers and observers.
 type world struct {
 	*apitest.Server
 	admin kubernetes.Interface
 	pid   int
-	// attackers are those who attack, by name.
+	// attackers are the clients of the attackers, by name.
 	attackers map[string]*rest.Config
-	// viewer reads and asks for certificates, node is a node, joining a
+	// viewer reads and requests certificates, node is a node, and joining has a
 	// bootstrap token.
 	viewer, node, joining *rest.Config
 }
@@ -109,7 +109,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// populate makes all that attackers and observers need.
+// populate creates everything that attackers and observers need.
 func (w *world) populate(t *testing.T) {
 	t.Helper()
 	apitest.NewNamespace(t, w.admin, team)
@@ -160,7 +160,7 @@ func (w *world) populate(t *testing.T) {
 	}
 }
 
-// elsewhere dials from another address than the observers', where there is one.
+// elsewhere dials from another address than the observers', if there is one.
 func elsewhere(ctx context.Context, network, address string) (net.Conn, error) {
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	conn, err := from.DialContext(ctx, network, address)
@@ -170,8 +170,8 @@ func elsewhere(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// memory is what the server has in memory for itself, in MiB; 0 where nobody says.
-// Pages of files, such as its database, are the kernel's to take back.
+// memory returns the server's own memory, in MiB, or 0 where the system does
+// not report it. The kernel can reclaim pages of files, such as its database.
 func (w *world) memory() int {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(w.pid) + "/status")
 	if err != nil {

@@ -55,8 +55,8 @@ func startServers(t *testing.T, args ...string) servers {
 	return servers{ours: ours, peer: peer, dir: dir}
 }
 
-// serviceAccountKey makes a key in the one form that kube-apiserver takes both
-// for signing and for verifying.
+// serviceAccountKey makes a key in the one form that kube-apiserver accepts
+// both for signing and for verifying.
 func serviceAccountKey(t *testing.T, dir string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -81,7 +81,7 @@ func (s servers) same(t *testing.T, c call) {
 	compare(t, s.ours.settled(t, c), s.peer.settled(t, c))
 }
 
-// settled is the answer to a call once it has the text that the call waits
+// settled returns the answer to a call once it has the text that the call waits
 // for, if any.
 func (s *apiServer) settled(t *testing.T, c call) answer {
 	t.Helper()
@@ -113,24 +113,24 @@ func compare(t *testing.T, ours, peer answer) {
 	}
 }
 
-// changing are fields whose values are never the same twice.
+// changing are fields whose values differ in each answer.
 var changing = map[string]bool{
 	"uid": true, "resourceVersion": true, "creationTimestamp": true,
 	"lastUpdateTime": true, "lastTransitionTime": true, "deletionTimestamp": true, "time": true,
 	"token": true, "expirationTimestamp": true, "continue": true,
 }
 
-// texts are parts of messages that are never the same twice, or that tell
-// Kubernetes 1.36 from the 1.37 whose libraries certplane is built with.
+// texts are parts of messages that differ in each answer, or that differ
+// between Kubernetes 1.36 and 1.37, with whose libraries certplane is built.
 var texts = strings.NewReplacer(
 	", application/cbor", "",
 	"application/apply-patch+yaml, application/apply-patch+cbor", "application/apply-patch+yaml",
 	"/registry/", "/prefix/", "/peer/", "/prefix/",
-	// Programs are the managers of what they write by themselves.
+	// Programs are the managers of the fields that they write themselves.
 	`"manager":"certplane"`, `"manager":"kube-apiserver"`,
 	// What is said about a field where it is made a column.
 	"roleRef can reference", "RoleRef can reference", " This field is immutable.", "",
-	// Values that were turned down are shown in the types of the code.
+	// Values that were refused are shown in the types of the code.
 	`,\"TimeAdded\":null`, "", "(core.", "(v1.", "(authentication.", "(v1.",
 )
 
@@ -217,7 +217,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// manifest makes a request with the program under test, as a person would.
+// manifest makes a request with the program under test, as a user would.
 func manifest(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), certplane(t), append([]string{"request", "--dry-run=client", "-o", "json"}, args...)...).Output()

@@ -36,8 +36,8 @@ func metadata(field string, value any) func(map[string]any) {
 
 func nothing(map[string]any) {}
 
-// life takes a request from pending to issued, with all that must be refused
-// on the way.
+// life takes a request from pending to issued, with everything that must be
+// refused on the way.
 func (f fixture) life() []step {
 	approved := condition{"Approved", "True", "x"}
 	denied := condition{"Denied", "True", ""}
@@ -77,7 +77,7 @@ func (f fixture) life() []step {
 	}
 }
 
-// calls are requests of any other kind. They come last and leave "life".
+// calls are requests of any other kind. They run last and do not change "life".
 func (f fixture) calls() map[string]call {
 	const life = csrs + "/life"
 	review := func(kind string, spec map[string]any) call {
@@ -131,7 +131,7 @@ func (f fixture) calls() map[string]call {
 	}
 }
 
-// selfSigned is some certificate. Nobody holds its key any more.
+// selfSigned is any certificate. Its key no longer exists.
 const selfSigned = `-----BEGIN CERTIFICATE-----
 MIIBjjCCATOgAwIBAgIUAzX7lC6yELvr4Vttqyn1jCU3MMIwCgYIKoZIzj0EAwIw
 GzEZMBcGA1UEAwwQc29tZSBjZXJ0aWZpY2F0ZTAgFw0yNjExMjAxMzM1MjZaGA8y

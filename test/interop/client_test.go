@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// apiServer is an API server that is spoken to as its administrator.
+// apiServer is an API server, with a client that acts as its administrator.
 type apiServer struct {
 	url    string
 	client *http.Client
@@ -74,7 +74,7 @@ func (s *apiServer) do(t *testing.T, c call) answer {
 	return a
 }
 
-// parse reads JSON; a watch is answered with a list of it.
+// parse reads JSON. For a watch, it returns a list of its events.
 func parse(data []byte) any {
 	var values []any
 	for decoder := json.NewDecoder(bytes.NewReader(data)); ; {
@@ -136,7 +136,7 @@ func (s *apiServer) ready() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// object is the body of an answer that must be an object.
+// object returns the body of an answer, which must be an object.
 func (a answer) object(t *testing.T) map[string]any {
 	t.Helper()
 	object, ok := a.Body.(map[string]any)

@@ -11,7 +11,7 @@ import (
 )
 
 // cluster is a real kube-apiserver in which certplane's controllers are
-// installed, but for their pods: there is no node.
+// installed, except for their pods: there is no node.
 type cluster struct {
 	*apiServer
 	program string
@@ -26,7 +26,7 @@ func startCluster(t *testing.T, args ...string) *cluster {
 	return installIn(t, startServers(t), args...)
 }
 
-// installIn is startCluster with servers that run already.
+// installIn is startCluster with servers that already run.
 func installIn(t *testing.T, servers servers, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{apiServer: servers.peer, program: certplane(t), dir: servers.dir}
@@ -40,8 +40,9 @@ func installIn(t *testing.T, servers servers, args ...string) *cluster {
 	return c
 }
 
-// install applies the manifests. A warning would be one about pods that the
-// namespace does not admit, or about a field that is no more.
+// install applies the manifests. It fails on warnings, which would be about
+// pods that the namespace does not admit, or about a field that no longer
+// exists.
 func (c *cluster) install(t *testing.T, args ...string) {
 	t.Helper()
 	manifests := c.certplane(t, "", append([]string{"manifests"}, args...)...)
@@ -78,7 +79,7 @@ func (c *cluster) token(t *testing.T, account string) string {
 	return strings.TrimSpace(c.kubectl(t, "create", "token", account))
 }
 
-// certplane runs the program under test to its end and returns all it said.
+// certplane runs the program under test to its end and returns its output.
 func (c *cluster) certplane(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.program, args...)
@@ -117,7 +118,7 @@ type replica struct {
 }
 
 // controllers starts a replica that has the rights of the installed pods and
-// waits until it could work.
+// waits until it is ready.
 func (c *cluster) controllers(t *testing.T, args ...string) *replica {
 	t.Helper()
 	pki := filepath.Join(c.dir, "data/pki")
@@ -143,7 +144,7 @@ func answers(address, path string) bool {
 
 const lease = "/apis/coordination.k8s.io/v1/namespaces/certplane-system/leases/certplane-controllers"
 
-// leader is who holds the lease, or empty.
+// leader returns the holder of the lease, or "".
 func (c *cluster) leader(t *testing.T) string {
 	t.Helper()
 	got := c.do(t, call{method: http.MethodGet, path: lease})

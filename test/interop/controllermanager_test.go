@@ -72,7 +72,7 @@ func startControllerManager(t *testing.T, program, dir string) {
 	)
 }
 
-// issued is the certificate of a request, or empty.
+// issued returns the certificate of a request, or "".
 func issued(t *testing.T, server *apiServer, name string) string {
 	t.Helper()
 	status, _ := server.do(t, call{method: http.MethodGet, path: csrs + "/" + name}).object(t)["status"].(map[string]any)

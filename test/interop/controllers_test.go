@@ -57,7 +57,7 @@ cleaning: {denied: 1s, fetch: 1s}
 	}
 }
 
-// testCleaning: what is over goes, and nothing else.
+// testCleaning checks that only requests that are over are deleted.
 func (c *cluster) testCleaning(t *testing.T) {
 	request := func(name string) map[string]any {
 		return c.submit(t, call{body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client", "--cn", name, "--name", name)})
@@ -72,8 +72,9 @@ func (c *cluster) testCleaning(t *testing.T) {
 	}
 }
 
-// testKubeletRequests: whoever may have node certificates approved needs no person;
-// who may not is told what is missing, once.
+// testKubeletRequests checks that requests of users that may have node
+// certificates approved need no person. Others get a message about what is
+// missing, once.
 func (c *cluster) testKubeletRequests(t *testing.T) {
 	request := func(user, name string) call {
 		return call{user: user, body: manifest(t, "--signer", "kubernetes.io/kube-apiserver-client-kubelet",
@@ -101,7 +102,7 @@ func (c *cluster) testKubeletRequests(t *testing.T) {
 	if got := issued(t, c.apiServer, "not-permitted"); got != "" {
 		t.Errorf("issued %s", got)
 	}
-	// The explanation is the same as that of the approver, here too.
+	// The explanation is the same as the approver's, here too.
 	said := c.certplane(t, "", "explain", "csr", "not-permitted", "--kubeconfig", c.admin)
 	for _, part := range []string{
 		"not-permitted waits for a person to approve it, as its requester lacks a permission\n",
@@ -113,8 +114,9 @@ func (c *cluster) testKubeletRequests(t *testing.T) {
 	}
 }
 
-// testDurations: what a client asks for is what it gets, and the five minutes
-// that the certificate began before are added to all but long ones.
+// testDurations checks that a client gets the duration that it requests. The
+// five minutes by which the certificate is backdated are added to all but long
+// ones.
 func (c *cluster) testDurations(t *testing.T) {
 	for asked, want := range map[string]time.Duration{"10m": 15 * time.Minute, "2h": 2*time.Hour + 5*time.Minute, "10h": 10 * time.Hour} {
 		name := "duration-" + asked
@@ -139,7 +141,8 @@ func (c *cluster) issued(t *testing.T, name string) *x509.Certificate {
 	return leaf
 }
 
-// testMetrics: only who may see them sees them.
+// testMetrics checks that only users with the right to see the metrics see
+// them.
 func (c *cluster) testMetrics(t *testing.T, r *replica) {
 	c.kubectl(t, "create", "serviceaccount", "monitor")
 	c.bind(t, "system:monitoring", "system:serviceaccount:certplane-system:monitor")

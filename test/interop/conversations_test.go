@@ -10,10 +10,10 @@ import (
 
 // TestConversationsAreKubernetes sends the calls in testdata, in their order,
 // to both servers. Each file is one conversation: calls that begin with "###"
-// and what they are about, then the method and the path, headers, an empty
-// line and a body in YAML. "Retry-Until" is no header but what the answer has
-// once a server knows enough from its watches. Lines before the first call are
-// remarks.
+// and their topic, then the method and the path, headers, an empty line and a
+// body in YAML. "Retry-Until" is not a header: it is what the answer contains
+// once a server has seen enough from its watches. Lines before the first call
+// are remarks.
 func TestConversationsAreKubernetes(t *testing.T) {
 	servers := startServers(t,
 		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
@@ -36,8 +36,8 @@ type namedCall struct {
 	call  call
 }
 
-// functions make what would be too long to write down. The certificates of one
-// name are the same wherever a conversation has them; "lines" makes text part of
+// functions make what would be too long to write down. Certificates with the
+// same name are the same in the whole conversation; "lines" makes text part of
 // a string.
 func functions(t *testing.T) template.FuncMap {
 	roots := map[string]string{}

@@ -47,7 +47,7 @@ func TestAnswersAreKubernetes(t *testing.T) {
 	})
 }
 
-// requestsAlone leaves of a version's resources what is about
+// requestsAlone reduces a version's resources to those of
 // CertificateSigningRequests: the other kinds came to v1 with Kubernetes 1.37.
 func requestsAlone(a answer) answer {
 	body, ok := a.Body.(map[string]any)
@@ -81,7 +81,7 @@ func newFixture(t *testing.T) fixture {
 	}
 }
 
-// csr is a good request with some fields of its spec replaced; nil removes.
+// csr is a valid request with some fields of its spec replaced; nil removes.
 func (f fixture) csr(name string, fields map[string]any) map[string]any {
 	spec := map[string]any{"request": f.request, "signerName": "example.com/x", "usages": []string{"client auth"}}
 	maps.Copy(spec, fields)

@@ -35,7 +35,7 @@ func TestExternalIssuerInCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As its comment says of "certplane controllers".
+	// This follows its comment about "certplane controllers".
 	kubectl(strings.ReplaceAll(string(rights), "namespace: kube-system", "namespace: certplane-system"), "apply", "-f", "-")
 	kubectl("", "apply", "-f", filepath.Join(externalIssuer, "deploy/crds"))
 	token := strings.TrimSpace(kubectl("", "create", "token", "-n", "sample-issuer", "sample-issuer"))

@@ -25,8 +25,8 @@ const (
 	workers = 5
 )
 
-// The leader is killed while it signs: whoever waits for a certificate gets
-// exactly one.
+// The leader is killed while it signs: each client that waits for a certificate
+// gets exactly one.
 func TestControllersFailover(t *testing.T) {
 	c := startCluster(t)
 	leader := c.controllers(t)
@@ -53,7 +53,7 @@ func TestControllersFailover(t *testing.T) {
 	if len(first) == 0 || len(second) == 0 {
 		t.Errorf("the first replica signed %d, the second %d: nothing was taken over", len(first), len(second))
 	}
-	// What the first one stored when it was killed, it could not report.
+	// The first one could not report what it stored when it was killed.
 	if missing := inFlight - len(first) - len(second); missing < 0 || missing > workers {
 		t.Errorf("%d requests, but %d + %d certificates", inFlight, len(first), len(second))
 	}
@@ -69,7 +69,7 @@ func TestControllersFailover(t *testing.T) {
 	}
 }
 
-// submitMany creates the requests, approved by nobody yet.
+// submitMany creates the requests, which are not approved yet.
 func (c *cluster) submitMany(t *testing.T) []map[string]any {
 	t.Helper()
 	names := make([]string, inFlight)
@@ -124,7 +124,7 @@ type seen struct {
 	mu           sync.Mutex
 	certificates map[string]seenCertificate // by the request's name
 	replaced     []string
-	counted      func(int) // is told how many there are
+	counted      func(int) // called with how many there are
 }
 
 type seenCertificate struct {
@@ -160,7 +160,7 @@ func (s *seen) add(name, uid string, chain []byte) {
 	s.counted(len(s.certificates))
 }
 
-// watchCertificates sees every change of every request from now on.
+// watchCertificates records every change of every request from now on.
 func (c *cluster) watchCertificates(t *testing.T, counted func(int)) *seen {
 	t.Helper()
 	watcher := &http.Client{Transport: c.client.Transport} // it lasts as long as the test
@@ -189,7 +189,7 @@ func (c *cluster) watchCertificates(t *testing.T, counted func(int)) *seen {
 	return s
 }
 
-// signatures are the serial numbers that a replica has reported, by the
+// signatures returns the serial numbers that a replica has reported, by the
 // request's UID. Each signature that was stored is logged once.
 func (r *replica) signatures(t *testing.T) map[string]string {
 	t.Helper()
@@ -207,8 +207,8 @@ func (r *replica) signatures(t *testing.T) map[string]string {
 	return serials
 }
 
-// serialOf is the serial number of the one certificate in a chain that is no
-// CA's.
+// serialOf returns the serial number of the only certificate in a chain that is
+// not a CA's.
 func serialOf(t *testing.T, chain []byte) string {
 	t.Helper()
 	var serials []string
@@ -227,7 +227,7 @@ func serialOf(t *testing.T, chain []byte) string {
 	return strings.Join(serials, " ")
 }
 
-// A stopped leader gives its lease back: the next one leads at once.
+// A leader that stops releases its lease: the next one leads at once.
 func TestControllersHandOver(t *testing.T) {
 	c := startCluster(t)
 	long := []string{"--leader-elect-lease-duration", "10m", "--leader-elect-renew-deadline", "2s"}
@@ -240,7 +240,7 @@ func TestControllersHandOver(t *testing.T) {
 	}
 	eventually(t, "the second replica leads", func() bool { now := c.leader(t); return now != "" && now != holder })
 
-	// Somebody who takes the lease away ends it.
+	// A leader ends when another client takes its lease away.
 	c.kubectl(t, "patch", "lease", "certplane-controllers", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"holderIdentity":"somebody else","renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 	<-second.ended
 	if second.err == nil || !strings.Contains(second.output.tail(4<<10), "the lease certplane-system/certplane-controllers is lost") {

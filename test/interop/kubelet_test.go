@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A real kubelet gets its client certificate from certplane alone, with
-// nothing but a bootstrap token.
+// A real kubelet gets its client certificate from certplane alone, with only a
+// bootstrap token.
 func TestKubeletBootstrap(t *testing.T) {
 	program, kubelet := certplane(t), peer(t, "kubelet")
 	server, dir := startCertplane(t, program)
@@ -36,7 +36,7 @@ func TestKubeletBootstrapInCluster(t *testing.T) {
 	testKubelet(t, c.apiServer, kubelet, c.dir, bootstrap)
 }
 
-// testKubelet runs a kubelet until it has its certificate. It finds no
+// testKubelet runs a kubelet until it has its certificate. The kubelet finds no
 // container runtime and ends after that.
 func testKubelet(t *testing.T, server *apiServer, kubelet, dir, bootstrap string) {
 	t.Helper()
@@ -72,7 +72,7 @@ failCgroupV1: false
 		approval["message"] != "Auto approving kubelet client certificate after SubjectAccessReview." {
 		t.Errorf("the first condition is %v", approval)
 	}
-	// The certificate is worth something: the kubelet's own kubeconfig names it.
+	// The certificate can be used: the kubelet's own kubeconfig names it.
 	asKubelet := exec.CommandContext(t.Context(), certplane(t), "kubectl", "--kubeconfig", kubeconfig, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
 	if who, err := asKubelet.CombinedOutput(); err != nil || string(who) != "system:node:n1" {
 		t.Errorf("the server takes the kubelet for %s (%v)", who, err)

@@ -19,8 +19,8 @@ import (
 
 const podRequests = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
 
-// Of PodCertificateRequests, clients may rely on codes and on the fields that
-// are wrong, in which way and in which order; the words are our own.
+// For PodCertificateRequests, clients may rely on codes and on which fields are
+// wrong, in which way and in which order; the words are our own.
 func TestPodCertificateRequestsAreKubernetes(t *testing.T) {
 	servers := startServers(t, "--feature-gates=PodCertificateRequest=true", "--runtime-config=certificates.k8s.io/v1beta1=true")
 	f := newPodFixture(t, servers)
@@ -86,7 +86,7 @@ func stubOf(t *testing.T, key *ecdsa.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(der)
 }
 
-// specs are fields that replace those of a good request; nil removes.
+// specs returns fields that replace those of a valid request; nil removes.
 func (f podFixture) specs() map[string]map[string]any {
 	large := base64.StdEncoding.EncodeToString(make([]byte, 10241))
 	junk := base64.StdEncoding.EncodeToString([]byte("junk"))
@@ -132,7 +132,7 @@ func (f podFixture) specs() map[string]map[string]any {
 	}
 }
 
-// certificate is one for the key, and what a status says about it.
+// certificate returns one for the key, and the fields of a status with it.
 func (f podFixture) certificate(edit func(*x509.Certificate)) map[string]any {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -169,13 +169,13 @@ func with(status map[string]any, fields map[string]any) map[string]any {
 	return status
 }
 
-// denial is a Denied one with some fields replaced; nil removes.
+// denial returns a Denied condition with some fields replaced; nil removes.
 func denial(fields map[string]any) map[string]any {
 	return map[string]any{"conditions": []any{with(outcomeOf("Denied")[0].(map[string]any), fields)}}
 }
 
-// statuses leaves out conditions of one type twice, and those without a type or
-// a status: of these Kubernetes 1.37 says something else than 1.36.
+// statuses contains no two conditions of one type, and none without a type or a
+// status: for these, Kubernetes 1.37 answers differently than 1.36.
 func (f podFixture) statuses() map[string]map[string]any {
 	good := func() map[string]any { return f.certificate(nil) }
 	dns := func(name string) map[string]any {
@@ -262,8 +262,8 @@ func objectName(name string) string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(name)
 }
 
-// sameCreate makes a request on both servers and compares what is wrong with
-// it.
+// sameCreate creates a request on both servers and compares which fields are
+// wrong.
 func (f podFixture) sameCreate(t *testing.T, name string, fields map[string]any) {
 	t.Helper()
 	create := func(server *apiServer) []string {
@@ -274,14 +274,14 @@ func (f podFixture) sameCreate(t *testing.T, name string, fields map[string]any)
 	}
 }
 
-// untrue reports whether only the peer takes a request that does not say what the
-// pod says.
+// untrue reports whether only the peer accepts a request that contradicts its
+// pod.
 func (f podFixture) untrue(fields map[string]any, ours, peer []string) bool {
 	return len(fields) > 0 && ours[0] == "403" && peer[0] == "201"
 }
 
-// sameStatus makes a request on both servers, writes one status after the other
-// and compares the last answers.
+// sameStatus creates a request on both servers, writes one status after the
+// other and compares the last answers.
 func (f podFixture) sameStatus(t *testing.T, name string, statuses ...map[string]any) {
 	t.Helper()
 	write := func(server *apiServer) []string {
@@ -299,7 +299,7 @@ func (f podFixture) sameStatus(t *testing.T, name string, statuses ...map[string
 	}
 }
 
-// wrongs are the code of an answer and its causes.
+// wrongs returns the code of an answer and its causes.
 func wrongs(t *testing.T, a answer) []string {
 	t.Helper()
 	all := []string{fmt.Sprint(a.Code)}

@@ -31,9 +31,9 @@ spec:
     usages: [digital signature, client auth, server auth]
 `
 
-// Declared signers sign what pods of a real kube-apiserver ask for, in both
-// forms, publish their roots there, and see through lies about pods, which
-// kube-apiserver believes of others than nodes.
+// Declared signers sign what pods of a real kube-apiserver request, in both
+// forms, publish their roots there, and detect false statements about pods,
+// which kube-apiserver accepts from clients other than nodes.
 func TestPodCertificates(t *testing.T) {
 	servers := startServers(t,
 		"--feature-gates=PodCertificateRequest=true,ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
@@ -104,7 +104,7 @@ func newECKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// pod is a pod with all that its requests name.
+// pod is a pod with everything that its requests name.
 type pod struct{ name, uid, account, node, nodeUID string }
 
 func (c *cluster) newPod(t *testing.T, name string) pod {
@@ -187,7 +187,7 @@ func (c *cluster) ask(t *testing.T, name string, spec map[string]any) map[string
 	return answered
 }
 
-// typeAndReason are those of the condition of a request.
+// typeAndReason returns those of the condition of a request.
 func typeAndReason(t *testing.T, request map[string]any) string {
 	t.Helper()
 	status, _ := request["status"].(map[string]any)

@@ -110,7 +110,7 @@ func (b *lockedBuffer) tail(n int) string {
 	return string(data[max(0, len(data)-n):])
 }
 
-// eventually waits for what a process does by itself.
+// eventually waits for what a process does on its own.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

@@ -25,8 +25,8 @@ const (
 	apiServerSigner = "kubernetes.io/kube-apiserver-serving"
 )
 
-// A real kube-apiserver gets the roots of signers as trust bundles, old and
-// new ones together while a CA changes.
+// A real kube-apiserver gets the roots of signers as trust bundles. While a CA
+// changes, it has old and new ones together.
 func TestTrustBundles(t *testing.T) {
 	servers := startServers(t,
 		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
@@ -67,7 +67,8 @@ trust: {overlap: 20s}
 	})
 }
 
-// testOtherCA: the old root stays beside the new one, and goes at last.
+// testOtherCA checks that the old root stays beside the new one, and is removed
+// in the end.
 func (c *cluster) testOtherCA(t *testing.T, first *ca) {
 	second := newCA(t, "second")
 	second.write(t, c.dir)
@@ -85,7 +86,7 @@ func (c *cluster) testOtherCA(t *testing.T, first *ca) {
 	c.trusts(t, kubeletServing, second.certificate)
 }
 
-// foreign are bundles that somebody else has published.
+// foreign creates bundles that another client has published.
 func (c *cluster) foreign(t *testing.T) {
 	t.Helper()
 	for name, signer := range map[string]string{
@@ -104,13 +105,13 @@ func (c *cluster) foreign(t *testing.T) {
 	}
 }
 
-// trusts waits until a bundle of a signer has just this content.
+// trusts waits until a bundle of a signer has exactly this content.
 func (c *cluster) trusts(t *testing.T, signer, content string) {
 	t.Helper()
 	eventually(t, "the roots of "+signer+" are published", func() bool { return c.bundle(t, nameOf(signer, content)) == content })
 }
 
-// trustsOnly waits until there is no other bundle of the signer.
+// trustsOnly waits until the signer has no other bundle.
 func (c *cluster) trustsOnly(t *testing.T, signer, content string) {
 	t.Helper()
 	c.trusts(t, signer, content)
@@ -120,7 +121,7 @@ func (c *cluster) trustsOnly(t *testing.T, signer, content string) {
 	})
 }
 
-// bundle is the content of a bundle, empty if there is none.
+// bundle returns the content of a bundle, or "" if it does not exist.
 func (c *cluster) bundle(t *testing.T, name string) string {
 	t.Helper()
 	got := c.do(t, call{method: http.MethodGet, path: bundles + "/" + name})
@@ -153,7 +154,7 @@ func (c *cluster) edit(t *testing.T, name, content string) {
 	}
 }
 
-// nameOf is the name that Kubernetes gives to a bundle.
+// nameOf returns the name that Kubernetes gives to a bundle.
 func nameOf(signer, content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return fmt.Sprintf("%s:%x", strings.ReplaceAll(signer, "/", ":"), sum[:12])
@@ -187,7 +188,7 @@ func newCA(t *testing.T, name string) *ca {
 	return &ca{certificate: block("CERTIFICATE", der), key: block("EC PRIVATE KEY", keyDER)}
 }
 
-// write puts the CA where the controllers have theirs.
+// write writes the CA to where the controllers have theirs.
 func (a *ca) write(t *testing.T, dir string) {
 	t.Helper()
 	write(t, filepath.Join(dir, "ca.crt"), a.certificate)

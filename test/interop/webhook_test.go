@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// allOfCertManager also chooses what works for cert-manager.io.
+	// allOfCertManager also enables the controllers for cert-manager.io.
 	allOfCertManager = "--controllers=*,issuers,certificaterequests,certificaterequests-approver,certificatesigningrequests,certificates"
 
 	certManagerAPI = "/apis/cert-manager.io/v1/namespaces/default/"
@@ -42,7 +42,7 @@ func TestWebhookInCluster(t *testing.T) {
 		t.Errorf("after the manifests were applied again, the API trusts %v", after)
 	}
 
-	// There is no network of pods.
+	// There is no pod network.
 	c.reachWebhook(t, addresses[0])
 	eventually(t, "the certificate has the new address", func() bool { return serves(t, addresses[0]).VerifyHostname("127.0.0.1") == nil })
 	t.Run("certificates", func(t *testing.T) { c.testCertificates(t) })
@@ -77,8 +77,8 @@ func TestWebhookInCluster(t *testing.T) {
 	}
 }
 
-// bundles are the CAs that the API trusts as the webhook, by the kind of
-// configuration.
+// bundles returns the CAs with which the API verifies the webhook, by the kind
+// of configuration.
 func (c *cluster) bundles(t *testing.T) map[string]string {
 	t.Helper()
 	bundles := map[string]string{}
@@ -99,7 +99,7 @@ func webhookPath(kind string) string {
 	return "/apis/admissionregistration.k8s.io/v1/" + kind + "webhookconfigurations/certplane-webhook.certplane-system"
 }
 
-// reachWebhook has the API reach the webhook at an address in place of its
+// reachWebhook makes the API reach the webhook at an address instead of its
 // service.
 func (c *cluster) reachWebhook(t *testing.T, address string) {
 	t.Helper()
@@ -118,7 +118,7 @@ func (c *cluster) reachWebhook(t *testing.T, address string) {
 	}
 }
 
-// serves is the certificate that is served at an address.
+// serves returns the certificate that is served at an address.
 func serves(t *testing.T, address string) *x509.Certificate {
 	t.Helper()
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
@@ -129,8 +129,8 @@ func serves(t *testing.T, address string) *x509.Certificate {
 	return connection.ConnectionState().PeerCertificates[0]
 }
 
-// testCertificates: the manifests of a CA and of what it signs become Ready, and
-// nobody but the built-in approver approves.
+// testCertificates checks that the manifests of a CA and of what it signs
+// become Ready, and that only the built-in approver approves.
 func (c *cluster) testCertificates(t *testing.T) {
 	eventually(t, "the webhook answers", func() bool {
 		return c.post(t, "issuers", "Issuer", "self", map[string]any{"selfSigned": map[string]any{}}) == http.StatusCreated
@@ -159,7 +159,8 @@ func (c *cluster) testCertificates(t *testing.T) {
 	}
 }
 
-// testRequester: a request bears who creates it, whatever it says, and forever.
+// testRequester checks that a request always names the user that created it,
+// whatever the client wrote.
 func (c *cluster) testRequester(t *testing.T) {
 	c.grant(t, "alice", "certificaterequests", "create", "update")
 	body := newCertificateRequest(t, "mine", "any")
@@ -179,8 +180,8 @@ func (c *cluster) testRequester(t *testing.T) {
 	c.refused(t, call{method: http.MethodPut, path: requestsPath + "/mine", body: object, user: "alice"}, "spec: Forbidden: cannot change spec after creation")
 }
 
-// testApproval: whoever decides may do so for the issuer, also the built-in
-// approver.
+// testApproval checks that a user that decides needs the right to do so for the
+// issuer, and so does the built-in approver.
 func (c *cluster) testApproval(t *testing.T) {
 	for _, user := range []string{"clerk", "checker"} {
 		c.grant(t, user, "certificaterequests/status", "update")
@@ -211,7 +212,8 @@ func (c *cluster) testApproval(t *testing.T) {
 	}
 }
 
-// testChecks are what "cmctl check api" asks, and one refusal of each kind.
+// testChecks makes the requests of "cmctl check api", and one refusal of each
+// kind.
 func (c *cluster) testChecks(t *testing.T) {
 	body := newCertificateRequest(t, "check", "any")
 	dry := call{method: http.MethodPost, path: requestsPath + "?dryRun=All", body: body}
@@ -228,8 +230,8 @@ func (c *cluster) testChecks(t *testing.T) {
 	c.refused(t, call{method: http.MethodPost, path: certManagerAPI + "certificates", body: certificate}, "at least one of commonName")
 }
 
-// testSigners: one whose expressions do not compile is refused, as is a second one
-// of a name; a good one is taken, and works.
+// testSigners checks that a Signer whose expressions do not compile is refused,
+// as is a second one of the same name; a valid one is accepted, and works.
 func (c *cluster) testSigners(t *testing.T) {
 	const path = "/apis/certplane.dev/v1alpha1/signers"
 	signer := func(name, signerName, uris string) map[string]any {
@@ -327,7 +329,7 @@ func newCertificateRequest(t *testing.T, name, issuer string) map[string]any {
 	}
 }
 
-// definition is a custom resource in namespaces, of anything.
+// definition is a namespaced custom resource without a schema.
 func definition(group, plural, kind string) map[string]any {
 	return map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + group},

@@ -1,6 +1,6 @@
-// Package script holds conversations with the certplane program as people and
-// scripts have them. Each file in testdata is one: commands, and what they
-// must say.
+// Package script runs conversations with the certplane program, as people and
+// scripts have them. Each file in testdata is one: commands, and what they must
+// print.
 package script
 
 import (
@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// patience is how long anything that is waited for may take on a busy machine.
+// patience bounds each wait on a busy machine.
 const patience = time.Minute
 
 // oldestKubectl is the first release that has to work unmodified.
@@ -26,7 +26,8 @@ const oldestKubectl = "1.32.0"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// run exists so that the built programs are removed also when tests fail.
+// run is a function of its own so that the built programs are removed also when
+// tests fail.
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "certplane-script")
 	if err != nil {
@@ -62,7 +63,7 @@ func TestConversations(t *testing.T) {
 	testscript.Run(t, params(true))
 }
 
-// TestSystemKubectl has the kubectl conversation with the kubectl of this
+// TestSystemKubectl runs the kubectl conversation with the kubectl of this
 // machine.
 func TestSystemKubectl(t *testing.T) {
 	if err := findSystemKubectl(); err != nil {
@@ -88,7 +89,8 @@ func findSystemKubectl() error {
 	if err := json.Unmarshal(out, &answer); err != nil {
 		return fmt.Errorf("reading the version of %s: %w", path, err)
 	}
-	// Vendors append to the version what makes it look like a pre-release.
+	// Vendors append a suffix to the version that makes it look like a
+	// pre-release.
 	v, err := version.ParseGeneric(answer.ClientVersion.GitVersion)
 	if err != nil {
 		return err

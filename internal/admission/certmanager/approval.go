@@ -19,8 +19,8 @@ import (
 // namespaces.
 type Authorize func(ctx context.Context, user authenticationv1.UserInfo, signer string) (allowed bool, err error)
 
-// approval lets only those approve and deny CertificateRequests who may do so
-// for their issuer.
+// approval lets a user approve and deny CertificateRequests only if the user
+// may approve for their issuer.
 type approval struct {
 	resources *resources
 	authorize Authorize
@@ -55,7 +55,7 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 		fmt.Sprintf("user %q does not have permissions to set approved/denied conditions for issuer %v", r.User.Username, ref))
 }
 
-// signers are the names under which the right to approve for an issuer is
+// signers returns the names under which the right to approve for an issuer is
 // granted: that of all issuers of its kind, and its own.
 func (a approval) signers(ctx context.Context, ref cmmeta.IssuerReference, namespace string) ([]string, error) {
 	resource, err := a.resources.find(ctx, api.IssuerGroupKind(ref))

@@ -18,8 +18,8 @@ import (
 
 var both = []cmv1.CertificateRequestConditionType{cmv1.CertificateRequestConditionApproved, cmv1.CertificateRequestConditionDenied}
 
-// Whoever approves or denies may do so for the issuer, in the form that its
-// scope asks for.
+// A user who approves or denies needs the right for the issuer, in the form
+// that its scope requires.
 func TestApprovalNeedsPermission(t *testing.T) {
 	w := start(t)
 	namespaced, cluster := cmmeta.IssuerReference{Name: "ca"}, cmmeta.IssuerReference{Name: "ca", Kind: "ClusterIssuer", Group: "cert-manager.io"}
@@ -64,7 +64,7 @@ func TestApprovalNeedsPermission(t *testing.T) {
 	}
 }
 
-// A decision is made once, one way, and stays.
+// A request is decided once, one way, and the decision stays.
 func TestDecisionsStay(t *testing.T) {
 	w := start(t)
 	for i, kind := range both {
@@ -91,7 +91,8 @@ func TestDecisionsStay(t *testing.T) {
 			refused(t, w.admin.Status().Update(t.Context(), removed), fmt.Sprintf("'%s' condition may not be modified once set", kind))
 			refused(t, decide(t, w.admin, cr, other), "both 'Denied' and 'Approved' conditions cannot coexist")
 
-			// Whoever may write the status may say more, and keep the decision.
+			// A user who may write the status may add to it, but must keep the
+			// decision.
 			signer := w.as(t, w.user("signer-"+cr.Name), rule("get update patch", "certificaterequests/status"))
 			cr.Status.Conditions = append(cr.Status.Conditions, cmv1.CertificateRequestCondition{
 				Type: cmv1.CertificateRequestConditionReady, Status: cmmeta.ConditionFalse, Reason: cmv1.CertificateRequestReasonPending,
@@ -106,8 +107,8 @@ func TestDecisionsStay(t *testing.T) {
 	refused(t, w.admin.Status().Update(t.Context(), cr), `"Approved" condition may only be set to True`)
 }
 
-// Nobody approves for a kind that does not exist; one that is defined a moment
-// later can be approved for.
+// Requests for a kind that does not exist cannot be approved; they can once the
+// kind is defined.
 func TestApprovalNeedsTheKind(t *testing.T) {
 	w := startOn(t, apitest.Start(t, withoutControllers))
 	wrong := create(t, w.admin, newRequest(t, "wrong-group", cmmeta.IssuerReference{Name: "x", Kind: "Vault", Group: "issuers.example.com"}))
@@ -155,7 +156,7 @@ func define(t *testing.T, w *world) {
 	}
 }
 
-// What a namespace's viewers, editors and administrators may do.
+// The rights of a namespace's viewers, editors and administrators.
 func TestRolesOfUsers(t *testing.T) {
 	w := start(t)
 	for _, role := range []string{"view", "edit", "admin"} {

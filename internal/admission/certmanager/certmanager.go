@@ -1,8 +1,8 @@
 // Package certmanager decides what may be written to objects of cert-manager.io
 // and acme.cert-manager.io.
 //
-// They are custom resources everywhere, so a server that has the package inside
-// and a webhook beside somebody else's server ask the same functions.
+// They are custom resources everywhere. A server that contains the package and
+// a webhook beside another server therefore call the same functions.
 package certmanager
 
 import (
@@ -18,8 +18,8 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// WebhookName is what refusals bear, wherever they come from: clients look for
-// it.
+// WebhookName is part of every refusal, wherever it comes from: clients look
+// for it.
 const WebhookName = "webhook.cert-manager.io"
 
 // Request is a write that is about to happen.
@@ -27,17 +27,17 @@ type Request struct {
 	// Operation is CREATE or UPDATE; all others are let through.
 	Operation admissionv1.Operation
 	Kind      schema.GroupVersionKind
-	// Resource is what the address of the request names, and Subresource
-	// "status" or empty.
+	// Resource is the resource in the address of the request, and Subresource
+	// is "status" or empty.
 	Resource    schema.GroupVersionResource
 	Subresource string
 	Namespace   string
 	User        authenticationv1.UserInfo
-	// Object is what is to be stored, Old what is, if anything.
+	// Object is the object to be stored. Old is the stored one, if it exists.
 	Object, Old *unstructured.Unstructured
 }
 
-// Checks decide. They are safe for concurrent use.
+// Checks decides about requests. It is safe for concurrent use.
 type Checks struct {
 	approval approval
 }
@@ -48,7 +48,7 @@ func New(discovery api.Discovery, authorize Authorize) *Checks {
 	return &Checks{approval{resources: newResources(discovery), authorize: authorize}}
 }
 
-// Mutate changes the object of r before anything else looks at it.
+// Mutate changes the object of r before all other checks.
 func (c *Checks) Mutate(r Request) error {
 	if err := r.check(); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (c *Checks) Mutate(r Request) error {
 	return setRequester(r)
 }
 
-// Validate reports why r must not happen, all reasons in one error, and what
-// its author should know.
+// Validate returns an error with all reasons why r is refused, and warnings for
+// its author.
 func (c *Checks) Validate(ctx context.Context, r Request) (warnings []string, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (c *Checks) Validate(ctx context.Context, r Request) (warnings []string, er
 	})
 }
 
-// check refuses a resource that is served as a kind that is not its own: it
-// would be checked by the rules of another.
+// check refuses a resource that is served as another kind: it would be checked
+// by the rules of the wrong kind.
 func (r Request) check() error {
 	if r.Resource.Resource == "" {
 		return fmt.Errorf("the request names no resource")

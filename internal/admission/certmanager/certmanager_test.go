@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object reads YAML.
+// object parses YAML.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -39,7 +39,7 @@ var checks = New(
 		return signer == "vaults.example.com/team.allowed", nil
 	})
 
-// A resource is checked by the rules of its own kind, or not at all.
+// A resource is checked by the rules of its own kind, or refused.
 func TestKindAndResourceBelongTogether(t *testing.T) {
 	for reason, edit := range map[string]func(*Request){
 		"another kind":       func(r *Request) { r.Kind.Kind = "Certificate" },
@@ -58,7 +58,7 @@ func TestKindAndResourceBelongTogether(t *testing.T) {
 	}
 }
 
-// Whoever writes days, as many do, is told where.
+// Writing days in a duration is a common mistake, and the error has the field.
 func TestWrongDuration(t *testing.T) {
 	const rest = `issuerRef: {name: x}, secretName: x, dnsNames: [a.b], `
 	for spec, want := range map[string]string{
@@ -76,7 +76,7 @@ func TestWrongDuration(t *testing.T) {
 	}
 }
 
-// All that is wrong is said at once.
+// All errors are returned together.
 func TestErrorsAreJoined(t *testing.T) {
 	r := write(admissionv1.Update, "status")
 	r.Old = object(t, `spec: {username: bob, issuerRef: {name: denied, kind: Vault, group: example.com}, request: eA==}`)
@@ -100,7 +100,7 @@ func TestErrorsAreJoined(t *testing.T) {
 	}
 }
 
-// Only the step to a decision asks for permission.
+// Only the step to a decision needs permission.
 func TestWhoIsAsked(t *testing.T) {
 	const (
 		open     = `{spec: {issuerRef: {name: NAME, kind: Vault, group: example.com}}, status: {}}`
@@ -116,7 +116,7 @@ func TestWhoIsAsked(t *testing.T) {
 		{"approved without permission", "status", open, approved, "other", false},
 		{"another condition", "status", open, ready, "other", true},
 		{"was approved", "status", approved, more, "other", true},
-		{"not through the status", "", open, approved, "other", true}, // nothing of it is stored
+		{"not through the status", "", open, approved, "other", true}, // the decision is not stored
 	}
 	for _, tc := range tests {
 		r := write(admissionv1.Update, tc.subresource)
@@ -127,7 +127,8 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// Without an answer nobody approves, and nobody else is asked.
+// If the authorizer returns an error, the decision is refused, and the
+// authorizer is not called again.
 func TestNoAnswer(t *testing.T) {
 	asked := 0
 	broken := New(checks.approval.resources.discovery, func(context.Context, authenticationv1.UserInfo, string) (bool, error) {
@@ -142,7 +143,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Webhooks of others run between the two.
+// Other webhooks run between the two.
 func TestRequesterIsCheckedAgain(t *testing.T) {
 	r := write(admissionv1.Create, "")
 	r.Object = object(t, `spec: {username: mallory, uid: "0", groups: [x], extra: {a: [b]}}`)
@@ -167,7 +168,8 @@ func TestRequesterIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// What the schemas of definitions leave open is not open to mistakes.
+// Fields that the definitions' schemas leave open are still checked for
+// mistakes.
 func TestUnknownFields(t *testing.T) {
 	const issuer = `spec: {acme: {server: a, privateKeySecretRef: {name: b}, solvers: [{http01: {ingress: {podTemplate: {spec: {FIELD: {}}}}}}]}}`
 	of := func(field string) *unstructured.Unstructured {

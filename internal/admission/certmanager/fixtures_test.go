@@ -32,7 +32,7 @@ var common = apitest.Shared{Options: []func(*server.Config){withoutControllers}}
 
 func TestMain(m *testing.M) { apitest.Main(m, &common) }
 
-// withoutControllers keeps everybody away from the requests but the tests.
+// withoutControllers makes sure that only the tests change the requests.
 func withoutControllers(c *server.Config) {
 	c.Controllers = append(c.Controllers, "-issuers", "-certificates", "-certificaterequests", "-certificaterequests-approver", "-certificatesigningrequests")
 }
@@ -56,10 +56,10 @@ func startOn(t *testing.T, s *apitest.Server) *world {
 	return w
 }
 
-// user is the name of somebody whom no other test knows.
+// user returns the name of a user that no other test has.
 func (w *world) user(name string) string { return name + "-of-" + w.namespace }
 
-// as is a client of a user who may do whatever the rules say.
+// as returns a client of a user with the rights in rules.
 func (w *world) as(t *testing.T, user string, rules ...rbacv1.PolicyRule) client.Client {
 	t.Helper()
 	w.Grant(t, user, rules...)
@@ -81,7 +81,7 @@ func (w *world) connect(t *testing.T, cfg *rest.Config) client.Client {
 	return client.NewNamespacedClient(connected, w.namespace)
 }
 
-// rule is about resources of cert-manager.io.
+// rule returns a rule about resources of cert-manager.io.
 func rule(verbs, resources string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		Verbs: strings.Fields(verbs), APIGroups: []string{api.Group}, Resources: strings.Fields(resources), ResourceNames: names,
@@ -126,7 +126,7 @@ func newCSR(t testing.TB, key crypto.Signer, extensions ...pkix.Extension) []byt
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// newRequest is not sent yet.
+// newRequest returns a request that has not been sent yet.
 func newRequest(t testing.TB, name string, ref cmmeta.IssuerReference) *cmv1.CertificateRequest {
 	t.Helper()
 	return &cmv1.CertificateRequest{
@@ -135,7 +135,7 @@ func newRequest(t testing.TB, name string, ref cmmeta.IssuerReference) *cmv1.Cer
 	}
 }
 
-// create stores cr and lets c fill it in.
+// create stores cr and updates it with the server's answer.
 func create(t testing.TB, c client.Client, cr *cmv1.CertificateRequest) *cmv1.CertificateRequest {
 	t.Helper()
 	if err := c.Create(t.Context(), cr); err != nil {
@@ -144,7 +144,7 @@ func create(t testing.TB, c client.Client, cr *cmv1.CertificateRequest) *cmv1.Ce
 	return cr
 }
 
-// decide approves or denies cr in its own copy.
+// decide approves or denies cr in a copy.
 func decide(t testing.TB, c client.Client, cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType) error {
 	t.Helper()
 	decided := cr.DeepCopy()
@@ -156,7 +156,7 @@ func decide(t testing.TB, c client.Client, cr *cmv1.CertificateRequest, kind cmv
 	return err
 }
 
-// refused checks that err is a refusal in the words of a webhook.
+// refused checks that err is a refusal with the text of a webhook.
 func refused(t testing.TB, err error, want string) {
 	t.Helper()
 	const denial = `admission webhook "webhook.cert-manager.io" denied the request: `

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// requester is the identity that a CertificateRequest bears.
+// requester is the identity in a CertificateRequest.
 type requester struct {
 	username, uid string
 	groups        []string
@@ -34,8 +34,8 @@ func requesterOf(cr *cmv1.CertificateRequest) requester {
 	return requester{cr.Spec.Username, cr.Spec.UID, cr.Spec.Groups, cr.Spec.Extra}
 }
 
-// setRequester writes down who creates a CertificateRequest, whoever the client
-// says it is.
+// setRequester writes the identity of the user who creates a
+// CertificateRequest, whatever the client has sent.
 func setRequester(r Request) error {
 	if r.Operation != admissionv1.Create || !r.isRequest("") {
 		return nil
@@ -72,8 +72,8 @@ func anySlice(values []string) []any {
 	return out
 }
 
-// checkRequester: webhooks of others may have changed the object since
-// setRequester has seen it.
+// checkRequester checks the identity again: other webhooks may have changed the
+// object after setRequester.
 func checkRequester(r Request, o objects) error {
 	if !r.isRequest("") && !r.isRequest("status") {
 		return nil
@@ -115,7 +115,7 @@ func sameExtra(a, b map[string][]string) bool {
 	return true
 }
 
-// sameMembers leaves the order aside.
+// sameMembers ignores the order.
 func sameMembers(a, b []string) bool {
 	return apiequality.Semantic.DeepEqual(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Issuers and Certificates that nobody could act on are refused, where they are
-// created and where they are changed.
+// Issuers and Certificates that cannot work are refused when they are created
+// and when they are changed.
 func TestIssuersAndCertificates(t *testing.T) {
 	w := start(t)
 	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Name: "ca"}}

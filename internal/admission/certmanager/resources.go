@@ -12,19 +12,19 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// absence is for how long a kind that its group does not have is not looked for
+// absence is how long a kind that its group does not have is not looked up
 // again.
 const absence = 30 * time.Second
 
-// resources finds the resources of kinds. What it has found once it keeps:
-// neither the name nor the scope of a kind changes.
+// resources finds the resources of kinds. It keeps what it has found: neither
+// the name nor the scope of a kind changes.
 type resources struct {
 	discovery api.Discovery
 	clock     clock.PassiveClock
 
 	mu     sync.Mutex // guards the rest
 	found  map[schema.GroupKind]api.Resource
-	absent map[schema.GroupKind]time.Time // until when
+	absent map[schema.GroupKind]time.Time // the end of the time
 }
 
 func newResources(discovery api.Discovery) *resources {
@@ -34,7 +34,7 @@ func newResources(discovery api.Discovery) *resources {
 	}
 }
 
-// find returns api.ErrNoResource if there is none.
+// find returns api.ErrNoResource if the resource does not exist.
 func (r *resources) find(ctx context.Context, kind schema.GroupKind) (api.Resource, error) {
 	if known := r.remembered(kind); known != nil {
 		return known.Resource, known.err
@@ -71,7 +71,8 @@ func (r *resources) remembered(kind schema.GroupKind) *answer {
 	return nil
 }
 
-// forget drops what is out of date: whoever writes requests invents kinds.
+// forget drops expired entries: clients can send requests with any number of
+// invented kinds.
 func (r *resources) forget() {
 	now := r.clock.Now()
 	for kind, until := range r.absent {

@@ -68,8 +68,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// What is found stays. That a kind is missing is believed for a while; that a
-// whole group is, never: it is about to be installed.
+// A found resource is kept. A missing kind is remembered for a while; a missing
+// group never, because it may be about to be installed.
 func TestResourcesAreRemembered(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	c := &cluster{}

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// What view, edit and admin let do with cert-manager's kinds in a namespace, and
-// what nobody but an administrator of the cluster may.
+// The rights of view, edit and admin for cert-manager's kinds in a namespace,
+// and the rights that only an administrator of the cluster has.
 func TestRoles(t *testing.T) {
 	w := start(t)
 	roles := []string{"view", "edit", "admin"}

@@ -15,7 +15,7 @@ import (
 
 var someIssuer = cmmeta.IssuerReference{Name: "ca"}
 
-// What "cmctl check api" asks.
+// The requests of "cmctl check api".
 func TestCheckAPI(t *testing.T) {
 	w := start(t)
 	cr := newRequest(t, "check", someIssuer)
@@ -33,8 +33,8 @@ func TestCheckAPI(t *testing.T) {
 	refused(t, w.admin.Create(t.Context(), cr, client.DryRunAll), "spec.request: Invalid value")
 }
 
-// A request bears the identity of who creates it, whatever it says, and for
-// ever.
+// A request always has the identity of the user who creates it, whatever its
+// content.
 func TestRequester(t *testing.T) {
 	w := start(t)
 	user := w.user("alice")
@@ -76,7 +76,7 @@ func TestRequester(t *testing.T) {
 	}
 }
 
-// What a request says of itself is what its fields say.
+// The content of a request must match its fields.
 func TestUsagesMustMatch(t *testing.T) {
 	w := start(t)
 	key := newKey(t, elliptic.P256())
@@ -136,7 +136,7 @@ func TestUsagesMustMatch(t *testing.T) {
 	}
 }
 
-// A request stays what it was when it was approved.
+// A request cannot change after it has been approved.
 func TestRequestsDoNotChange(t *testing.T) {
 	w := start(t)
 	cr := newRequest(t, "fixed", someIssuer)
@@ -196,7 +196,7 @@ func TestRequestsDoNotChange(t *testing.T) {
 	}
 }
 
-// Clients find the requests of an issuer by what is stored, which has no
+// Clients find the requests of an issuer by the stored fields, which have no
 // defaults.
 func TestRequestsOfAnIssuer(t *testing.T) {
 	w := start(t)

@@ -20,7 +20,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// validator is how the objects of a resource are checked.
+// validator checks the objects of a resource.
 type validator struct {
 	kind   string
 	empty  func() runtime.Object
@@ -77,7 +77,7 @@ func updateIssuer(object, old runtime.Object) (field.ErrorList, []string) {
 	return api.ValidateIssuerUpdate(object.(cmv1.GenericIssuer), old.(cmv1.GenericIssuer))
 }
 
-// anything leaves it to the definition's schema.
+// anything accepts every object: the definition's schema checks it.
 func anything(runtime.Object) (field.ErrorList, []string) { return nil, nil }
 
 func (v validator) validate(r Request, o objects) (field.ErrorList, []string) {
@@ -87,9 +87,9 @@ func (v validator) validate(r Request, o objects) (field.ErrorList, []string) {
 	return v.update(o.new, o.old)
 }
 
-// decode refuses fields that do not exist: the schemas of definitions have
-// dropped most of them, but leave some stanzas to us. A spec that stays as it is
-// may have them, as its status must be written.
+// decode refuses unknown fields. The schemas of definitions have dropped most
+// of them, but leave some stanzas to this function. A spec that does not change
+// may have them, because its status must remain writable.
 func (v validator) decode(r Request) (objects, error) {
 	if r.Object == nil || r.Old == nil && r.Operation == admissionv1.Update {
 		return objects{}, errors.New("the request has no object")
@@ -114,8 +114,8 @@ func (v validator) typed(object *unstructured.Unstructured, strict bool) (runtim
 	return typed, nil
 }
 
-// badDuration names the field with the duration that could not be read: the
-// error about it has its value alone. It is nil if err is about something else.
+// badDuration names the field with the duration that could not be parsed: the
+// error itself has only the value. It returns nil if err has another cause.
 func badDuration(value any, path *field.Path, err error) *field.Error {
 	switch value := value.(type) {
 	case string:

@@ -1,6 +1,6 @@
-// Package declaration says which Signers may be stored. What a schema can say
-// about them is in their definition; this is the rest, and answers in the same
-// form.
+// Package declaration decides which Signers may be stored. Their definition has
+// the rules that a schema can express. The package has the others, and its
+// errors have the same form.
 package declaration
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
-// WebhookName is what refusals bear that come from a webhook.
+// WebhookName is part of refusals that come from a webhook.
 const WebhookName = "webhook." + v1alpha1.GroupName
 
 // Resource is that of Signers.
@@ -37,15 +37,15 @@ func New(client dynamic.Interface) *Checks { return &Checks{client.Resource(Reso
 type Request struct {
 	Operation   admissionv1.Operation
 	Subresource string
-	// Name is empty if the API is to make one.
+	// Name is empty if the API server generates it.
 	Name string
-	// Object and Old are the Signer as it is to be and as it was, or nil.
+	// Object is the new Signer and Old the stored one; each may be nil.
 	Object, Old *unstructured.Unstructured
 }
 
-// Validate refuses a Signer that cannot work, with the status Invalid and a cause
-// for each field. It looks at new specs alone: a Signer that was let in by other
-// rules can still be labelled and deleted.
+// Validate refuses a Signer that cannot work, with the status Invalid and a
+// cause for each field. It checks only new specs: a Signer that was accepted
+// under other rules can still be labelled and deleted.
 func (c *Checks) Validate(ctx context.Context, r Request) *apierrors.StatusError {
 	if !writes(r.Operation) || r.Subresource != "" || r.sameSpec() {
 		return nil
@@ -77,9 +77,10 @@ func (r Request) sameSpec() bool {
 	return r.Old != nil && r.Object != nil && reflect.DeepEqual(r.Old.Object["spec"], r.Object.Object["spec"])
 }
 
-// checkUnique refuses a second Signer of one name. Of two that are created in
-// the same moment, only the older one signs. There are few, so all are read:
-// not every API server selects custom resources by their fields.
+// checkUnique refuses a second Signer of the same name. If two are created at
+// the same moment, only the older one signs. Signers are few, so checkUnique
+// lists all of them: not every API server selects custom resources by their
+// fields.
 func (c *Checks) checkUnique(ctx context.Context, signer *v1alpha1.Signer, path *field.Path) field.ErrorList {
 	name := signer.Spec.SignerName
 	others, err := c.signers.List(ctx, metav1.ListOptions{})
@@ -96,7 +97,7 @@ func (c *Checks) checkUnique(ctx context.Context, signer *v1alpha1.Signer, path 
 	return nil
 }
 
-// asSigner reads a custom resource, which is stored without a Go type.
+// asSigner converts a custom resource, which is stored without a Go type.
 func asSigner(loose *unstructured.Unstructured) (*v1alpha1.Signer, error) {
 	if loose == nil {
 		return nil, errors.New("the request has no object")

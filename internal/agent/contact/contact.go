@@ -1,4 +1,4 @@
-// Package contact notes whether the server answers a client.
+// Package contact records whether the server answers a client.
 package contact
 
 import (
@@ -14,23 +14,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// State is how the last calls went.
+// State is the outcome of the last calls.
 type State struct {
-	// URL is the server's; empty before there is a client for it.
+	// URL is the server's URL; empty before a client for it exists.
 	URL string
-	// LastContact is when the server answered last; zero if it never has.
+	// LastContact is when the server last answered; zero if it never has.
 	LastContact time.Time
-	// Error is why the last call came to nothing: there was no answer, or the
-	// server does not accept who asks. Empty if the call was answered.
+	// Error is why the last call failed: the server did not answer, or does not
+	// accept the client's credentials. It is empty if the call was answered.
 	Error string
-	// Since is when the first call after LastContact came to nothing.
+	// Since is when the first call after LastContact failed.
 	Since time.Time
-	// Refused reports that the server does not accept who asks.
+	// Refused reports that the server does not accept the client's credentials.
 	Refused bool
 }
 
-// Tracker looks at all calls of the clients that it is put into. It is safe for
-// concurrent use.
+// Tracker observes all calls of the clients that it is installed in. It is safe
+// for concurrent use.
 type Tracker struct {
 	clock clock.PassiveClock
 	news  chan struct{}
@@ -39,31 +39,31 @@ type Tracker struct {
 	state State
 }
 
-// New returns a tracker that has seen nothing yet.
+// New returns a tracker that has seen no calls yet.
 func New(clock clock.PassiveClock) *Tracker {
 	return &Tracker{clock: clock, news: make(chan struct{}, 1)}
 }
 
-// News has a value when the server begins to answer, or not to, or for another
-// reason not to.
+// News returns a channel that receives a value when the server begins to
+// answer, stops answering, or does not answer for a new reason.
 func (t *Tracker) News() <-chan struct{} { return t.news }
 
-// tell is called with mu held.
+// tell sends to news. It is called with mu held.
 func (t *Tracker) tell() {
 	select {
 	case t.news <- struct{}{}:
-	default: // nobody has seen the last one yet
+	default: // the last value has not been received yet
 	}
 }
 
-// State returns how the last calls went.
+// State returns the outcome of the last calls.
 func (t *Tracker) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
 }
 
-// Watch puts the tracker into the clients that are made of config.
+// Watch installs the tracker in the clients that are created from config.
 func (t *Tracker) Watch(config *rest.Config) {
 	t.mu.Lock()
 	t.state.URL = config.Host
@@ -76,11 +76,11 @@ type transport struct {
 	next    http.RoundTripper
 }
 
-// RoundTrip notes what became of a call.
+// RoundTrip records the outcome of a call.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	switch {
-	case errors.Is(r.Context().Err(), context.Canceled): // nobody waits for the answer any more
+	case errors.Is(r.Context().Err(), context.Canceled): // the caller no longer waits for the answer
 	case err != nil:
 		t.tracker.failed(describe(err), false)
 	case answer.StatusCode == http.StatusUnauthorized:
@@ -117,7 +117,7 @@ func (t *Tracker) failed(problem string, refused bool) {
 	t.state.Error, t.state.Refused = problem, refused
 }
 
-// describe leaves out what is another with each call, such as our own port.
+// describe leaves out what differs with each call, such as our own port.
 func describe(err error) string {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		same := *op

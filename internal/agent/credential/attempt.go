@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// NewRequest makes a key of a type that pods can ask for, and a request for
-// it. Nothing else is in the request: who asks is for the API to say.
+// NewRequest creates a key of a type that pods can ask for, and a request for
+// it. The request holds nothing more: the API adds the requester.
 func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	key, err := newKey(keyType)
 	if err != nil {
@@ -33,25 +33,25 @@ func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	return &Request{For: purpose, Name: "req-" + hex.EncodeToString(digest[:10]), Key: keyPEM, CSR: csr}, nil
 }
 
-// Asked returns the record with a new request, which is not sent yet.
+// Asked returns the record with a new request, which has not been sent yet.
 func (r Record) Asked(request *Request) Record {
 	r.Pending = request
 	return r
 }
 
-// Sent returns the record after the server has taken the pending request.
+// Sent returns the record after the server has accepted the pending request.
 func (r Record) Sent(now time.Time, jitter backoff.Jitter) Record {
 	r = r.copy()
 	r.Pending.SentAt = now
 	if r.Failure != nil && r.Failure.Kind == Unsent {
-		r.Failure = nil // what was in the way is not any more
+		r.Failure = nil // its cause is gone
 	}
 	r.Pending.AbandonAt = now.Add(abandonAfter + jitter(maxJitter))
 	return r
 }
 
 // Unsent returns the record after sending has failed. The request is kept for
-// the next attempt, unless the server will never take it.
+// the next attempt, unless the server will never accept it.
 func (r Record) Unsent(err error, never bool, now time.Time, jitter backoff.Jitter) Record {
 	r = r.copy()
 	r.Failure = Failure{For: r.Pending.For, Kind: Unsent, Message: err.Error()}.after(r.Failure, now, jitter)
@@ -61,8 +61,8 @@ func (r Record) Unsent(err error, never bool, now time.Time, jitter backoff.Jitt
 	return r
 }
 
-// Retry returns the record without a wait: somebody says that what was in the
-// way is not any more.
+// Retry returns the record without its wait: the operator says that the cause
+// of the failure is gone.
 func (r Record) Retry(now time.Time) Record {
 	r = r.copy()
 	if r.Failure != nil {
@@ -72,18 +72,18 @@ func (r Record) Retry(now time.Time) Record {
 }
 
 var backoffs = map[FailureKind]backoff.Backoff{
-	// Somebody has decided: a person or a policy has to change first.
+	// The request was denied: a person or a policy has to change first.
 	Denied:   {First: 5 * time.Minute, Most: time.Hour},
 	Failed:   {First: 5 * time.Minute, Most: time.Hour},
 	Unusable: {First: 5 * time.Minute, Most: time.Hour},
-	// Such requests have lasted a quarter of an hour each. A signer that starts
-	// should find one.
+	// Each such request existed for a quarter of an hour. A signer that starts
+	// should find a pending one.
 	Unanswered: {First: 30 * time.Second, Most: 5 * time.Minute},
 	// The server is away, or does not know the pod yet.
 	Unsent: {First: time.Second, Most: time.Minute},
 }
 
-// after returns f as the next failure after the last one.
+// after returns f as the failure that follows last.
 func (f Failure) after(last *Failure, now time.Time, jitter backoff.Jitter) *Failure {
 	f.At, f.Count = now, 1
 	if last != nil && last.Kind == f.Kind {
@@ -94,7 +94,7 @@ func (f Failure) after(last *Failure, now time.Time, jitter backoff.Jitter) *Fai
 	return &f
 }
 
-// credential joins the request's key with the certificates of a status.
+// credential combines the request's key with the certificates of a status.
 func (r *Request) credential(status *certificatesv1.PodCertificateRequestStatus) (*Credential, error) {
 	certs, err := pki.ParseBundle([]byte(status.CertificateChain))
 	if err != nil {
@@ -108,7 +108,8 @@ func (r *Request) credential(status *certificatesv1.PodCertificateRequestStatus)
 		// Bare blocks: no text between them, no headers.
 		For: r.For, Key: r.Key, Chain: pki.EncodeCertificates(certs...),
 		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter,
-		// Of signers that give no time, two thirds are asked for.
+		// For signers that give no time, the refresh is due after two thirds of
+		// the lifetime.
 		RefreshAt: leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) * 2 / 3),
 	}
 	if status.BeginRefreshAt != nil {

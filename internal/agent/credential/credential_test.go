@@ -23,16 +23,16 @@ var (
 	mine  = Purpose{PodUID: "uid-1", Source: "spiffe"}
 )
 
-// half is a jitter without surprises.
+// half is a deterministic jitter.
 func half(bound time.Duration) time.Duration { return bound / 2 }
 
-// host is one that follows the decisions about one certificate.
+// host is a host that follows the decisions about one certificate.
 type host struct {
 	t       *testing.T
 	now     time.Time
 	purpose Purpose
 	record  Record
-	// request is what the server has.
+	// request is the request that the server has.
 	request *certificatesv1.PodCertificateRequest
 	gone    bool
 	sendErr error
@@ -43,7 +43,7 @@ type host struct {
 
 func newHost(t *testing.T) *host { return &host{t: t, now: start, purpose: mine} }
 
-// step decides once and does it.
+// step makes one decision and carries it out.
 func (h *host) step() {
 	h.t.Helper()
 	h.reload()
@@ -71,7 +71,7 @@ func (h *host) step() {
 	h.request = &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: h.record.Pending.Name}}
 }
 
-// reload is a restart of the agent: a record is all that it keeps.
+// reload simulates a restart of the agent, which keeps only the record.
 func (h *host) reload() {
 	h.t.Helper()
 	data, err := json.Marshal(h.record)
@@ -91,8 +91,8 @@ func (h *host) answer(kind, reason string) {
 	h.step()
 }
 
-// issue answers with a certificate for a day that is due half an hour before
-// its end.
+// issue answers with a certificate for one day that is due for renewal half an
+// hour before it expires.
 func (h *host) issue() {
 	h.t.Helper()
 	key, err := pki.ParsePrivateKey(h.record.Pending.Key)
@@ -176,7 +176,8 @@ func TestFullLife(t *testing.T) {
 	}
 }
 
-// A signer's refusal does not take away what is valid, and is not the end.
+// A signer's refusal does not remove a valid certificate, and the agent tries
+// again.
 func TestRefusals(t *testing.T) {
 	for _, kind := range []FailureKind{Denied, Failed} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -236,7 +237,7 @@ func count(all []string, one string) (n int) {
 	return n
 }
 
-// A request that nobody answers is recreated when it is gone.
+// A request that no signer answers is recreated when it is gone.
 func TestUnanswered(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -267,8 +268,8 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// The server is away: the same request is sent until it arrives, and one that
-// arrived without our knowing is found.
+// While the server is away, the same request is sent until it arrives. A
+// request that arrived although its answer was lost is found.
 func TestServerAway(t *testing.T) {
 	h := newHost(t)
 	h.sendErr = errors.New("connection refused")
@@ -319,8 +320,8 @@ func TestCertificateOfAnotherKey(t *testing.T) {
 	}
 }
 
-// A pod that was recreated needs certificates of its own; until they are there
-// the old ones stay.
+// A pod that was recreated needs certificates of its own; until they exist the
+// old ones stay.
 func TestPurposeChanges(t *testing.T) {
 	h := newHost(t)
 	h.step()
@@ -343,7 +344,7 @@ func TestPurposeChanges(t *testing.T) {
 	}
 }
 
-// With a clock that is wrong by a month, every certificate is due at once.
+// With a clock that is wrong by a month, every certificate is immediately due.
 func TestWrongClock(t *testing.T) {
 	h := newHost(t)
 	h.step()

@@ -12,59 +12,61 @@ import (
 
 const (
 	// maxJitter spreads the refreshes of a fleet, as kubelets do, and the times
-	// at which requests are given up.
+	// at which requests are abandoned.
 	maxJitter = 5 * time.Minute
-	// abandonAfter is how long a request may be out of sight.
+	// abandonAfter is how long a request may not be seen before it is
+	// abandoned.
 	abandonAfter = 10 * time.Minute
 	// minAge is the least time between getting a certificate and asking for the
 	// next one. A clock that is wrong by days would make every certificate due
-	// at once.
+	// immediately.
 	minAge = 5 * time.Minute
 )
 
-// Seen is what is known of a pending request.
+// Seen is what is known about a pending request.
 type Seen struct {
-	// Request is what the server has, nil if the agent does not see it.
+	// Request is the request that the server has; nil if the agent does not see
+	// it.
 	Request *certificatesv1.PodCertificateRequest
-	// Gone tells that the server certainly has it no more.
+	// Gone reports that the server certainly no longer has the request.
 	Gone bool
 }
 
-// Action is what there is to do.
+// Action is what to do next.
 type Action int
 
 // The actions.
 const (
-	// Wait for Decision.Wake or for news of the request.
+	// Wait for Decision.Wake or for a change of the request.
 	Wait Action = iota
-	// Ask: make a new key and a request, and send it.
+	// Ask: create a new key and a request, and send the request.
 	Ask
 	// Send the pending request, perhaps for the second time.
 	Send
 )
 
-// Event is something that somebody should know.
+// Event is something that the operator should know.
 type Event struct {
 	Reason, Message string
 }
 
-// The reasons of events are kubelet's.
+// The reasons of events, which are kubelet's.
 const (
 	eventOverdue = "CertificateOverdueForRefresh"
 	eventExpired = "CertificateExpired"
 )
 
-// Decision is what follows from a record and what is seen.
+// Decision is what follows from a record and what was seen.
 type Decision struct {
-	// Record is the new one. It has to be kept before Action is taken.
+	// Record is the new record. It has to be saved before Action is taken.
 	Record Record
 	Action Action
-	// Wake is when to decide again if nothing happens until then; zero is never.
+	// Wake is when to decide again if nothing happens before; zero is never.
 	Wake   time.Time
 	Events []Event
 }
 
-// Decide says what to do about a certificate for a purpose at a time. It
+// Decide returns what to do about a certificate for a purpose at a time. It
 // changes nothing.
 func Decide(r Record, purpose Purpose, seen Seen, now time.Time, jitter backoff.Jitter) Decision {
 	d := Decision{Record: r.copy()}
@@ -75,7 +77,8 @@ func Decide(r Record, purpose Purpose, seen Seen, now time.Time, jitter backoff.
 	return d
 }
 
-// forget drops attempts that were for something else. What is served stays.
+// forget drops attempts that were for another purpose. The certificate that is
+// served stays.
 func (d *Decision) forget(purpose Purpose) {
 	if d.Record.Pending != nil && d.Record.Pending.For != purpose {
 		d.Record.Pending = nil
@@ -102,7 +105,7 @@ func (r Record) copy() Record {
 	return r
 }
 
-// observe takes up what has become of the pending request.
+// observe updates the record with the state of the pending request.
 func (d *Decision) observe(seen Seen, now time.Time, jitter backoff.Jitter) {
 	pending := d.Record.Pending
 	if pending == nil {
@@ -117,10 +120,10 @@ func (d *Decision) observe(seen Seen, now time.Time, jitter backoff.Jitter) {
 	}
 }
 
-// answered looks at a request that the server has. The first answer counts:
-// there can be no second one.
+// answered evaluates a request that the server has. The first answer counts, as
+// a second one is impossible.
 func (d *Decision) answered(request *certificatesv1.PodCertificateRequest, now time.Time, jitter backoff.Jitter) {
-	if d.Record.Pending.SentAt.IsZero() { // sent, though nobody said so
+	if d.Record.Pending.SentAt.IsZero() { // it was sent, but its answer was lost
 		d.Record = d.Record.Sent(now, jitter)
 	}
 	for _, condition := range request.Status.Conditions {
@@ -164,7 +167,7 @@ func (d *Decision) issued(request *certificatesv1.PodCertificateRequest, now tim
 	d.Record.Current, d.Record.Pending, d.Record.Failure = current, nil, nil
 }
 
-// fail ends the pending request. What is served stays.
+// fail ends the pending request. The certificate that is served stays.
 func (d *Decision) fail(f Failure, now time.Time, jitter backoff.Jitter) {
 	f.For = d.Record.Pending.For
 	d.Record.Pending = nil
@@ -198,7 +201,8 @@ func (c *Credential) serves(purpose Purpose, now time.Time) bool {
 	return c != nil && c.For == purpose && now.Before(c.RefreshAt)
 }
 
-// report tells, once for each credential, that it is late or over.
+// report adds an event, once for each credential, when the credential is
+// overdue or has expired.
 func (d *Decision) report(now time.Time) {
 	c := d.Record.Current
 	if c == nil {

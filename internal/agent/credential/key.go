@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// keyTypes are those of the field podCertificate.keyType.
+// keyTypes are the values of the field podCertificate.keyType.
 var keyTypes = map[string]func() (crypto.Signer, error){
 	"RSA3072":   func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) },
 	"RSA4096":   func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 4096) },
@@ -25,7 +25,7 @@ var keyTypes = map[string]func() (crypto.Signer, error){
 	},
 }
 
-// KeyTypes are what podCertificate.keyType can be.
+// KeyTypes returns the values that podCertificate.keyType can have.
 func KeyTypes() []string {
 	var names []string
 	for name := range keyTypes {

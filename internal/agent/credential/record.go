@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record is all that is known of a certificate. It holds private keys: it is
-// for a file that only the agent can read.
+// Record is all that is known about a certificate. It holds private keys, so it
+// belongs in a file that only the agent can read.
 type Record struct {
 	// Current is what is served. It stays until there is a better one, also
 	// when that is refused and when the time of this one is over.
@@ -21,7 +21,8 @@ type Record struct {
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Purpose says what a certificate is for. One for something else is no good.
+// Purpose says what a certificate is for. A certificate for another purpose is
+// of no use.
 type Purpose struct {
 	PodUID types.UID `json:"podUID"`
 	// Source is a digest of all else that a signer could put into it.
@@ -43,8 +44,8 @@ type Credential struct {
 	Reported []string `json:"reported,omitempty"`
 }
 
-// Request is a PodCertificateRequest. It is kept before it is sent: one whose
-// answer got lost is found again by its name.
+// Request is a PodCertificateRequest. It is saved before it is sent, so that a
+// request whose answer was lost is found again by its name.
 type Request struct {
 	For Purpose `json:"for"`
 	// Name is made from the key, so that sending it twice makes one object.
@@ -59,7 +60,7 @@ type Request struct {
 	AbandonAt time.Time `json:"abandonAt,omitzero"`
 }
 
-// PEM is text. It does not show in logs.
+// PEM is PEM text that does not appear in logs.
 type PEM []byte
 
 // String keeps keys out of logs and errors.
@@ -68,7 +69,7 @@ func (PEM) String() string { return "(PEM)" }
 // GoString is String for %#v.
 func (PEM) GoString() string { return "(PEM)" }
 
-// MarshalText writes it as bytes are written in JSON.
+// MarshalText encodes the text as JSON encodes bytes.
 func (p PEM) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, p), nil
 }
@@ -80,7 +81,7 @@ func (p *PEM) UnmarshalText(text []byte) error {
 	return err
 }
 
-// FailureKind is who or what stood in the way.
+// FailureKind is the kind of cause of a failure.
 type FailureKind string
 
 // The kinds of failures.
@@ -88,15 +89,15 @@ const (
 	// Denied and Failed are the signer's answers.
 	Denied FailureKind = "Denied"
 	Failed FailureKind = "Failed"
-	// Unanswered is a request that went away before anybody answered it.
+	// Unanswered is a request that was deleted before a signer answered it.
 	Unanswered FailureKind = "Unanswered"
-	// Unusable is a certificate that does not fit the request.
+	// Unusable is a certificate that does not match the request.
 	Unusable FailureKind = "Unusable"
-	// Unsent is a request that the server did not take.
+	// Unsent is a request that the server did not accept.
 	Unsent FailureKind = "Unsent"
 )
 
-// Failure is an attempt that has not led to a credential.
+// Failure is an attempt that did not produce a credential.
 type Failure struct {
 	For  Purpose     `json:"for"`
 	Kind FailureKind `json:"kind"`
@@ -109,7 +110,7 @@ type Failure struct {
 	RetryAt time.Time `json:"retryAt"`
 }
 
-// State is how a credential is doing, in the words of kubelet's metric.
+// State is the state of a credential, in the words of kubelet's metric.
 type State string
 
 // The states.
@@ -122,10 +123,10 @@ const (
 	FailedState  State = "failed"
 )
 
-// overdueAfter is how late a refresh may be before somebody should know.
+// overdueAfter is how late a refresh may be before the operator should know.
 const overdueAfter = 10 * time.Minute
 
-// StateAt tells how the credential is doing at a time.
+// StateAt returns the state of the credential at a time.
 func (r Record) StateAt(now time.Time) State {
 	switch c := r.Current; {
 	case c == nil && r.Failure != nil && r.Failure.Kind == Denied:

@@ -1,4 +1,4 @@
-// Package hook tells the program behind a volume that its files are new.
+// Package hook notifies the program that uses a volume that its files are new.
 package hook
 
 import (
@@ -19,12 +19,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// defaultTimeout is how long a command may take that says nothing about it.
+// defaultTimeout is how long a command without a timeout of its own may take.
 const defaultTimeout = 30 * time.Second
 
-// Action is what to do after a refresh. It comes from the agent's own
-// configuration alone: whoever may write to the API, or to the folder of
-// manifests, cannot have a command run on the host by that.
+// Action is what to do after a refresh. It comes only from the agent's own
+// configuration: the right to write to the API, or to the folder of manifests,
+// is not enough to run a command on the host.
 type Action struct {
 	// pod is the manifest that it is for, as NAMESPACE/NAME.
 	Pod string `json:"pod"`
@@ -46,7 +46,7 @@ type Action struct {
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 }
 
-// signals are those that programs take as "read your files again".
+// signals are the signals that programs take as "read your files again".
 var signals = map[string]syscall.Signal{
 	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM,
 	"QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
@@ -72,7 +72,7 @@ func (a Action) Validate() error {
 	return nil
 }
 
-// String says what is done. The arguments of a command are not in it: they can
+// String describes the action. It omits the arguments of a command, which can
 // be secrets.
 func (a Action) String() string {
 	if a.Signal != "" {
@@ -81,25 +81,25 @@ func (a Action) String() string {
 	return a.Command[0]
 }
 
-// Key is the same for the same action, also after a restart.
+// Key returns the same text for the same action, also after a restart.
 func (a Action) Key() string {
 	content, err := json.Marshal(a)
-	if err != nil { // it came from JSON
+	if err != nil { // impossible: it came from JSON
 		panic(err)
 	}
 	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:8])
 }
 
-// Volume is one with new files.
+// Volume is a volume with new files.
 type Volume struct{ Namespace, Pod, Volume, Dir string }
 
-// For reports whether the action is for a volume.
+// For reports whether the action applies to a volume.
 func (a Action) For(v Volume) bool {
 	return a.Pod == v.Namespace+"/"+v.Pod && (a.Volume == "" || a.Volume == v.Volume)
 }
 
-// Do acts.
+// Do runs the command or sends the signal.
 func (a Action) Do(ctx context.Context, v Volume) error {
 	if a.Signal != "" {
 		return a.signal()
@@ -115,20 +115,21 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 	cmd.Env = append(os.Environ(),
 		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir)
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.WaitDelay = time.Second // for children that keep the output open
+	cmd.WaitDelay = time.Second // for child processes that keep the output open
 	err := cmd.Run()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("running %s: killed after %s", a.Command[0], timeout)
 	}
 	if err != nil {
-		// What it said is for the log alone: many may read the status.
+		// The output of the command is only for the log: many users may read
+		// the status.
 		klog.FromContext(ctx).Info("A command after a refresh has failed", "command", a.Command[0], "err", err, "said", end(said.String()))
 		return fmt.Errorf("running %s: %w; the agent's log has what it said", a.Command[0], err)
 	}
 	return nil
 }
 
-// end is the last kilobyte.
+// end returns the last kilobyte.
 func end(said string) string {
 	said = strings.TrimSpace(said)
 	return said[max(0, len(said)-1024):]

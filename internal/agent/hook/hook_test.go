@@ -80,7 +80,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// sleeper is a process of a user; -1 is this one's.
+// sleeper starts a process of a user; -1 is the user of this process.
 func sleeper(t *testing.T, uid int) *exec.Cmd {
 	t.Helper()
 	process := exec.Command("sleep", "600")
@@ -97,7 +97,8 @@ func sleeper(t *testing.T, uid int) *exec.Cmd {
 	return process
 }
 
-// A user who owns a file gets signals to his own processes, and to no others.
+// A user who owns a PID file can have signals sent to the user's own processes,
+// and to no others.
 func TestWhoseProcess(t *testing.T) {
 	const user, other = 65534, 65533
 	of := func(uids ...uint32) []safepath.Stranger {

@@ -11,9 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/agent/safepath"
 )
 
-// signal sends the signal to the process of pidFile. What it is sent to was
-// opened before it was looked at, so that another process of the same number
-// does not get it.
+// signal sends the signal to the process of pidFile. The process is opened
+// before it is checked, so that another process that gets the same number does
+// not receive the signal.
 func (a Action) signal() error {
 	pid, strangers, err := readPID(a.PIDFile)
 	if err != nil {
@@ -39,24 +39,24 @@ func (a Action) signal() error {
 	return nil
 }
 
-// maxPIDFile is far more than a number needs.
+// maxPIDFile is the largest size of a PID file, far more than a number needs.
 const maxPIDFile = 1 << 10
 
-// readPID returns the number in a file, and who besides root and the agent's
-// user could have written it.
+// readPID returns the number in a file, and the users besides root and the
+// agent's user who could have written it.
 func readPID(path string) (int, []safepath.Stranger, error) {
 	data, strangers, err := safepath.Rule{}.Read(path, maxPIDFile)
 	if err != nil {
 		return 0, nil, err
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || pid <= 1 { // 0, 1 and below are not a program's own
+	if err != nil || pid <= 1 { // 0, 1 and negative numbers are not the PID of one program
 		return 0, nil, fmt.Errorf("%s has no process number", path)
 	}
 	return pid, strangers, nil
 }
 
-// owner is the user that a process was started by, and the one that it can
+// owner holds the user that a process was started by, and the user that it can
 // become again.
 type owner struct{ real, saved uint32 }
 
@@ -78,8 +78,9 @@ func ownerOf(pid int) (owner, error) {
 	return owner{}, errors.New("finding out whose process it is: there is no Uid in its status")
 }
 
-// checkOwner wants the process to be of the user who chose its number: the
-// agent sends nothing for a user that this user could not send as well.
+// checkOwner refuses a process that does not belong to the user who chose its
+// number: the agent sends no signal for a user that this user could not send
+// too.
 func checkOwner(strangers []safepath.Stranger, o owner) error {
 	for _, stranger := range strangers {
 		if stranger.UID != o.real && stranger.UID != o.saved {

@@ -1,4 +1,4 @@
-// Package identity gets the agent what it proves with who it is.
+// Package identity obtains the credentials that the agent authenticates with.
 package identity
 
 import (
@@ -29,42 +29,43 @@ import (
 )
 
 const (
-	// pairName is how the files of certificates begin; kubelet's scheme.
+	// pairName is the prefix of the files of certificates, in kubelet's scheme.
 	pairName = "certplane-agent-client"
-	// poll is how often to look whether a certificate has come.
+	// poll is how often to check whether a certificate has been issued.
 	poll = 100 * time.Millisecond
-	// checkTimeout is how long the server may take to say whether it knows a
+	// checkTimeout is how long the server may take to answer whether it knows a
 	// token.
 	checkTimeout = 10 * time.Second
 )
 
-// Config says who the agent is.
+// Config describes the identity of the agent.
 type Config struct {
 	// Node is the name of the host's Node.
 	Node string
-	// Kubeconfig, if set, is what the agent uses as it is.
+	// Kubeconfig, if set, is used by the agent unchanged.
 	Kubeconfig string
-	// BootstrapKubeconfig says where the API is and has a token that is good
-	// for a first certificate. It is not needed after that.
+	// BootstrapKubeconfig has the address of the API and a token for a first
+	// certificate. It is not needed after that.
 	BootstrapKubeconfig string
-	// Dir is where certificates are kept, and where the API is.
+	// Dir is the folder for the certificates and the address of the API.
 	Dir string
-	// Contact looks at all calls.
+	// Contact observes all calls.
 	Contact *contact.Tracker
-	// Waits is called with what Open waits for, whenever that changes.
+	// Waits is called with the reason that Open waits, whenever it changes.
 	Waits func(string) error
 }
 
-// Identity is what the agent talks to the API with.
+// Identity is what the agent calls the API with.
 type Identity struct {
-	// Config renews its certificate by itself.
+	// Config is the client configuration. Its certificate is renewed
+	// automatically.
 	Config *rest.Config
 
-	manager certificate.Manager // nil with a ready kubeconfig
+	manager certificate.Manager // nil if Kubeconfig is set
 }
 
-// Certificate is what the host proves with who it is; nil if that is something
-// else.
+// Certificate returns the certificate that the host authenticates with; nil if
+// it uses other credentials.
 func (i *Identity) Certificate() *x509.Certificate {
 	if i.manager != nil {
 		if current := i.manager.Current(); current != nil {
@@ -74,7 +75,7 @@ func (i *Identity) Certificate() *x509.Certificate {
 	}
 	content := i.Config.CertData
 	if len(content) == 0 && i.Config.CertFile != "" {
-		content, _ = os.ReadFile(i.Config.CertFile) // calls fail as well without it
+		content, _ = os.ReadFile(i.Config.CertFile) // without the file, calls fail too
 	}
 	if certs, err := certutil.ParseCertsPEM(content); err == nil {
 		return certs[0]
@@ -89,8 +90,8 @@ func (i *Identity) Stop() {
 	}
 }
 
-// Open returns the agent's identity. Without a certificate that is still good
-// it asks for one, and waits until it is signed or ctx ends.
+// Open returns the agent's identity. Without a certificate that is still valid
+// it requests one, and waits until it is signed or ctx ends.
 func Open(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
@@ -110,10 +111,10 @@ func Open(ctx context.Context, cfg Config) (*Identity, error) {
 	return o.open(ctx)
 }
 
-// opening is an identity on its way.
+// opening is an identity that is being obtained.
 type opening struct {
 	cfg Config
-	// bootstrap is nil if there is no such file.
+	// bootstrap is nil if the file does not exist.
 	bootstrap *rest.Config
 	// own uses the certificate in the store.
 	own   *rest.Config
@@ -134,7 +135,7 @@ func newOpening(ctx context.Context, cfg Config) (*opening, error) {
 		return nil, err
 	}
 	o.own = rest.AnonymousClientConfig(server)
-	// One file with both. The client looks at it again and again.
+	// One file has both. The client reads it repeatedly.
 	o.own.CertFile, o.own.KeyFile = store.CurrentPath(), store.CurrentPath()
 	cfg.Contact.Watch(o.own)
 	if o.bootstrap != nil {
@@ -157,8 +158,8 @@ func (o *opening) readBootstrap() error {
 	return nil
 }
 
-// server says where the API is: as the bootstrap kubeconfig says, else as it
-// said when the agent got its certificate.
+// server returns the address of the API: that of the bootstrap kubeconfig or,
+// without one, the address that was saved when the agent got its certificate.
 func (o *opening) server() (*rest.Config, error) {
 	if o.bootstrap != nil {
 		return o.bootstrap, nil
@@ -198,7 +199,7 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 	return &Identity{Config: o.own, manager: manager}, nil
 }
 
-// await waits for the certificate, and says meanwhile why it is not there.
+// await waits for the certificate, and reports meanwhile why it is missing.
 func (o *opening) await(ctx context.Context, manager certificate.Manager) error {
 	reason := ""
 	arrived := func(context.Context) (bool, error) {
@@ -219,7 +220,7 @@ func (o *opening) await(ctx context.Context, manager certificate.Manager) error 
 	return err
 }
 
-// missing says what the certificate waits for.
+// missing returns what the certificate waits for.
 func (o *opening) missing() string {
 	if state := o.cfg.Contact.State(); state.Error != "" {
 		return fmt.Sprintf("waiting for the certificate of node %s: server %s: %s", o.cfg.Node, state.URL, state.Error)
@@ -237,10 +238,10 @@ func (o *opening) checkName() error {
 	return fmt.Errorf("the certificate in %s is for %s, not for node %s: remove the folder to ask for another, or set --node-name", o.cfg.Dir, current.Leaf.Subject.CommonName, o.cfg.Node)
 }
 
-// user is the name of a node's user.
+// user returns the name of the node's user.
 func (o *opening) user() string { return "system:node:" + o.cfg.Node }
 
-// checkBootstrap finds out early that there is no way to a certificate.
+// checkBootstrap returns an error early if a certificate cannot be obtained.
 func (o *opening) checkBootstrap(ctx context.Context) error {
 	if o.hasGood(time.Now()) {
 		return nil
@@ -258,7 +259,7 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 	if apierrors.IsUnauthorized(err) {
 		return fmt.Errorf("the server does not know the token in %s: has it expired? 'certplane token create' makes a new one", o.cfg.BootstrapKubeconfig)
 	}
-	return nil // of all else the manager takes care, again and again
+	return nil // the manager retries everything beyond this
 }
 
 func (o *opening) hasGood(now time.Time) bool {
@@ -282,8 +283,9 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 	})
 }
 
-// asker is who asks for the next certificate: the owner of the present one, if
-// it is good.
+// asker returns the client configuration that requests the next certificate:
+// the agent's own or, without a valid certificate, that of the bootstrap
+// kubeconfig if there is one.
 func (o *opening) asker(current *tls.Certificate, now time.Time) *rest.Config {
 	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !now.Before(current.Leaf.NotAfter)) {
 		return o.bootstrap
@@ -291,7 +293,7 @@ func (o *opening) asker(current *tls.Certificate, now time.Time) *rest.Config {
 	return o.own
 }
 
-// remember writes down where the API is, so that the bootstrap kubeconfig is
+// remember saves the address of the API, so that the bootstrap kubeconfig is
 // not needed again.
 func (o *opening) remember() error {
 	server := rest.CopyConfig(o.own)

@@ -20,10 +20,10 @@ import (
 )
 
 // act runs the actions of a volume that has new content, one after the other,
-// and returns those that have failed. One that fails keeps no other from
-// running, and is tried again until it succeeds; one that has succeeded does not
-// run again for the same content. The first files are no refresh: no program
-// can have begun with older ones.
+// and returns those that have failed. A failed action does not stop the others,
+// and is tried again until it succeeds. An action that has succeeded does not
+// run again for the same content. The first files are not a refresh: no program
+// can have started with older ones.
 func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
 	if s.Told != "" && s.Told != content {
@@ -37,7 +37,7 @@ func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) 
 
 func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume, content string) []status.Action {
 	var failed []status.Action
-	var done map[string]string // without actions that the configuration has no more
+	var done map[string]string // without actions that are no longer in the configuration
 	for _, action := range v.k.Actions {
 		key := action.Key()
 		if !action.For(target) {
@@ -61,7 +61,8 @@ func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume
 	return failed
 }
 
-// attempt runs an action, unless it has failed for this content and has to wait.
+// attempt runs an action, unless it has failed for this content and its
+// back-off has not ended.
 func (v *podSync) attempt(ctx context.Context, id records.ID, action hook.Action, target hook.Volume, content string) attempt {
 	k, key := v.k, describe(id)+" "+action.Key()
 	last, now := k.attempts.last(key), k.Clock.Now()
@@ -79,8 +80,8 @@ func (v *podSync) attempt(ctx context.Context, id records.ID, action hook.Action
 	return k.attempts.made(key, content, err, k.Clock.Now())
 }
 
-// attempts remembers actions that have failed, each of which has to wait for a
-// time of its own. It is safe for concurrent use.
+// attempts records the actions that have failed, each with its own back-off. It
+// is safe for concurrent use.
 type attempts struct {
 	backoff workqueue.TypedRateLimiter[string]
 
@@ -88,7 +89,7 @@ type attempts struct {
 	failed map[string]attempt // by volume and action
 }
 
-// attempt is the last one for some content.
+// attempt is the last attempt of an action for some content.
 type attempt struct {
 	content string
 	err     error
@@ -124,7 +125,7 @@ func (a *attempts) made(key, content string, err error, now time.Time) attempt {
 	return made
 }
 
-// digest stands for the content of files.
+// digest returns a digest of the content of files.
 func digest(files volume.Files) string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

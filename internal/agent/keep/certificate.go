@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/requests"
 )
 
-// certificate serves the credential that there is, whatever becomes of the
-// next one.
+// certificate serves the current credential, whatever the state of the next
+// one.
 func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev1.PodCertificateProjection) sourceResult {
 	key := certificateKey(source)
 	wake, err := time.Time{}, errUnregistered
@@ -46,7 +46,7 @@ func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev
 	return g
 }
 
-// failureOf is why there is no newer credential.
+// failureOf returns why there is no newer credential.
 func failureOf(record credential.Record) error {
 	f := record.Failure
 	switch {
@@ -61,8 +61,8 @@ func failureOf(record credential.Record) error {
 	return errors.New(f.Message)
 }
 
-// pursue does what there is to do about a certificate, and returns when to do
-// more. What it decides is on disk before it is done.
+// pursue takes the next step for a certificate, and returns when the following
+// one is due. Its decision is on disk before it is carried out.
 func (v *podSync) pursue(ctx context.Context, s *volumeState, key string, source *corev1.PodCertificateProjection) (time.Time, error) {
 	k, record := v.k, s.Certificates[key]
 	if v.retry {
@@ -98,7 +98,7 @@ func (s *volumeState) put(key string, record credential.Record) error {
 	return s.save()
 }
 
-// sentWake is when to look at a request after an attempt to send it.
+// sentWake returns when to check a request after an attempt to send it.
 func sentWake(record credential.Record) time.Time {
 	if record.Failure != nil && (record.Pending == nil || record.Pending.SentAt.IsZero()) {
 		return record.Failure.RetryAt
@@ -121,7 +121,7 @@ func (v *podSync) send(ctx context.Context, record credential.Record, source *co
 	if err == nil {
 		return record.Sent(k.Clock.Now(), k.Jitter)
 	}
-	// It can be that the Node or the Pod is another one than we think.
+	// The Node or the Pod may have been replaced.
 	k.Node.Forget()
 	never := requests.Never(err)
 	if text, waiting := explain(err); waiting {
@@ -146,8 +146,8 @@ func (v *podSync) sendOnce(ctx context.Context, pending *credential.Request, sou
 	return k.requests.Send(ctx, pending, source, requests.Subject{Pod: v.pod, Node: node, AccountUID: account.UID})
 }
 
-// purpose is what a certificate of the source is for: whose it is, and all
-// that a signer could put into it.
+// purpose returns what a certificate of the source is for: its subject, and
+// everything that a signer could put into it.
 func (v *podSync) purpose(source *corev1.PodCertificateProjection) credential.Purpose {
 	content, err := json.Marshal([]any{
 		source.SignerName, source.KeyType, source.MaxExpirationSeconds, source.UserAnnotations, v.pod.Spec.ServiceAccountName,

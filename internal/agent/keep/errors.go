@@ -13,13 +13,13 @@ import (
 var (
 	// errUnregistered is the error of sources that need the pod in the API.
 	errUnregistered = errors.New("the pod is not registered yet")
-	// errAway stands for all ways in which the server is away. Which it is, the
-	// status tells once, and not for each pod.
+	// errAway replaces all errors of an unreachable server. The status shows
+	// the actual error once, and not for each pod.
 	errAway = errors.New("the server does not answer")
 )
 
-// explain returns what the status says of an error, and whether that is no
-// refusal, but goes by itself.
+// explain returns the text of an error for the status. waiting reports that the
+// error is not a refusal and is expected to end without intervention.
 func explain(err error) (text string, waiting bool) {
 	if away := (*url.Error)(nil); errors.As(err, &away) {
 		err = errAway
@@ -27,12 +27,13 @@ func explain(err error) (text string, waiting bool) {
 	return err.Error(), errors.Is(err, errAway) || errors.Is(err, errUnregistered) || errors.Is(err, objects.ErrUnknown)
 }
 
-// signerPatience is how long signers that work take at most.
+// signerPatience is the most time that a working signer takes.
 const signerPatience = 10 * time.Second
 
-// unanswered says what a first certificate waits for, whether that goes by
-// itself, and when to look again. A node may not know which signers there are;
-// explain does, if its reader may.
+// unanswered returns what a first certificate waits for, whether the wait is
+// expected to end without intervention, and when to check again. A node is not
+// permitted to know which signers exist; "certplane explain" shows it to a user
+// who is permitted to.
 func unanswered(record credential.Record, signer, namespace string, now time.Time) (text string, waiting bool, wake time.Time) {
 	pending := record.Pending
 	if pending == nil || pending.SentAt.IsZero() {

@@ -1,4 +1,5 @@
-// Package keep keeps the volumes of a host's pods as their manifests say.
+// Package keep keeps the volumes of a host's pods as their manifests describe
+// them.
 package keep
 
 import (
@@ -31,20 +32,20 @@ import (
 )
 
 const (
-	// resync is how often a volume is looked at without a cause: for changes
-	// behind our back, and of ConfigMaps.
+	// resync is how often a volume is checked without an event: for changes of
+	// its files by other processes, and for changes of ConfigMaps.
 	resync = time.Minute
-	// removeAfter is how long a manifest has to be missing before its files go.
-	// Editors and copies take one away for a moment.
+	// removeAfter is how long a manifest has to be missing before its files are
+	// removed. Editors and copies remove a manifest for a moment.
 	removeAfter = 10 * time.Second
-	// callTimeout bounds what one look at a pod may wait for the server.
+	// callTimeout bounds how long one sync of a pod may wait for the server.
 	callTimeout = 30 * time.Second
-	// workers look at pods at the same time. Keys are made by them: an RSA key
-	// of 4096 bits takes seconds.
+	// workers is how many pods are synced at the same time. The workers also
+	// create keys: an RSA key of 4096 bits takes seconds.
 	workers = 4
 )
 
-// Config is what a keeper works with.
+// Config is the configuration of a keeper.
 type Config struct {
 	// Root is the folder with the volumes: NAMESPACE/POD/VOLUME.
 	Root    string
@@ -62,7 +63,7 @@ type Config struct {
 	Events    record.EventRecorder
 }
 
-// Keeper looks after the volumes of all manifests that it is given.
+// Keeper maintains the volumes of all manifests that it is given.
 type Keeper struct {
 	Config
 	pods     *pods.Registry
@@ -76,10 +77,10 @@ type Keeper struct {
 	wanted  map[string]manifests.Pod // by namespace/name
 	leaving map[string]time.Time     // since when a manifest is missing
 	whole   bool                     // a complete set of manifests was given
-	retry   map[string]bool          // pods whose refusals are to be forgotten
+	retry   map[string]bool          // pods whose back-off after refusals is to be skipped
 }
 
-// New returns a keeper that works when Run is called. What it follows ends
+// New returns a keeper that starts to work when Run is called. Its watches end
 // with ctx.
 func New(ctx context.Context, cfg Config) *Keeper {
 	k := &Keeper{
@@ -94,8 +95,8 @@ func New(ctx context.Context, cfg Config) *Keeper {
 	return k
 }
 
-// Set says which pods there are to be. Unless the set is whole, as when a file
-// could not be read, nothing is taken away.
+// Set sets the pods that should exist. Unless the set is whole, nothing is
+// removed; it is not whole if a file could not be read.
 func (k *Keeper) Set(pods []manifests.Pod, whole bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,7 +120,7 @@ func (k *Keeper) Set(pods []manifests.Pod, whole bool) {
 	}
 }
 
-// leave begins to take a pod away. k.mu is held.
+// leave begins the removal of a pod. k.mu is held.
 func (k *Keeper) leave(key string) {
 	if _, known := k.leaving[key]; known {
 		return
@@ -128,7 +129,7 @@ func (k *Keeper) leave(key string) {
 	k.queue.AddAfter(key, removeAfter+time.Millisecond)
 }
 
-// Retry asks again, now, for all that was refused.
+// Retry immediately asks again for everything that was refused.
 func (k *Keeper) Retry() {
 	k.mu.Lock()
 	for key := range k.wanted {
@@ -138,7 +139,7 @@ func (k *Keeper) Retry() {
 	k.wakeAll()
 }
 
-// Run works until ctx ends.
+// Run runs the workers until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var group wait.Group
 	for range workers {
@@ -163,14 +164,15 @@ func (k *Keeper) work(ctx context.Context) {
 	}
 }
 
-// look brings one pod up to date and says when to look again.
+// look brings one pod up to date and schedules the next look.
 func (k *Keeper) look(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	wake, err := k.sync(ctx, key)
 	if err != nil && ctx.Err() != context.Canceled {
 		klog.FromContext(ctx).V(2).Info("Pod is not up to date", "pod", key, "err", err)
-		// A server that comes back is not met by all hosts at once.
+		// The random delay keeps all hosts from calling a server that has just
+		// come back at the same time.
 		wait := k.backoff.When(key)
 		k.queue.AddAfter(key, wait+k.Jitter(wait/2))
 	} else {
@@ -181,8 +183,8 @@ func (k *Keeper) look(ctx context.Context, key string) {
 	}
 }
 
-// sync returns when to look again at the latest; zero is when something
-// happens.
+// sync returns when to look again at the latest; zero means not before an
+// event.
 func (k *Keeper) sync(ctx context.Context, key string) (time.Time, error) {
 	k.mu.Lock()
 	manifest, wanted := k.wanted[key]
@@ -198,7 +200,7 @@ func (k *Keeper) sync(ctx context.Context, key string) (time.Time, error) {
 	return k.keep(ctx, manifest)
 }
 
-// podChanged takes the name of a Pod in the API.
+// podChanged queues the pod with this name of a Pod in the API.
 func (k *Keeper) podChanged(name types.NamespacedName) {
 	key := name.Namespace + "/" + k.manifestOf(name.Name)
 	k.mu.Lock()
@@ -219,7 +221,8 @@ func (k *Keeper) wakeAll() {
 	}
 }
 
-// takeRetry tells, once, whether a pod's refusals are to be forgotten.
+// takeRetry reports, once, whether a pod's back-off after refusals is to be
+// skipped.
 func (k *Keeper) takeRetry(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,12 +231,12 @@ func (k *Keeper) takeRetry(key string) bool {
 	return retry
 }
 
-// dir is the folder of a volume.
+// dir returns the folder of a volume.
 func (k *Keeper) dir(id records.ID) string {
 	return filepath.Join(k.Root, id.Namespace, id.Pod, id.Volume)
 }
 
-// describe is for errors.
+// describe returns the name of a volume for errors.
 func describe(id records.ID) string {
 	return fmt.Sprintf("%s/%s volume %s", id.Namespace, id.Pod, id.Volume)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/volume"
 )
 
-// Metrics are those of an agent.
+// Metrics are the metrics of an agent.
 type Metrics struct {
 	writes, requests, answers, actions *prometheus.CounterVec
 }
@@ -61,7 +61,7 @@ func (m *Metrics) sent(signer string, err error) {
 	m.requests.WithLabelValues(signer, result(err)).Inc()
 }
 
-// decided counts the requests that came to an end by a decision.
+// decided counts the requests that ended with a decision.
 func (m *Metrics) decided(signer string, before, after credential.Record) {
 	if before.Pending == nil || after.Pending != nil {
 		return
@@ -73,7 +73,7 @@ func (m *Metrics) decided(signer string, before, after credential.Record) {
 	m.answers.WithLabelValues(signer, kind).Inc()
 }
 
-// states shows how the certificates are at the time of a scrape.
+// states exports the states of the certificates at the time of a scrape.
 type states struct{ board *status.Board }
 
 var (
@@ -92,7 +92,7 @@ var (
 		"When the host's own certificate ends.", nil, nil)
 )
 
-// aboutServer shows how the host is with its server.
+// aboutServer exports the state of the host's connection to its server.
 func aboutServer(host status.Host, metrics chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)

@@ -19,8 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/volume"
 )
 
-// keep brings all volumes of a pod up to date. One that fails does not stop
-// the others.
+// keep brings all volumes of a pod up to date. A volume that fails does not
+// stop the others.
 func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, error) {
 	told := status.Pod{Namespace: manifest.Namespace, Name: manifest.Name, File: manifest.File}
 	pod, err := k.register(ctx, manifest)
@@ -50,7 +50,7 @@ func (k *Keeper) register(ctx context.Context, manifest manifests.Pod) (*corev1.
 	}
 	pod, err := k.pods.Register(ctx, manifest, node)
 	if err != nil {
-		k.Node.Forget() // it may be another Node now
+		k.Node.Forget() // the Node may have been replaced
 	}
 	return pod, err
 }
@@ -62,13 +62,13 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	return k.pods.Report(ctx, pod, told.Ready(), told.Missing(), metav1.NewTime(k.Clock.Now()))
 }
 
-// podSync is one look at a pod.
+// podSync is one sync of a pod.
 type podSync struct {
 	k        *Keeper
 	manifest manifests.Pod
-	// pod is nil if the server is away, or does not want it.
+	// pod is nil if the server is away, or does not accept it.
 	pod *corev1.Pod
-	// retry forgets how long to wait after refusals.
+	// retry skips the back-off after refusals.
 	retry bool
 	wake  time.Time
 }
@@ -93,7 +93,7 @@ func (v *podSync) open(name string) (*volumeState, error) {
 	return &volumeState{Volume: loaded, id: id, store: v.k.Records, saved: clone(loaded)}, err
 }
 
-// save writes down what has changed.
+// save writes the record to disk if it has changed.
 func (s *volumeState) save() error {
 	if reflect.DeepEqual(s.Volume, s.saved) {
 		return nil
@@ -110,10 +110,10 @@ func clone(v records.Volume) records.Volume {
 	return v
 }
 
-// volume brings one volume up to date and tells how it is.
+// volume brings one volume up to date and returns its status.
 func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
 	s, err := v.open(spec.Name)
-	if err != nil { // it begins again: all in it can be asked for again
+	if err != nil { // start with an empty record: everything in it can be requested again
 		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
 	}
 	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s.id)}
@@ -125,7 +125,7 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		v.wakeBy(got.wake)
 		parts = append(parts, got.parts...)
 		failed = failed || got.missing
-		if got.err != nil && got.wake.IsZero() && !errors.Is(got.err, errUnregistered) { // nobody said when to try again
+		if got.err != nil && got.wake.IsZero() && !errors.Is(got.err, errUnregistered) { // the source has no time of its own for the next attempt
 			errs = append(errs, got.err)
 		}
 		told.Sources = append(told.Sources, got.told)
@@ -134,7 +134,7 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	if err == nil {
 		markReady(spec.Projected, told.Sources, files)
 	}
-	if err == nil && (len(files) > 0 || s.Told != "") { // else nothing has come yet
+	if err == nil && (len(files) > 0 || s.Told != "") { // otherwise no source has brought a file yet
 		err = v.write(ctx, s, told.Dir, files)
 		if err == nil {
 			told.Actions = v.act(ctx, s, told.Dir, digest(files))
@@ -146,8 +146,8 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	return told, errors.Join(append(errs, err)...)
 }
 
-// files are those of all parts. Where a source has failed, files that are there
-// already stay as they are: the last good ones.
+// files returns the files of all parts. If a source has failed, its existing
+// files stay as they are: the last good ones.
 func (v *podSync) files(spec *corev1.ProjectedVolumeSource, parts []projection.Part, dir string, failed bool) (volume.Files, error) {
 	files, err := projection.Files(v.manifest.Pod, spec, parts)
 	if err != nil || !failed {
@@ -165,7 +165,7 @@ func (v *podSync) files(spec *corev1.ProjectedVolumeSource, parts []projection.P
 	return files, nil
 }
 
-// markReady tells of the sources that failed now, but whose files are there.
+// markReady marks as ready the sources that failed now, but whose files exist.
 func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files volume.Files) {
 	for i := range spec.Sources {
 		paths := pathsOf(&spec.Sources[i])
@@ -176,7 +176,7 @@ func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files v
 	}
 }
 
-// write puts the files into the folder.
+// write writes the files to the folder.
 func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files volume.Files) error {
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
 	v.k.Metrics.wrote(change, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/volume"
 )
 
-// sweep finds what is left of pods without a manifest: of earlier runs, and of
-// times when the server was away.
+// sweep finds the remains of pods without a manifest, from earlier runs and
+// from times when the server was away.
 func (k *Keeper) sweep(ctx context.Context) {
 	keys, err := k.leftovers(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -33,7 +33,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 }
 
-// leftovers are all pods that there are traces of.
+// leftovers returns all pods of which records or objects remain.
 func (k *Keeper) leftovers(ctx context.Context) ([]string, error) {
 	var keys []string
 	ids, errRecords := k.Records.List()
@@ -49,9 +49,9 @@ func (k *Keeper) leftovers(ctx context.Context) ([]string, error) {
 	return keys, errors.Join(errRecords, errAPI)
 }
 
-// remove takes away what there is of a pod: its files first, for whoever
-// removed the manifest may be waiting for that, and its Pod when the server
-// can be reached.
+// remove removes everything of a pod: its files first, because the user who
+// removed the manifest may be waiting for that, and its Pod when the server can
+// be reached.
 func (k *Keeper) remove(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	if err := k.removeVolumes(namespace, name, nil); err != nil {
@@ -66,7 +66,7 @@ func (k *Keeper) remove(ctx context.Context, key string) error {
 	klog.FromContext(ctx).Info("A manifest is gone, and with it its files and its pod", "pod", key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, leaving := k.leaving[key]; !leaving { // it has come back meanwhile
+	if _, leaving := k.leaving[key]; !leaving { // the manifest has come back meanwhile
 		k.queue.Add(key)
 		return nil
 	}
@@ -88,8 +88,8 @@ func (k *Keeper) unregister(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// removeVolumes removes the volumes of a pod but those that stay. Which were
-// the agent's, its records say.
+// removeVolumes removes the volumes of a pod except those in stay. The agent's
+// records say which volumes are the agent's.
 func (k *Keeper) removeVolumes(namespace, name string, stay map[string]bool) error {
 	ids, err := k.Records.List()
 	if err != nil {
@@ -110,7 +110,7 @@ func (k *Keeper) removeVolume(id records.ID) error {
 	if err := volume.Remove(k.dir(id)); err != nil {
 		return fmt.Errorf("removing the files of pod %s: %w", describe(id), err)
 	}
-	// Folders that are empty now are nobody's any more; others stay.
+	// Folders that are now empty are no longer in use; others stay.
 	pod := filepath.Dir(k.dir(id))
 	_ = os.Remove(pod)
 	_ = os.Remove(filepath.Dir(pod))

@@ -15,10 +15,10 @@ import (
 	"github.com/certplane/certplane/internal/agent/token"
 )
 
-// sourceResult is what a source has brought.
+// sourceResult is the result of a source.
 type sourceResult struct {
 	parts []projection.Part
-	// missing tells that there is nothing new in parts: what is on disk stays.
+	// missing reports that parts has nothing new: the files on disk stay.
 	missing bool
 	err     error
 	// wake is when the source is due.
@@ -26,7 +26,7 @@ type sourceResult struct {
 	told status.Source
 }
 
-// newResult makes the result of a source whose files are parts.
+// newResult returns the result of a source whose files are parts.
 func newResult(kind, name string, parts []projection.Part, err error) sourceResult {
 	g := sourceResult{parts: parts, missing: err != nil, err: err, told: status.Source{Kind: kind, Name: name, Ready: err == nil}}
 	if err != nil {
@@ -55,8 +55,8 @@ func (v *podSync) source(ctx context.Context, s *volumeState, source *corev1.Vol
 	return g
 }
 
-// pathsOf are the paths that a manifest gives to a source's files; none if they
-// depend on an object.
+// pathsOf returns the paths that a manifest gives to a source's files; none if
+// they depend on an object.
 func pathsOf(source *corev1.VolumeProjection) []string {
 	var paths []string
 	items := func(items []corev1.KeyToPath) {
@@ -95,7 +95,7 @@ func (v *podSync) trustBundle(ctx context.Context, source *corev1.ClusterTrustBu
 	return newResult("clusterTrustBundle", name, projection.TrustBundle(source, anchors), nil)
 }
 
-// token serves the last token also when it is over: whoever reads it has
+// token serves the last token even after it has expired: its readers have
 // nothing better.
 func (v *podSync) token(ctx context.Context, s *volumeState, source *corev1.ServiceAccountTokenProjection) sourceResult {
 	key, now := "token:"+source.Path, v.k.Clock.Now()
@@ -154,7 +154,7 @@ func (v *podSync) secret(ctx context.Context, source *corev1.SecretProjection) s
 	return newResult("secret", source.Name, parts, err)
 }
 
-// certificateKey names a source in the record of its volume.
+// certificateKey returns the key of a source in the record of its volume.
 func certificateKey(source *corev1.PodCertificateProjection) string {
 	return strings.Join([]string{"certificate", source.CredentialBundlePath, source.KeyPath, source.CertificateChainPath}, ":")
 }

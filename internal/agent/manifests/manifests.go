@@ -24,27 +24,28 @@ import (
 	"github.com/certplane/certplane/internal/agent/safepath"
 )
 
-// Pod is one that a file describes.
+// Pod is a pod that a file describes.
 type Pod struct {
 	// File is the path of the file.
 	File string
-	// Pod is as in the file, with a namespace and a service account.
+	// Pod is the pod in the file, with a namespace and a service account.
 	*corev1.Pod
-	// Hash stands for all that the manifest says. It changes when that does.
+	// Hash is a digest of the manifest's content. It changes when the content
+	// does.
 	Hash string
 }
 
-// Key is the pod's namespace and name.
+// Key returns the pod's namespace and name.
 func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
 
 // Read returns the pods of all *.yaml, *.yml and *.json files in dir, ordered
 // by namespace and name. A file that cannot be used is left out as a whole; the
 // error says why, and joins those of several files. Hidden files, which editors
-// leave behind, do not count.
+// leave behind, are ignored.
 //
-// Whoever can write a manifest can have files of any owner, and what this host
-// was granted. So the folder, its files, and what links in it lead to must
-// belong to root or to the user of this process.
+// A user who can write a manifest can get files of any owner, and everything
+// that this host was granted. So the folder, its files, and the targets of
+// links in it must belong to root or to the user of this process.
 func Read(dir string) ([]Pod, error) {
 	entries, err := list(dir)
 	if err != nil {
@@ -71,10 +72,11 @@ func Read(dir string) ([]Pod, error) {
 	return pods, errors.Join(errs...)
 }
 
-// trust: an agent that is tried out by a user works in that user's folders.
+// trust allows private groups, because an agent that a user tries out works in
+// that user's folders.
 var trust = safepath.Rule{PrivateGroup: true}
 
-// maxFile is enough for thousands of pods.
+// maxFile is the largest size of a file, enough for thousands of pods.
 const maxFile = 16 << 20
 
 func list(dir string) ([]os.DirEntry, error) {
@@ -100,7 +102,8 @@ func isManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// claim refuses a second pod of a name, in whichever file.
+// claim returns an error for a second pod of the same name, in the same file or
+// in another.
 func claim(owners map[string]string, pods []Pod) error {
 	for i, pod := range pods {
 		if first, taken := owners[pod.Key()]; taken {
@@ -161,7 +164,7 @@ func parse(data []byte) ([]Pod, error) {
 	}
 }
 
-// parsePod returns nil for a document without content.
+// parsePod parses a document. It returns nil for a document without content.
 func parsePod(document []byte) (*Pod, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -199,16 +202,16 @@ func checkKind(asJSON []byte) error {
 	return nil
 }
 
-// The container of a pod that names none: what runs on the host is the host's
-// business, but a Pod must have one.
+// The container of a pod that names none: the agent does not manage what runs
+// on the host, but a Pod must have a container.
 const (
 	hostContainer = "host"
 	hostImage     = "none"
 )
 
-// complete says what a manifest may leave open. The API's own defaults are
-// not set here: a mode that somebody chose can be told from one that nobody
-// chose.
+// complete fills in the values that a manifest may leave out. The API's own
+// defaults are not set here, so that a mode that the manifest sets can be
+// distinguished from a default.
 func complete(pod *corev1.Pod) {
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
@@ -227,7 +230,7 @@ func complete(pod *corev1.Pod) {
 
 func hash(pod *corev1.Pod) string {
 	data, err := json.Marshal(pod)
-	if err != nil { // a pod that came from JSON goes back into it
+	if err != nil { // impossible: the pod came from JSON
 		panic(err)
 	}
 	digest := sha256.Sum256(data)

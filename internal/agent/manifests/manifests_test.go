@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// folder makes a folder of files from pairs of name and content.
+// folder creates a folder of files from pairs of name and content.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func pod(name, more string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\n" + more
 }
 
-// web is a pod whose volume has the source.
+// web returns a pod whose volume has the source.
 func web(source string) string {
 	return pod("web", "spec: {volumes: [{name: tls, projected: {sources: [{"+source+"}]}}]}")
 }
@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Hashes change with what a manifest says, and not with how it says it.
+// Hashes change with the meaning of a manifest, and not with its formatting.
 func TestHash(t *testing.T) {
 	hash := func(content string) string {
 		pods, err := Read(folder(t, map[string]string{"pod.yaml": content}))
@@ -74,7 +74,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// One bad file does not spoil the others.
+// One bad file does not affect the others.
 func TestBadFileAmongGood(t *testing.T) {
 	pods, err := Read(folder(t, map[string]string{"good.yaml": pod("good", ""), "bad.yaml": pod("bad", "specs: {}")}))
 	if len(pods) != 1 || pods[0].Name != "good" {
@@ -177,8 +177,8 @@ spec:
 	}
 }
 
-// Manifests come from files that nobody but root and the agent's user can
-// have a hand in. What a ConfigMap's mount or a tool links to is fine.
+// Manifests come from files that only root and the agent's user can change.
+// Links, as in the mount of a ConfigMap or from a tool, are accepted.
 func TestWhoseFiles(t *testing.T) {
 	write := func(path string) {
 		t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/internal/api/core"
 )
 
-// validate reports what the API would refuse, and what an agent cannot do,
-// by the path of its field.
+// validate returns an error for each value that the API would refuse or that an
+// agent cannot handle, with the path of its field.
 func validate(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
@@ -41,25 +41,25 @@ func validate(pod *corev1.Pod) field.ErrorList {
 	return dedupe(errs)
 }
 
-// validateAsServer finds out what the API would say.
+// validateAsServer returns the errors that the API would return.
 func validateAsServer(pod *corev1.Pod) field.ErrorList {
 	defaulted := pod.DeepCopy()
 	defaulter.Default(defaulted)
 	return core.ValidatePod(defaulted)
 }
 
-// defaulter knows the defaults of pods.
+// defaulter sets the defaults of pods.
 var defaulter = newDefaulter()
 
 func newDefaulter() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	if err := core.AddToScheme(scheme); err != nil {
-		panic(err) // two of our own kinds are in each other's way
+		panic(err) // two of our own kinds conflict
 	}
 	return scheme
 }
 
-// dedupe keeps the first error of a field that two rules speak of.
+// dedupe keeps the first error of a field for which two rules return one.
 func dedupe(errs field.ErrorList) field.ErrorList {
 	var kept field.ErrorList
 	seen := map[string]bool{}

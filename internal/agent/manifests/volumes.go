@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What follows is what an agent wants besides what the API says of a pod.
+// The rules below are the agent's own, in addition to those of the API.
 
-// validateVolume looks at what the agent has to write. Volumes that need
-// nobody to write them may be there, and mean nothing here.
+// validateVolume checks a volume that the agent has to write. Volumes that
+// nothing has to be written to are allowed, and ignored here.
 func validateVolume(volume *corev1.Volume, fldPath *field.Path) field.ErrorList {
 	switch {
 	case volume.Projected != nil:
@@ -76,8 +76,8 @@ func validateToken(s *corev1.ServiceAccountTokenProjection, taken paths, fldPath
 	return errs
 }
 
-// validateObject is about ConfigMaps and Secrets. Without items, their keys
-// are the paths, which are known only when the object is.
+// validateObject checks ConfigMaps and Secrets. Without items, their keys are
+// the paths, which are known only when the object is.
 func validateObject(name string, items []corev1.KeyToPath, taken paths, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
@@ -104,8 +104,9 @@ func validateUser(user *int64, fldPath *field.Path) field.ErrorList {
 	return nil
 }
 
-// paths are those of a volume's files, each with the field that has it. Tokens
-// are among them: of two sources with one path, neither is left out silently.
+// paths are the paths of a volume's files, each with the field that has it.
+// Tokens are included: if two sources have the same path, neither is dropped
+// silently.
 type paths map[string]string
 
 func (p paths) add(name string, fldPath *field.Path) field.ErrorList {

@@ -1,4 +1,4 @@
-// Package node registers the host as a Node and shows that it is alive.
+// Package node registers the host as a Node and reports that it is alive.
 package node
 
 import (
@@ -29,22 +29,23 @@ import (
 const (
 	// Taint keeps schedulers from sending pods to a host that runs none.
 	Taint = "certplane.dev/agent"
-	// leaseSeconds is how long the host counts as alive after it was heard of;
-	// a kubelet's number. A quarter of it is the time between two signs.
+	// leaseSeconds is how long the host counts as alive after a renewal of its
+	// lease; it is kubelet's value. The host renews the lease after a quarter
+	// of it.
 	leaseSeconds = 40
-	// heartbeat is the time between two reports of the status, if nobody doubts
-	// that the host is ready.
+	// heartbeat is the time between two reports of the status, as long as the
+	// API says that the host is ready.
 	heartbeat = 5 * time.Minute
-	// maxAge is how long what is known of the Node is believed.
+	// maxAge is how long the cached Node is used.
 	maxAge = 30 * time.Second
-	// CallTimeout is how long a sign of life may take. A server that does not
-	// answer within it is away.
+	// CallTimeout is how long a heartbeat may take. A server that does not
+	// answer in that time counts as away.
 	CallTimeout = 10 * time.Second
 )
 
 // Node is the host in the API. It is safe for concurrent use.
 type Node struct {
-	// Name is that of the object.
+	// Name is the name of the Node object.
 	Name   string
 	client kubernetes.Interface
 	clock  clock.WithTicker
@@ -52,16 +53,16 @@ type Node struct {
 	mu      sync.Mutex
 	known   *corev1.Node
 	seenAt  time.Time
-	problem string // why it is not known
+	problem string // why the Node is not known
 }
 
-// New returns the host of a name. Nothing is registered yet.
+// New returns the host with this name. Nothing is registered yet.
 func New(name string, client kubernetes.Interface, clock clock.WithTicker) *Node {
 	return &Node{Name: name, client: client, clock: clock}
 }
 
-// Current returns the object, which it makes if there is none. It asks the
-// server at most twice a minute: the object hardly ever changes.
+// Current returns the Node object, and creates it if it does not exist. It asks
+// the server at most twice a minute, as the object hardly ever changes.
 func (n *Node) Current(ctx context.Context) (*corev1.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,15 +82,16 @@ func (n *Node) Current(ctx context.Context) (*corev1.Node, error) {
 	return found, nil
 }
 
-// Problem is why the host is not registered; empty if it is, as far as is known.
+// Problem returns why the host is not registered; empty if it is, as far as is
+// known.
 func (n *Node) Problem() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.problem
 }
 
-// Forget makes the next Current ask the server: somebody says that the object
-// is another one now.
+// Forget makes the next Current ask the server. The caller has a sign that the
+// object was replaced.
 func (n *Node) Forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +108,7 @@ func (n *Node) object() *corev1.Node {
 	}
 }
 
-// status is the status after a sign of life.
+// status returns the status after a heartbeat.
 func (n *Node) status(status corev1.NodeStatus) corev1.NodeStatus {
 	now := metav1.NewTime(n.clock.Now())
 	ready := corev1.NodeCondition{
@@ -120,7 +122,7 @@ func (n *Node) status(status corev1.NodeStatus) corev1.NodeStatus {
 	}
 	status.Conditions = []corev1.NodeCondition{ready}
 	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}}
-	// kubectl divides what pods use by what there is.
+	// kubectl divides the resources that pods use by the capacity.
 	status.Capacity = resources()
 	status.Allocatable = status.Capacity
 	status.NodeInfo.OperatingSystem, status.NodeInfo.Architecture = runtime.GOOS, runtime.GOARCH
@@ -128,8 +130,8 @@ func (n *Node) status(status corev1.NodeStatus) corev1.NodeStatus {
 	return status
 }
 
-// resources are what the host has. There are no places for pods among them: it
-// runs none.
+// resources returns the resources of the host. The capacity for pods is not
+// among them, as the host runs none.
 func resources() corev1.ResourceList {
 	list := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI)}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -140,8 +142,8 @@ func resources() corev1.ResourceList {
 	return list
 }
 
-// memory reads the size of the memory out of /proc/meminfo (proc_meminfo(5)), or
-// returns 0.
+// memory returns the size of the memory from /proc/meminfo (proc_meminfo(5)),
+// or 0.
 func memory(meminfo string) int64 {
 	for line := range strings.Lines(meminfo) {
 		var kibibytes int64
@@ -152,7 +154,7 @@ func memory(meminfo string) int64 {
 	return 0
 }
 
-// Run shows that the host is alive until ctx ends.
+// Run reports that the host is alive until ctx ends.
 func (n *Node) Run(ctx context.Context) {
 	var group wait.Group
 	defer group.Wait()
@@ -167,18 +169,18 @@ func (n *Node) Run(ctx context.Context) {
 	}, leaseSeconds*time.Second/4, 0.1, true)
 }
 
-// isDoubted reports whether the API says that the host is not ready: the server
-// could not hear of it for a while.
+// isDoubted reports whether the API says that the host is not ready, because
+// the server has not heard from it for a while.
 func (n *Node) isDoubted(ctx context.Context) bool {
 	node, err := n.Current(ctx)
 	if err != nil {
-		return false // registering tells of it
+		return false // registering the host reports the error
 	}
 	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	return ready == nil || ready.Status != corev1.ConditionTrue
 }
 
-// own makes the lease go with the Node.
+// own makes the Node the owner of the lease, so that both are deleted together.
 func (n *Node) own(lease *coordinationv1.Lease) error {
 	node, err := n.Current(context.Background())
 	if err != nil {
@@ -193,17 +195,17 @@ func (n *Node) report(ctx context.Context) {
 	if err == nil {
 		updated := node.DeepCopy()
 		updated.Status = n.status(updated.Status)
-		updated.ResourceVersion = "" // the status is the host's alone
+		updated.ResourceVersion = "" // only the host writes the status
 		_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-		n.Forget() // it is another one now
+		n.Forget() // the object has changed
 	}
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).V(2).Info("Could not report the status of this host", "node", n.Name, "err", err)
 	}
 }
 
-// quiet is a logger for what tries again by itself: that the server is away is
-// told once, by whoever looks at all calls.
+// quiet returns a logger for code that retries: that the server is away is
+// logged once, by the observer of all calls.
 func quiet(logger klog.Logger) klog.Logger { return logger.WithSink(quietSink{logger.GetSink()}) }
 
 type quietSink struct{ logr.LogSink }

@@ -27,7 +27,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// kubectl describe divides by what a node has: nothing would be minus 2^63 %.
+// kubectl describe divides by the resources of a node: without resources it
+// would show minus 2^63 %.
 func TestResources(t *testing.T) {
 	status := New("edge-1", nil, clocktesting.NewFakeClock(time.Now())).object().Status
 	for _, list := range []corev1.ResourceList{status.Capacity, status.Allocatable} {
@@ -37,7 +38,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// A host of which somebody has said that it is silent says that it is not.
+// A host that another client has marked as not ready reports that it is ready.
 func TestDoubts(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	client := fake.NewClientset()

@@ -1,4 +1,4 @@
-// Package objects follows the objects of a kind in the newest version that an
+// Package objects watches the objects of a kind in the newest version that an
 // API serves.
 package objects
 
@@ -20,31 +20,32 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience is how long reads wait for the first list, all of them together.
+// patience is how long all reads together wait for the first list.
 const patience = 10 * time.Second
 
-// ErrUnknown says that the server's objects are not known yet. That is no
-// statement about which there are.
+// ErrUnknown says that the server's objects are not known yet. It does not say
+// whether any exist.
 var ErrUnknown = errors.New("not known yet")
 
-// Kind says what to follow.
+// Kind says what to watch.
 type Kind[T any] struct {
-	// Resource is the name in URLs. Versions are those that T can be read from
-	// and be written as, the preferred one first.
+	// Resource is the name in URLs. Versions are the versions that T can be
+	// read from and written as, the preferred one first.
 	Resource string
 	Versions []schema.GroupVersion
-	// FieldSelector limits what is followed; empty is all.
+	// FieldSelector limits what is watched; empty selects all objects.
 	FieldSelector string
-	// Changed is called with each object that comes, changes or goes. It must be
-	// quick.
+	// Changed is called with each object that is added, changed or deleted. It
+	// must return quickly.
 	Changed func(*T)
 }
 
-// Follower has a copy of all objects of a kind. It begins with the first read.
-// If the API does not serve the kind, each read asks again, so that nothing
-// but an update of the server is needed. It is safe for concurrent use.
+// Follower has a copy of all objects of a kind. It starts with the first read.
+// If the API does not serve the kind, each read asks again, so that an update
+// of the server is enough. Follower is safe for concurrent use.
 type Follower[T any] struct {
-	// run ends the following. It outlives the calls that begin it.
+	// run is the context of the watch. It outlives the calls that start the
+	// watch.
 	run       context.Context
 	kind      Kind[T]
 	discovery discovery.DiscoveryInterface
@@ -61,13 +62,13 @@ type following struct {
 	stop     context.CancelFunc
 }
 
-// New returns a follower that ends with ctx.
+// New returns a follower whose watch ends with ctx.
 func New[T any](ctx context.Context, kind Kind[T], discovery discovery.DiscoveryInterface, dynamic dynamic.Interface) *Follower[T] {
 	return &Follower[T]{run: ctx, kind: kind, discovery: discovery, dynamic: dynamic}
 }
 
-// All returns all objects, which must not be changed. It waits a while until
-// they are known; then its error matches ErrUnknown.
+// All returns all objects, which must not be changed. It waits for the first
+// list for a limited time; after that its error matches ErrUnknown.
 func (f *Follower[T]) All(ctx context.Context) ([]*T, error) {
 	following, err := f.synced(ctx)
 	if err != nil {
@@ -82,8 +83,8 @@ func (f *Follower[T]) All(ctx context.Context) ([]*T, error) {
 	return all, nil
 }
 
-// Get returns one object, which must not be changed, or nil if the copy does
-// not have it.
+// Get returns one object, which must not be changed, or nil if the local copy
+// does not have it.
 func (f *Follower[T]) Get(ctx context.Context, namespace, name string) (*T, error) {
 	following, err := f.synced(ctx)
 	if err != nil {
@@ -100,8 +101,9 @@ func (f *Follower[T]) Get(ctx context.Context, namespace, name string) (*T, erro
 	return typed.object, nil
 }
 
-// Find asks the server itself for one object. It returns nil if there is none.
-// It lists: whoever may only see some objects may not always get one.
+// Find asks the server itself for one object. It returns nil if the object does
+// not exist. It uses a list, because a client that may list only some objects
+// may not always get one.
 func (f *Follower[T]) Find(ctx context.Context, namespace, name string) (*T, error) {
 	following, err := f.follow()
 	if err != nil {
@@ -147,7 +149,7 @@ func (f *Follower[T]) synced(ctx context.Context) (*following, error) {
 	return following, nil
 }
 
-// follow begins to follow, unless that has been done.
+// follow starts the watch, unless it has been started.
 func (f *Follower[T]) follow() (*following, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +180,7 @@ func (f *Follower[T]) prepare(following *following) error {
 		return err
 	}
 	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-		if apierrors.IsNotFound(err) { // this version is not served any more
+		if apierrors.IsNotFound(err) { // this version is no longer served
 			f.forget(following)
 			return
 		}
@@ -193,7 +195,8 @@ func (f *Follower[T]) prepare(following *following) error {
 	return err
 }
 
-// tell takes an object or what is left of one whose end was not seen.
+// tell calls Changed with an object, or with the last known state of an object
+// whose deletion was missed.
 func (f *Follower[T]) tell(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
@@ -212,8 +215,8 @@ func (f *Follower[T]) forget(following *following) {
 	following.stop()
 }
 
-// newest asks what the server serves. That other parts of its API cannot be
-// discovered does not matter.
+// newest returns the newest version that the server serves. It ignores errors
+// of discovering other parts of the API.
 func (f *Follower[T]) newest() (schema.GroupVersionResource, error) {
 	var failed error
 	for _, version := range f.kind.Versions {
@@ -240,16 +243,16 @@ func has(resources *metav1.APIResourceList, name string) bool {
 	return false
 }
 
-// held is a typed object as an informer wants it: with metadata.
+// held is a typed object with its metadata, which informers need.
 type held[T any] struct {
 	metav1.Object
 	object *T
 }
 
-// transform keeps what T has of an object.
+// transform keeps the fields of an object that T has.
 func transform[T any](object any) (any, error) {
 	encoded, ok := object.(*unstructured.Unstructured)
-	if !ok { // done already, or a tombstone
+	if !ok { // transformed already, or a tombstone
 		return object, nil
 	}
 	typed, err := decode[T](encoded)

@@ -83,7 +83,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// An API that is not there yet is found when it is.
+// An API that is not served yet is found once it is.
 func TestLateAPI(t *testing.T) {
 	server := &versions{served: map[schema.GroupVersion]error{}}
 	var changes atomic.Int64
@@ -112,7 +112,7 @@ func TestLateAPI(t *testing.T) {
 	}
 }
 
-// A version that a server serves no more is forgotten.
+// A version that a server no longer serves is forgotten.
 func TestVersionGoes(t *testing.T) {
 	server := &versions{served: map[schema.GroupVersion]error{v1beta1: nil}}
 	f := follow(t.Context(), server, nil, old("a"))
@@ -129,7 +129,7 @@ func TestVersionGoes(t *testing.T) {
 	}
 }
 
-// Not to know is not to have none.
+// Unknown objects are an error, not an empty list.
 func TestUnknown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

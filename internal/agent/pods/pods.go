@@ -21,8 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/objects"
 )
 
-// ManifestAnnotation marks the Pods of an agent. Its value is the hash of the
-// manifest.
+// ManifestAnnotation is the annotation of the Pods of an agent. Its value is
+// the hash of the manifest.
 const ManifestAnnotation = "certplane.dev/manifest-hash"
 
 // Registry is the Pods of one node.
@@ -33,7 +33,7 @@ type Registry struct {
 }
 
 // New returns a registry that calls changed with each Pod of the node that
-// changes, and ends with ctx.
+// changes. Its watch ends with ctx.
 func New(ctx context.Context, node string, client kubernetes.Interface, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Registry {
 	return &Registry{client: client, node: node, bound: objects.New(ctx, objects.Kind[corev1.Pod]{
 		Resource: "pods", Versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
@@ -42,13 +42,14 @@ func New(ctx context.Context, node string, client kubernetes.Interface, discover
 	}, discovery, dynamic)}
 }
 
-// Name is how a manifest's Pod is called in the API. As of static pods, the
-// node is part of it: many hosts may have the same manifest.
+// Name returns the name of a manifest's Pod in the API. As in the names of
+// static pods, the node is part of it, because many hosts may have the same
+// manifest.
 func (r *Registry) Name(manifest string) string { return manifest + "-" + r.node }
 
-// Register returns the Pod of a manifest, which it makes if there is none. A
-// Pod cannot be changed: one of an older manifest, or of a Node that was, is
-// replaced.
+// Register returns the Pod of a manifest, and creates it if it does not exist.
+// A Pod cannot be changed: the Pod of an older manifest, or of a former Node,
+// is replaced.
 func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *corev1.Node) (*corev1.Pod, error) {
 	wanted := r.object(manifest, node)
 	found, err := r.bound.Get(ctx, wanted.Namespace, wanted.Name)
@@ -58,7 +59,7 @@ func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *c
 	if found != nil && same(found, wanted) {
 		return found, nil
 	}
-	// What is kept of the API can be late.
+	// The local copy of the API's objects can be out of date.
 	if found, err = r.bound.Find(ctx, wanted.Namespace, wanted.Name); err != nil {
 		return nil, fmt.Errorf("looking for pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
@@ -89,14 +90,14 @@ func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod,
 }
 
 // same reports whether a Pod is the wanted one: of this manifest, of this Node,
-// and not about to go.
+// and not being deleted.
 func same(found, wanted *corev1.Pod) bool {
 	return found.DeletionTimestamp == nil &&
 		found.Annotations[ManifestAnnotation] == wanted.Annotations[ManifestAnnotation] &&
 		len(found.OwnerReferences) == 1 && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID
 }
 
-// Remove deletes a Pod. That it is gone is fine.
+// Remove deletes a Pod. It is not an error if the Pod does not exist.
 func (r *Registry) Remove(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
 	err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
@@ -106,8 +107,7 @@ func (r *Registry) Remove(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// All returns the Pods of this node that agents have made, by namespace and
-// name.
+// All returns the Pods of this node that agents have created.
 func (r *Registry) All(ctx context.Context) ([]*corev1.Pod, error) {
 	bound, err := r.bound.All(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *Registry) All(ctx context.Context) ([]*corev1.Pod, error) {
 func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod {
 	spec := manifest.Spec.DeepCopy()
 	spec.NodeName = r.node
-	// Nobody waits for a token that no container gets.
+	// No container gets the token, so the Pod needs none.
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	annotations := maps.Clone(manifest.Annotations)
 	if annotations == nil {
@@ -141,8 +141,8 @@ func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod
 	}
 }
 
-// Report sets the Pod's status: it runs, and is ready if all of its files are
-// there.
+// Report sets the Pod's status: it runs, and is ready if all of its files
+// exist.
 func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, message string, now metav1.Time) error {
 	status, changed := statusOf(pod, ready, message, now)
 	if !changed {
@@ -152,13 +152,13 @@ func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, mess
 	updated.Status = status
 	_, err := r.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // what is known of the Pod is old: there will be a next time
+		return nil // the local copy of the Pod is out of date: the next sync reports again
 	}
 	return err
 }
 
-// statusOf reports whether there is news. Containers are as ready as their pod:
-// what runs in them is the host's business.
+// statusOf returns the status and reports whether it has changed. Containers
+// are as ready as their pod: the agent does not manage what runs in them.
 func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (corev1.PodStatus, bool) {
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodRunning

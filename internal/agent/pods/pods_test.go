@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A status is written when it says something new, and not again.
+// A status is written only when it has changed.
 func TestStatus(t *testing.T) {
 	start := metav1.NewTime(time.Date(2030, 5, 17, 12, 0, 0, 0, time.UTC))
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}

@@ -33,7 +33,7 @@ func Token(source *corev1.ServiceAccountTokenProjection, token []byte) []Part {
 }
 
 // ConfigMap returns the files of a ConfigMap: the items that source names, or
-// all. object is nil if there is none of that name.
+// all. object is nil if it does not exist.
 func ConfigMap(source *corev1.ConfigMapProjection, object *corev1.ConfigMap) ([]Part, error) {
 	optional := source.Optional != nil && *source.Optional
 	if object == nil {
@@ -56,7 +56,7 @@ func ConfigMap(source *corev1.ConfigMapProjection, object *corev1.ConfigMap) ([]
 	return parts, nil
 }
 
-// Secret is ConfigMap for Secrets.
+// Secret does for Secrets what ConfigMap does for ConfigMaps.
 func Secret(source *corev1.SecretProjection, object *corev1.Secret) ([]Part, error) {
 	optional := source.Optional != nil && *source.Optional
 	if object == nil {

@@ -12,34 +12,36 @@ import (
 )
 
 const (
-	// publicMode and secretMode are those of files that nobody gave a mode.
+	// publicMode and secretMode are the modes of files whose manifest sets no
+	// mode.
 	publicMode fs.FileMode = 0o644
 	secretMode fs.FileMode = 0o600
-	// groupRead is added to secretMode where a pod has a group for its files.
+	// groupRead is added to secretMode if the pod has a group for its files.
 	groupRead fs.FileMode = 0o040
 )
 
-// Part is a file that a source brings.
+// Part is a file from a source.
 type Part struct {
 	Path string
 	Data []byte
-	// Secret files are for their owner alone, unless the manifest says more.
+	// Secret files can be read only by their owner, unless the manifest allows
+	// more.
 	Secret bool
-	// Mode and User are what the source says of this file.
+	// Mode and User are the values that the source sets for this file.
 	Mode *int32
 	User *int64
 }
 
 // Files gives the parts of a pod's volume their modes and owners.
 //
-// A mode is the file's own, else the volume's defaultMode, else 0600 for what
-// is secret and 0644 for the rest. That differs from Kubernetes, where a
-// private key is 0644 unless somebody thinks of it: on a host there is no
-// container around it.
+// A mode is the file's own or, if it has none, the volume's defaultMode.
+// Without either it is 0600 for secret files and 0644 for the others. That
+// differs from Kubernetes, where a private key is 0644 unless the manifest sets
+// a mode: on a host no container isolates the file.
 //
-// An owner is the source's user, else the volume's defaultUser, else the user
-// that all containers run as, else the agent's own. A pod's fsGroup is the
-// group, and may read what is secret.
+// An owner is the first of these that is set: the source's user, the volume's
+// defaultUser, the user that all containers run as. Otherwise it is the agent's
+// user. A pod's fsGroup is the group, and may read secret files.
 func Files(pod *corev1.Pod, volumeSource *corev1.ProjectedVolumeSource, parts []Part) (volume.Files, error) {
 	files := volume.Files{}
 	uid, gid := defaultUser(pod, volumeSource), fsGroup(pod)
@@ -84,7 +86,7 @@ func fsGroup(pod *corev1.Pod) int {
 	return volume.Own
 }
 
-// runAsUser is the user of all containers, if they have one in common.
+// runAsUser returns the user of all containers, if they have one in common.
 func runAsUser(spec *corev1.PodSpec) int {
 	var all []*corev1.SecurityContext
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

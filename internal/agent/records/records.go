@@ -1,4 +1,5 @@
-// Package records keeps what the agent knows of each volume across restarts.
+// Package records stores what the agent knows about each volume across
+// restarts.
 package records
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 )
 
-// Volume is what is known of a volume. It holds private keys and tokens.
+// Volume is what is known about a volume. It holds private keys and tokens.
 type Volume struct {
 	// Certificates and Tokens are those of the volume's sources, by the paths of
 	// their files: sources can change places in a manifest.
@@ -31,13 +32,13 @@ type Volume struct {
 // ID names a volume.
 type ID struct{ Namespace, Pod, Volume string }
 
-// Store is a folder of records that only the agent can read. Its methods are
-// not for two goroutines that work on one volume.
+// Store is a folder of records that only the agent can read. Two goroutines
+// must not call its methods for the same volume concurrently.
 type Store struct {
 	Dir string
 }
 
-// Open returns the store in a folder, which it makes.
+// Open returns the store in a folder, which it creates.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of records: %w", err)
@@ -48,8 +49,9 @@ func Open(dir string) (*Store, error) {
 	return &Store{Dir: dir}, nil
 }
 
-// Load returns an empty record if there is none. One that cannot be read is
-// an error with an empty record: all in it can be asked for again.
+// Load returns an empty record if none exists. For a record that cannot be read
+// it returns an error and an empty record: everything in it can be requested
+// again.
 func (s *Store) Load(id ID) (Volume, error) {
 	empty := Volume{Certificates: map[string]credential.Record{}, Tokens: map[string]token.Record{}}
 	data, err := os.ReadFile(s.path(id))
@@ -68,7 +70,7 @@ func (s *Store) Load(id ID) (Volume, error) {
 	return loaded, nil
 }
 
-// Save is durable when it returns.
+// Save saves a record, which is durable when Save returns.
 func (s *Store) Save(id ID, volume Volume) error {
 	data, err := json.Marshal(volume)
 	if err != nil {
@@ -87,14 +89,14 @@ func (s *Store) Remove(id ID) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// What is empty now is nobody's any more; what is not, stays.
+	// Folders that are now empty are no longer in use; others stay.
 	pod := filepath.Dir(s.path(id))
 	_ = os.Remove(pod)
 	_ = os.Remove(filepath.Dir(pod))
 	return err
 }
 
-// List returns the volumes that there are records of.
+// List returns the volumes that have records.
 func (s *Store) List() ([]ID, error) {
 	paths, err := filepath.Glob(filepath.Join(s.Dir, "*", "*", "*.json"))
 	if err != nil {
@@ -109,8 +111,8 @@ func (s *Store) List() ([]ID, error) {
 	return ids, nil
 }
 
-// path is unambiguous and stays in the folder: the names of the API have
-// neither slashes nor two dots in a row.
+// path returns the path of a volume's record. It is unambiguous and inside the
+// folder: the names of the API have neither slashes nor two dots in a row.
 func (s *Store) path(id ID) string {
 	return filepath.Join(s.Dir, id.Namespace, id.Pod, id.Volume+".json")
 }

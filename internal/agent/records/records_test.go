@@ -62,7 +62,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// What is damaged is as good as nothing, and not shown to anybody.
+// A damaged record is treated as empty, and its content is not shown.
 func TestDamagedRecord(t *testing.T) {
 	store, err := Open(t.TempDir())
 	if err != nil {

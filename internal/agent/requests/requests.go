@@ -1,5 +1,4 @@
-// Package requests sends PodCertificateRequests and follows what becomes of
-// them.
+// Package requests sends PodCertificateRequests and watches their state.
 package requests
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/certplane/certplane/internal/agent/objects"
 )
 
-// Client is for the requests of one node.
+// Client sends and watches the requests of one node.
 type Client struct {
 	requests *objects.Follower[certificatesv1.PodCertificateRequest]
 }
 
 // New returns a client that calls changed with the pod of each request that
-// changes, and ends with ctx.
+// changes. Its watch ends with ctx.
 func New(ctx context.Context, node string, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Client {
 	return &Client{requests: objects.New(ctx, objects.Kind[certificatesv1.PodCertificateRequest]{
 		Resource:      "podcertificaterequests",
@@ -37,8 +36,8 @@ func New(ctx context.Context, node string, discovery discovery.DiscoveryInterfac
 	}, discovery, dynamic)}
 }
 
-// See returns what is known of a pending request. Only the server itself can
-// say that there is none.
+// See returns what is known about a pending request. Only the server itself can
+// say that the request does not exist.
 func (c *Client) See(ctx context.Context, namespace string, pending *credential.Request) (credential.Seen, error) {
 	request, err := c.requests.Get(ctx, namespace, pending.Name)
 	if err == nil && request == nil {
@@ -50,17 +49,17 @@ func (c *Client) See(ctx context.Context, namespace string, pending *credential.
 	return credential.Seen{Request: request, Gone: request == nil}, nil
 }
 
-// Subject is whom a request is for.
+// Subject is the subject of a request.
 type Subject struct {
 	// Pod and Node are as the server has them.
 	Pod  *corev1.Pod
 	Node *corev1.Node
-	// AccountUID is that of the pod's service account.
+	// AccountUID is the UID of the pod's service account.
 	AccountUID types.UID
 }
 
-// Send sends a request. That the server has it already is fine: its name is
-// made from a key that nobody else has.
+// Send sends a request. It is not an error if the server already has it: its
+// name is derived from a key that no other client has.
 func (c *Client) Send(ctx context.Context, pending *credential.Request, source *corev1.PodCertificateProjection, subject Subject) error {
 	err := c.requests.Create(ctx, subject.Pod.Namespace, "PodCertificateRequest", object(pending, source, subject))
 	if apierrors.IsAlreadyExists(err) {
@@ -88,8 +87,8 @@ func object(pending *credential.Request, source *corev1.PodCertificateProjection
 	}
 }
 
-// Never reports whether the server will not take a request however often it is
-// sent: what is wrong is in the request itself.
+// Never reports whether the server will never accept a request, however often
+// it is sent, because the request itself is invalid.
 func Never(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }

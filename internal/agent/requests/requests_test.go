@@ -26,8 +26,8 @@ func (servesAll) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "podcertificaterequests"}}}, nil
 }
 
-// A request that the agent's copy of the API does not have yet is not gone;
-// only the server says so.
+// A request that the agent's local copy does not have yet is not gone; only the
+// server can say that it is gone.
 func TestSee(t *testing.T) {
 	stored := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest",

@@ -1,5 +1,5 @@
-// Package safepath opens files while it looks at who could have chosen what is
-// read: the owner of the file, and those of all folders and links on the way.
+// Package safepath opens files and determines which users could have chosen
+// what is read: the owners of the file and of all folders and links on the way.
 package safepath
 
 import (
@@ -14,36 +14,36 @@ import (
 	"syscall"
 )
 
-// Rule says what else than root and the user of this process may decide.
+// Rule says what besides root and the user of this process is trusted.
 type Rule struct {
-	// PrivateGroup lets the group of the same number as the user of this process
-	// write: many systems give each user such a group, which nobody else is in.
-	// It is not for root.
+	// PrivateGroup lets the group of the same number as the user of this
+	// process write: many systems give each user such a group, which has no
+	// other members. It does not apply to root.
 	PrivateGroup bool
 }
 
-// Stranger is a user, neither root nor the one of this process, who can change
-// what a path leads to.
+// Stranger is a user other than root and the user of this process who can
+// change what a path leads to.
 type Stranger struct {
 	UID uint32
-	// Path is what belongs to the user.
+	// Path is the file, folder or link that belongs to the user.
 	Path string
 }
 
-// maxLinks is how many links a path may have, as in Linux.
+// maxLinks is the most links that a path may have, as in Linux.
 const maxLinks = 40
 
 // Read returns the content of the regular file at path, and the strangers who
-// could have chosen it. It does not wait for a writer, as of a named pipe. A
-// file or folder that a group or all users can write to is an error, but for a
-// folder where they cannot replace each other's files, such as /tmp.
+// could have chosen it. It does not wait for a writer, such as that of a named
+// pipe. A file or folder that a group or all users can write to is an error,
+// except a folder where they cannot replace each other's files, such as /tmp.
 func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
 	w, err := r.walk(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	// What is there now can be another file than the one that was looked at, if
-	// it is a stranger's. That is why the open file is looked at as well.
+	// If the file belongs to a stranger, it may have been replaced since it was
+	// checked. So the open file is checked as well.
 	file, err := os.OpenFile(w.path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, nil, err
@@ -67,14 +67,14 @@ func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
 }
 
 // Dir returns the folder that path leads to, without links, and the strangers
-// who could have chosen what is in it.
+// who could have chosen its content.
 func (r Rule) Dir(path string) (string, []Stranger, error) {
 	w, err := r.walk(path)
 	return w.path, w.strangers, err
 }
 
-// walk is a way through the file system. Only those who are met on the way can
-// change where it leads: each step was looked at before the next was taken.
+// walk is a walk through the file system. Only the users recorded on the way
+// can change where it leads: each step is checked before the next one is taken.
 type walk struct {
 	rule      Rule
 	path      string
@@ -91,7 +91,7 @@ func (r Rule) walk(path string) (*walk, error) {
 	for len(left) > 0 {
 		name := left[0]
 		left = left[1:]
-		if name == ".." { // in a link: its own folders were met before
+		if name == ".." { // in a link: its parent folders have been checked
 			w.path = filepath.Dir(w.path)
 			continue
 		}
@@ -126,7 +126,7 @@ func names(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// meet notes whose a file, folder or link is.
+// meet records the owner of a file, folder or link.
 func (w *walk) meet(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -142,8 +142,8 @@ func (w *walk) meet(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// othersWrite reports whether users besides the owner can change what is there.
-// The mode of a link means nothing.
+// othersWrite reports whether users besides the owner can change the file or
+// folder. The mode of a link has no meaning.
 func (w *walk) othersWrite(info fs.FileInfo, group uint32) bool {
 	mode := info.Mode()
 	switch {

@@ -21,11 +21,11 @@ type Board struct {
 	written bool // by this process
 }
 
-// NewBoard returns a board of a host that is kept in a file, too. Nothing is
-// written yet.
+// NewBoard returns a board of a host whose status is also kept in a file.
+// Nothing is written yet.
 func NewBoard(path string, host Host) *Board { return &Board{path: path, host: host} }
 
-// Put replaces what is told of a pod.
+// Put replaces the status of a pod.
 func (b *Board) Put(pod Pod) error {
 	return b.change(func(host *Host) {
 		host.Pods = without(host.Pods, pod.Namespace, pod.Name)
@@ -36,12 +36,12 @@ func (b *Board) Put(pod Pod) error {
 	})
 }
 
-// Remove forgets a pod.
+// Remove removes the status of a pod.
 func (b *Board) Remove(namespace, name string) error {
 	return b.change(func(host *Host) { host.Pods = without(host.Pods, namespace, name) })
 }
 
-// Manifests tells what is wrong with the manifests; nil is nothing.
+// Manifests sets the error of the manifests; nil is none.
 func (b *Board) Manifests(err error) error {
 	return b.change(func(host *Host) {
 		host.Manifests = ""
@@ -51,7 +51,8 @@ func (b *Board) Manifests(err error) error {
 	})
 }
 
-// Begin writes down that an agent starts. What an earlier one told of its pods stays until this one has started.
+// Begin records that an agent starts. The status of an earlier agent's pods
+// stays until this agent has started.
 func (b *Board) Begin(node string, once bool) error {
 	return b.change(func(host *Host) {
 		server := Server{LastContact: host.Server.LastContact}
@@ -59,22 +60,22 @@ func (b *Board) Begin(node string, once bool) error {
 	})
 }
 
-// Start tells why the agent cannot start, or what that waits for.
+// Start sets why the agent cannot start, or what its start waits for.
 func (b *Board) Start(problem string) error {
 	return b.change(func(host *Host) { host.Start = problem })
 }
 
-// Started tells that the agent works. Nothing is known of its pods yet.
+// Started records that the agent works. Nothing is known about its pods yet.
 func (b *Board) Started() error {
 	return b.change(func(host *Host) { host.Start, host.Pods = "", nil })
 }
 
-// Observe tells of the server and of who the host is there.
+// Observe sets the state of the server and the host's identity there.
 func (b *Board) Observe(server Server, identity Identity, registration string) error {
 	return b.change(func(host *Host) { host.Server, host.Identity, host.Registration = server, identity, registration })
 }
 
-// Host returns all of it.
+// Host returns the whole status.
 func (b *Board) Host() Host {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +88,8 @@ func without(pods []Pod, namespace, name string) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Namespace == namespace && p.Name == name })
 }
 
-// change writes the file if there is news. That the server has answered once
-// more is news once a minute.
+// change writes the file if the status has changed. Another answer of the
+// server counts as a change once a minute.
 func (b *Board) change(edit func(*Host)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

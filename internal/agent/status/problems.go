@@ -8,16 +8,17 @@ import (
 // Problem is something that is wrong with a host.
 type Problem struct {
 	Text string
-	// Waiting tells that it goes by itself, and is no refusal.
+	// Waiting reports that the problem is expected to end without intervention,
+	// and is not a refusal.
 	Waiting bool
-	// inTable tells that the table of sources shows it.
+	// inTable reports that the table of sources shows the problem.
 	inTable bool
 }
 
-// Starting is what a start waits for that has just begun.
+// Starting is what a start that has just begun waits for.
 const Starting = "the agent has no identity yet"
 
-// Problems is all that is wrong, in the order of the status.
+// Problems returns all problems, in the order of the status.
 func (h Host) Problems(now time.Time) []Problem {
 	var all []Problem
 	add := func(text string) {
@@ -42,7 +43,7 @@ func (h Host) Problems(now time.Time) []Problem {
 	return all
 }
 
-// ServerProblem says why the server is of no use; empty if it answers.
+// ServerProblem returns why the server cannot be used; empty if it answers.
 func (h Host) ServerProblem() string {
 	if h.Server.Error == "" {
 		return ""
@@ -50,7 +51,7 @@ func (h Host) ServerProblem() string {
 	return "server " + h.Server.URL + ": " + h.Server.Error
 }
 
-// IdentityProblem says why the host cannot prove who it is; empty if it can.
+// IdentityProblem returns why the host cannot authenticate; empty if it can.
 func (h Host) IdentityProblem(now time.Time) string {
 	if end := h.Identity.NotAfter; end != nil && now.After(*end) {
 		return "identity: the certificate of " + h.Identity.User + " has ended at " + end.UTC().Format(time.RFC3339) +

@@ -9,8 +9,8 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Report is a host as programs get it. Later versions may add fields; those
-// that are there stay and mean the same.
+// Report is the status of a host for programs. Later versions may add fields;
+// existing fields stay and keep their meaning.
 type Report struct {
 	Host
 	// Running reports whether an agent works now; not there if the reader may not
@@ -20,8 +20,8 @@ type Report struct {
 	Problems []string `json:"problems"`
 }
 
-// NewReport finds out what is wrong with a host. An agent that is to end when
-// all files are there need not run.
+// NewReport reports the problems of a host. An agent that ends when all files
+// exist need not run.
 func NewReport(host Host, running *bool, now time.Time) Report {
 	problems := []string{}
 	if running != nil && !*running && !host.Once {
@@ -33,8 +33,8 @@ func NewReport(host Host, running *bool, now time.Time) Report {
 	return Report{Host: host, Running: running, Problems: problems}
 }
 
-// Text is the report for people: who and where the host is, one line for each
-// source, and below what else is wrong.
+// Text returns the report for people: the host's identity and server, one line
+// for each source, and below them the other problems.
 func (r Report) Text(now time.Time) string {
 	var out strings.Builder
 	r.header(&out, now)

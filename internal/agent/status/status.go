@@ -1,4 +1,4 @@
-// Package status tells people how the volumes of a host are.
+// Package status reports the state of a host's volumes to people.
 package status
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Host is all that there is to tell. It holds no secrets.
+// Host is the whole status of a host. It holds no secrets.
 type Host struct {
 	Node string `json:"node"`
 	// Once tells of an agent that does not stay: it ends when all files are there.
@@ -29,7 +29,7 @@ type Host struct {
 	Pods      []Pod  `json:"pods"`
 }
 
-// Server is how the last calls to the API went.
+// Server is the outcome of the last calls to the API.
 type Server struct {
 	URL string `json:"url,omitempty"`
 	// LastContact is when the server answered last, on a minute.
@@ -45,7 +45,7 @@ type Identity struct {
 	NotAfter *time.Time `json:"notAfter,omitempty"`
 }
 
-// Pod is a manifest.
+// Pod is the status of a manifest.
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -57,7 +57,7 @@ type Pod struct {
 	Volumes []Volume `json:"volumes"`
 }
 
-// Volume is a projected volume.
+// Volume is the status of a projected volume.
 type Volume struct {
 	Name string `json:"name"`
 	Dir  string `json:"dir"`
@@ -68,14 +68,14 @@ type Volume struct {
 	Actions []Action `json:"actions,omitempty"`
 }
 
-// Action is what has to be done after a refresh.
+// Action is an action that has to be run after a refresh.
 type Action struct {
 	Name    string    `json:"name"`
 	Error   string    `json:"error"`
 	RetryAt time.Time `json:"retryAt"`
 }
 
-// problems are what is wrong with the volume, besides its sources.
+// problems returns the problems of the volume, except those of its sources.
 func (v Volume) problems() []string {
 	var all []string
 	if v.Error != "" {
@@ -87,7 +87,7 @@ func (v Volume) problems() []string {
 	return all
 }
 
-// Source is where files of a volume come from.
+// Source is the status of a source of a volume's files.
 type Source struct {
 	// Kind is the field of the manifest, Name what it asks for.
 	Kind string `json:"kind"`
@@ -105,10 +105,10 @@ type Source struct {
 	Waiting bool `json:"waiting,omitempty"`
 }
 
-// Ready reports whether all files of the pod are there.
+// Ready reports whether all files of the pod exist.
 func (p Pod) Ready() bool { return p.Missing() == "" }
 
-// Missing says what is not there, and why; nothing if all is.
+// Missing returns what is missing, and why; empty if nothing is.
 func (p Pod) Missing() string {
 	var missing []string
 	for _, v := range p.Volumes {
@@ -131,7 +131,7 @@ func (p Pod) Missing() string {
 	return strings.Join(missing, "; ")
 }
 
-// Read returns what an agent has written.
+// Read returns the status that an agent has written.
 func Read(path string) (Host, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -40,7 +40,7 @@ func TestBoard(t *testing.T) {
 	}
 	info, err := os.Stat(path)
 	must(err)
-	must(board.Put(pod("db"))) // no news
+	must(board.Put(pod("db"))) // no change
 	must(board.Manifests(errors.New("bad.yaml: no")))
 	if again, err := os.Stat(path); err != nil || !os.SameFile(info, again) {
 		t.Error("the file is written without news")
@@ -71,8 +71,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A start that fails keeps what an earlier agent told; one that succeeds begins
-// with nothing.
+// A start that fails keeps the status of an earlier agent; a start that
+// succeeds begins with an empty status.
 func TestStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.json")
 	must := func(err error) {

@@ -20,8 +20,8 @@ import (
 const (
 	// defaultSeconds is the lifetime of a token whose source names none.
 	defaultSeconds = 60 * 60
-	// refreshShare is the part of its life after which a token is replaced, as
-	// kubelets do. So is one of a day.
+	// refreshShare is the part of its lifetime after which a token is replaced,
+	// as kubelets do. A token that is a day old is replaced too.
 	refreshShare = 0.8
 	refreshAge   = 24 * time.Hour
 )
@@ -34,7 +34,7 @@ type Purpose struct {
 	Seconds        int64     `json:"seconds"`
 }
 
-// Secret is a token. It does not show in logs.
+// Secret is a token that does not appear in logs.
 type Secret string
 
 // String keeps tokens out of logs and errors.
@@ -46,8 +46,8 @@ func (Secret) GoString() string { return "(token)" }
 // MarshalJSON writes the token itself, which String does not.
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(string(s)) }
 
-// Record is a token that the agent has. It is for a file that only the agent
-// can read.
+// Record is a token that the agent has. It belongs in a file that only the
+// agent can read.
 type Record struct {
 	For       Purpose   `json:"for"`
 	Token     Secret    `json:"token"`
@@ -63,13 +63,14 @@ func For(pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) Purpose 
 	}
 }
 
-// RefreshAt is when the token is due to be replaced. An empty record is due.
+// RefreshAt returns when the token is due to be replaced. An empty record is
+// due.
 func (r Record) RefreshAt() time.Time {
 	age := time.Duration(float64(r.ExpiresAt.Sub(r.IssuedAt)) * refreshShare)
 	return r.IssuedAt.Add(min(age, refreshAge))
 }
 
-// Good reports whether the token is the one for a purpose, and not due.
+// Good reports whether the token is for a purpose and not due for replacement.
 func (r Record) Good(purpose Purpose, now time.Time) bool {
 	return r.Token != "" && r.For == purpose && now.Before(r.RefreshAt())
 }
@@ -90,8 +91,8 @@ func Request(ctx context.Context, accounts typedcorev1.ServiceAccountInterface, 
 	return Record{For: purpose, Token: Secret(answer.Status.Token), IssuedAt: now, ExpiresAt: now.Add(lifetime(answer))}, nil
 }
 
-// lifetime is what the server gave, by the server's own clock: it can be less
-// than what was asked for.
+// lifetime returns the lifetime that the server gave, by the server's own
+// clock. It can be shorter than requested.
 func lifetime(answer *authenticationv1.TokenRequest) time.Duration {
 	if created := answer.CreationTimestamp.Time; !created.IsZero() && answer.Status.ExpirationTimestamp.After(created) {
 		return answer.Status.ExpirationTimestamp.Sub(created)

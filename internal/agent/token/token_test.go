@@ -57,7 +57,7 @@ type accounts struct {
 func (a *accounts) CreateToken(_ context.Context, name string, request *authenticationv1.TokenRequest, _ metav1.CreateOptions) (*authenticationv1.TokenRequest, error) {
 	a.name, a.asked = name, request.Spec
 	answer := request.DeepCopy()
-	// The server's clock is another.
+	// The server's clock differs from ours.
 	answer.CreationTimestamp = metav1.NewTime(now.AddDate(0, 1, 0))
 	answer.Status = authenticationv1.TokenRequestStatus{Token: "secret", ExpirationTimestamp: metav1.NewTime(answer.CreationTimestamp.Add(a.life))}
 	return answer, a.err

@@ -18,8 +18,8 @@ type Reader struct {
 	bundles *objects.Follower[certificatesv1.ClusterTrustBundle]
 }
 
-// NewReader returns a reader that calls changed after each change of a bundle,
-// and ends with ctx.
+// NewReader returns a reader that calls changed after each change of a bundle.
+// Its watch ends with ctx.
 func NewReader(ctx context.Context, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func()) *Reader {
 	return &Reader{bundles: objects.New(ctx, objects.Kind[certificatesv1.ClusterTrustBundle]{
 		Resource: "clustertrustbundles",
@@ -29,8 +29,8 @@ func NewReader(ctx context.Context, discovery discovery.DiscoveryInterface, dyna
 }
 
 // Get returns the anchors that source names. As long as the bundles are not
-// known it fails, also for an optional source: a file of trusted anchors is
-// not emptied because a server is away.
+// known it fails, even for an optional source: a file of trusted anchors is not
+// emptied because a server is away.
 func (r *Reader) Get(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	bundles, err := r.bundles.All(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package trustbundle finds the anchors that a pod wants to trust.
+// Package trustbundle finds the anchors that a pod's volume requests.
 package trustbundle
 
 import (
@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// maxSelector bounds the work that one selector makes, in bytes of its text.
+// maxSelector bounds the work that one selector causes, in bytes of its text.
 const maxSelector = 100 * 1024
 
-// Select returns the anchors that source names among all bundles: each once,
-// as bare PEM blocks, in an order that does not change from one call or one
-// host to the next, so that a file is written only when there is news.
-// Nothing to select is an error, or no bytes if source is optional.
+// Select returns the anchors that source names among all bundles: each once, as
+// bare PEM blocks, in an order that is the same in each call and on each host,
+// so that a file is written only when its content changes. If nothing is
+// selected, Select returns an error, or no bytes if source is optional.
 func Select(bundles []*certificatesv1.ClusterTrustBundle, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	chosen, what, err := choose(bundles, source)
 	if err != nil {
@@ -32,7 +32,7 @@ func Select(bundles []*certificatesv1.ClusterTrustBundle, source *corev1.Cluster
 	return anchors(chosen), nil
 }
 
-// choose returns the bundles that source means, and says which these are.
+// choose returns the bundles that source means, and a text that describes them.
 func choose(bundles []*certificatesv1.ClusterTrustBundle, source *corev1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, string, error) {
 	matches, what, err := matcher(source)
 	if err != nil {
@@ -55,7 +55,8 @@ func matcher(source *corev1.ClusterTrustBundleProjection) (func(*certificatesv1.
 	if source.SignerName == nil {
 		return nil, "", fmt.Errorf("neither name nor signerName is set")
 	}
-	// No selector selects nothing, an empty one all: labels' own rule.
+	// A missing selector selects nothing, and an empty one selects everything,
+	// as for labels elsewhere.
 	selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the label selector: %w", err)
@@ -69,8 +70,8 @@ func matcher(source *corev1.ClusterTrustBundleProjection) (func(*certificatesv1.
 	return ofSigner, fmt.Sprintf("ClusterTrustBundle of signer %q with labels %q", *source.SignerName, selector), nil
 }
 
-// anchors joins the certificates of bundles. What they are, the API has
-// checked.
+// anchors joins the certificates of bundles. The API has checked the
+// certificates.
 func anchors(bundles []*certificatesv1.ClusterTrustBundle) []byte {
 	var all [][]byte
 	for _, bundle := range bundles {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// block stands for a certificate: here nobody looks into it.
+// block returns a stand-in for a certificate, which is not parsed here.
 func block(content string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(content)}))
 }

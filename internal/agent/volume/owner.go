@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// own gives the file its owner. Only root can give files away, so it does
-// nothing where there is nothing to do.
+// own sets the owner of the file. Only root can change owners, so own does
+// nothing if the owner is already right.
 func own(f *os.File, file File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -38,8 +38,8 @@ func ownedAs(info fs.FileInfo, file File) bool {
 	if uid == Own {
 		uid = os.Geteuid()
 	}
-	// A folder can pass its group on to new files (setgid): any group will do
-	// unless one is asked for.
+	// New files can inherit the group of their folder (setgid), so any group is
+	// accepted unless one is requested.
 	return int(stat.Uid) == uid && (gid == Own || int(stat.Gid) == gid)
 }
 

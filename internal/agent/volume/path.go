@@ -14,8 +14,8 @@ const (
 	maxPath = 4096
 )
 
-// checkPaths refuses files that would be elsewhere than in the volume, or that
-// cannot be there together.
+// checkPaths returns an error for files that would be outside the volume, or
+// that conflict with each other.
 func checkPaths(files Files) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := checkPath(name); err != nil {

@@ -1,4 +1,4 @@
-// Package volume keeps the files of a projected volume in a folder: a reader
+// Package volume keeps the files of a projected volume in a folder. A reader
 // sees all of one state or all of the next, never a mix.
 //
 // The layout is that of Kubernetes' volumes, which programs know how to watch:
@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// dataName is the link to the folder with the present state.
+	// dataName is the link to the folder with the current state.
 	dataName = "..data"
-	// nextName is what dataName is renamed from.
+	// nextName is the temporary name of the link that is renamed to dataName.
 	nextName = "..data_tmp"
 )
 
-// Own, as a user or group, is that of the process.
+// Own, as a user or group, stands for that of the process.
 const Own = -1
 
 // File is a file of a volume.
@@ -38,7 +38,8 @@ type File struct {
 	Data []byte
 	// Mode has permission bits only.
 	Mode fs.FileMode
-	// UID and GID own the file. Own is the process itself.
+	// UID and GID own the file. Own stands for the user or group of the
+	// process.
 	UID, GID int
 }
 
@@ -46,23 +47,23 @@ type File struct {
 // relative to the volume's folder.
 type Files map[string]File
 
-// Change tells what Write did.
+// Change says what Write did.
 type Change int
 
-// What Write can have done.
+// The changes that Write can have made.
 const (
-	// None: all was as it should be.
+	// None: everything was correct.
 	None Change = iota
-	// Repaired: contents were right; a mode, an owner or a link was not.
+	// Repaired: the contents were correct; a mode, an owner or a link was not.
 	Repaired
-	// Replaced: there are new contents.
+	// Replaced: the contents are new.
 	Replaced
 )
 
-// Write makes the folder dir show files and nothing else of its own making.
-// It writes nothing if that is so already. What it replaces is on disk until
-// it is called again. An error leaves the former state
-// visible. Concurrent writers of one folder disturb each other.
+// Write makes the folder dir show files and no other files that Write has
+// written. It writes nothing if the folder already does. The replaced state
+// stays on disk until the next call. After an error the former state is still
+// visible. Write is not safe for concurrent use on the same folder.
 func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := checkPaths(files); err != nil {
 		return None, err
@@ -70,8 +71,8 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := MakeDir(dir); err != nil {
 		return None, err
 	}
-	// Whoever has just followed the link shall find what is behind it: the
-	// former state stays until the next call.
+	// A reader that has just followed the link must still find the files behind
+	// it, so the former state stays until the next call.
 	former, _ := os.Readlink(filepath.Join(dir, dataName))
 	change := compare(dir, files)
 	if change != None {
@@ -93,8 +94,8 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	return change, removeStale(dir, files, present, former)
 }
 
-// Load returns the present files of the folder dir; none if there is no such
-// folder.
+// Load returns the current files of the folder dir; none if the folder does not
+// exist.
 func Load(dir string) (Files, error) {
 	data := filepath.Join(dir, dataName)
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
@@ -117,9 +118,10 @@ func Load(dir string) (Files, error) {
 	return files, nil
 }
 
-// Remove deletes the volume's folder. That it is not there is fine.
+// Remove deletes the volume's folder. It is not an error if the folder does not
+// exist.
 func Remove(dir string) error {
-	// What vanishes first is the name that everybody reads through.
+	// The link that all readers follow is removed first.
 	err := os.Remove(filepath.Join(dir, dataName))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -127,8 +129,8 @@ func Remove(dir string) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// compare says what has to be done to the present state. Not to know it is a
-// reason to write.
+// compare returns what has to be done to the current state. If the state cannot
+// be read, it has to be written.
 func compare(dir string, files Files) Change {
 	data := filepath.Join(dir, dataName)
 	found, err := list(data)
@@ -149,7 +151,7 @@ func compare(dir string, files Files) Change {
 	return change
 }
 
-// list returns the paths of all that is no folder below root.
+// list returns the paths of everything below root that is not a folder.
 func list(root string) ([]string, error) {
 	var names []string
 	// The trailing separator makes WalkDir follow the link.
@@ -193,7 +195,7 @@ func fill(dir string, files Files) error {
 	return nil
 }
 
-// create writes a file that nobody else can open before it has its owner and
+// create writes a file that no other user can open before it has its owner and
 // its mode.
 func create(path string, file File) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -204,8 +206,8 @@ func create(path string, file File) error {
 	return errors.Join(err, own(f, file), f.Chmod(file.Mode.Perm()), f.Sync(), f.Close())
 }
 
-// MakeDir makes a folder and its parents, which others may enter whatever the
-// umask: what is secret is so by the mode of its file.
+// MakeDir creates a folder and its parents, which other users may enter
+// whatever the umask: secret files are protected by their own mode.
 func MakeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -219,7 +221,7 @@ func MakeDir(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// point makes or changes a link in one step.
+// point creates or changes a link atomically.
 func point(dir, name, target string) error {
 	tmp := filepath.Join(dir, nextName)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -231,8 +233,8 @@ func point(dir, name, target string) error {
 	return os.Rename(tmp, filepath.Join(dir, name))
 }
 
-// link makes the names in the volume links to its present state, and tells
-// whether there was anything to do.
+// link makes the names in the volume links to its current state, and reports
+// whether it changed anything.
 func link(dir string, files Files) (bool, error) {
 	changed := false
 	for _, name := range slices.Sorted(maps.Keys(tops(files))) {
@@ -252,9 +254,9 @@ func link(dir string, files Files) (bool, error) {
 	return changed, nil
 }
 
-// removeStale removes links to what is not there any more, and the folders of
-// other states than those that stay: of former ones, and of writers that did
-// not come to an end.
+// removeStale removes links to files that no longer exist, and the folders of
+// all states except those in stay: folders of former states, and of writers
+// that did not finish.
 func removeStale(dir string, files Files, stay ...string) error {
 	wanted := tops(files)
 	entries, err := os.ReadDir(dir)
@@ -278,7 +280,7 @@ func isOurs(dir, name string) bool {
 	return err == nil && target == filepath.Join(dataName, name)
 }
 
-// tops are the names that the volume's folder shows.
+// tops returns the top-level names in the volume's folder.
 func tops(files Files) map[string]bool {
 	names := map[string]bool{}
 	for name := range files {

@@ -28,7 +28,7 @@ func write(t *testing.T, dir string, files Files) Change {
 	return change
 }
 
-// visible returns what a program that follows names sees: paths to content.
+// visible returns what a program that reads by name sees: content by path.
 func visible(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
@@ -114,8 +114,8 @@ func hiddenNames(t *testing.T, dir string) []string {
 	return names
 }
 
-// What somebody changes behind our back comes back; contents that are right
-// are not news.
+// Changes by other processes are undone; correct contents do not count as a
+// change.
 func TestWriteRepairs(t *testing.T) {
 	files := Files{"key.pem": {Data: []byte("secret"), Mode: 0o600, UID: Own, GID: Own}, "a/b": file("x")}
 	tests := []struct {
@@ -159,7 +159,7 @@ func TestWriteRepairs(t *testing.T) {
 	}
 }
 
-// Files that are not the volume's stay.
+// Files that do not belong to the volume stay.
 func TestWriteLeavesOthersAlone(t *testing.T) {
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "notes.txt")
@@ -206,11 +206,11 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A failure on the way leaves the former state.
+// A failed write leaves the former state.
 func TestWriteFailureKeepsState(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, Files{"a": file("1")})
-	// A folder cannot be replaced by a link: the last step fails for root too.
+	// A link cannot replace a folder, so the last step fails for root too.
 	if err := errors.Join(os.Remove(filepath.Join(dir, nextName)), os.MkdirAll(filepath.Join(dir, nextName, "x"), 0o755)); err == nil {
 		t.Fatal("there was something to remove")
 	}
@@ -223,8 +223,8 @@ func TestWriteFailureKeepsState(t *testing.T) {
 	wantVisible(t, dir, map[string]string{"a": "1"})
 }
 
-// A reader that goes by names finds all of them at any time, and never parts of
-// two states in one file.
+// A reader that opens files by name finds all of them at any time, and never
+// parts of two states in one file.
 func TestReadersFindFiles(t *testing.T) {
 	dir := t.TempDir()
 	state := func(i int) Files {
@@ -235,7 +235,7 @@ func TestReadersFindFiles(t *testing.T) {
 	go func() {
 		defer done.Store(1)
 		for i := 1; i < 60; i++ {
-			for seen := reads.Load(); reads.Load() < seen+2; { // nobody is two states behind
+			for seen := reads.Load(); reads.Load() < seen+2; { // no reader is two states behind
 				runtime.Gosched()
 			}
 			if _, err := Write(dir, state(i), now); err != nil {

@@ -96,7 +96,7 @@ func defaultMatch(match *v1.MatchResources) {
 	}
 }
 
-// defaultMatching makes absent selectors select everything.
+// defaultMatching sets absent selectors so that they select everything.
 func defaultMatching(policy **v1.MatchPolicyType, namespaces, objects **metav1.LabelSelector) {
 	setDefault(policy, v1.Equivalent)
 	setDefault(namespaces, metav1.LabelSelector{})

@@ -18,17 +18,18 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// maxMatchConditions bounds what is evaluated before a webhook or a policy is.
+// maxMatchConditions bounds the expressions that are evaluated before a webhook
+// or a policy.
 const maxMatchConditions = 64
 
-// withoutParams says that an expression cannot name "params".
+// withoutParams means that an expression cannot refer to "params".
 const withoutParams = false
 
-// expressions are those of an object that is stored already.
+// expressions are those of a stored object.
 type expressions map[string]bool
 
-// language is the version of CEL's environment that an expression is judged
-// by: a new one must be understood by the release before this one too.
+// language returns the version of CEL's environment for an expression. A new
+// expression must also be understood by the previous release.
 func (known expressions) language(expression string) environment.Type {
 	if known[expression] {
 		return environment.StoredExpressions
@@ -77,8 +78,8 @@ func expressionsOf(obj runtime.Object) expressions {
 	return known
 }
 
-// baseEnvironment takes time and memory to make, so it is made when the first
-// expression comes.
+// baseEnvironment takes time and memory to create, so it is created for the
+// first expression.
 var baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 })
@@ -86,7 +87,7 @@ var baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
 // plainCompiler compiles expressions that do not refer to variables.
 var plainCompiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(baseEnvironment()) })
 
-// compile reports whether expression is what its place needs.
+// compile reports whether expression has the type that its place requires.
 func compile(path *field.Path, compiler plugincel.Compiler, expression plugincel.ExpressionAccessor, variables plugincel.OptionalVariableDeclarations, language environment.Type) field.ErrorList {
 	return celError(path, expression.GetExpression(), compiler.CompileCELExpression(expression, variables, language).Error)
 }
@@ -140,7 +141,7 @@ func validateQualifiedName(path *field.Path, name string) field.ErrorList {
 }
 
 // validateVariables declares each variable to compiler, so that later
-// expressions can name it.
+// expressions can refer to it.
 func validateVariables(path *field.Path, compiler *plugincel.CompositedCompiler, variables []v1.Variable, params bool, known expressions) field.ErrorList {
 	var errs field.ErrorList
 	for i, v := range variables {
@@ -163,7 +164,8 @@ func validateVariables(path *field.Path, compiler *plugincel.CompositedCompiler,
 	return errs
 }
 
-// newCompiler is for the expressions of one policy: it remembers variables.
+// newCompiler returns a compiler for the expressions of one policy: it
+// remembers variables.
 func newCompiler() (*plugincel.CompositedCompiler, error) {
 	compiler, err := plugincel.NewCompositedCompiler(baseEnvironment())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a rule may be about. Nothing is left to mutate in a deletion.
+// The operations that a rule can have. A deletion has nothing to mutate.
 var (
 	allOperations      = []v1.OperationType{v1.OperationAll, v1.Connect, v1.Create, v1.Delete, v1.Update}
 	mutatingOperations = []v1.OperationType{v1.OperationAll, v1.Connect, v1.Create, v1.Update}
@@ -42,8 +42,8 @@ func validateMatch(path *field.Path, match *v1.MatchResources) field.ErrorList {
 	return append(errs, validateNamedRules(path.Child("excludeResourceRules"), match.ExcludeResourceRules)...)
 }
 
-// validateConstraints checks what a policy applies to, which must be said:
-// the types of its expressions come from there.
+// validateConstraints checks what a policy applies to. This is required: the
+// types of its expressions depend on it.
 func validateConstraints(path *field.Path, match *v1.MatchResources) field.ErrorList {
 	if match == nil {
 		return field.ErrorList{field.Required(path, "")}
@@ -55,7 +55,7 @@ func validateConstraints(path *field.Path, match *v1.MatchResources) field.Error
 	return errs
 }
 
-// validateMutable reports operations in which nothing can be mutated.
+// validateMutable reports operations that have nothing to mutate.
 func validateMutable(path *field.Path, match *v1.MatchResources) field.ErrorList {
 	if match == nil {
 		return nil
@@ -108,7 +108,7 @@ func validateRule(path *field.Path, rule v1.RuleWithOperations) field.ErrorList 
 	return append(errs, oneOf(path.Child("scope"), rule.Scope, v1.AllScopes, v1.ClusterScope, v1.NamespacedScope)...)
 }
 
-// validateList checks a list of which "*" must be the only item.
+// validateList checks a list in which "*" must be the only item.
 func validateList[T ~string](path *field.Path, list []T, what string) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -119,7 +119,7 @@ func validateList[T ~string](path *field.Path, list []T, what string) field.Erro
 	return nil
 }
 
-// validateResources checks that no item is covered by a wildcard before it.
+// validateResources checks that no item is covered by an earlier wildcard.
 // Items are resource, resource/subresource, and both with "*".
 func validateResources(path *field.Path, resources []string) field.ErrorList {
 	if len(resources) == 0 {

@@ -119,8 +119,8 @@ func validateMutatingPolicy(spec *v1.MutatingAdmissionPolicySpec, known expressi
 	return append(errs, requiredOneOf(specPath.Child("reinvocationPolicy"), &spec.ReinvocationPolicy, v1.IfNeededReinvocationPolicy, v1.NeverReinvocationPolicy)...)
 }
 
-// validateMutation checks that the one of the two ways to mutate is given that
-// the type names.
+// validateMutation checks that exactly the field that the type requires is set,
+// of the two ways to mutate.
 func validateMutation(path *field.Path, compiler plugincel.Compiler, m v1.Mutation, params bool, known expressions) field.ErrorList {
 	var errs field.ErrorList
 	var expression plugincel.ExpressionAccessor
@@ -155,7 +155,7 @@ func validateMutation(path *field.Path, compiler plugincel.Compiler, m v1.Mutati
 	return errs
 }
 
-// mutationExpression is the expression that the type of m names.
+// mutationExpression returns the expression for the type of m.
 func mutationExpression(m v1.Mutation) string {
 	switch {
 	case m.PatchType == v1.PatchTypeJSONPatch && m.JSONPatch != nil:

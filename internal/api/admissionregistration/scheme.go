@@ -1,5 +1,5 @@
-// Package admissionregistration says what the objects of
-// admissionregistration.k8s.io look like and which of them are valid.
+// Package admissionregistration has the defaults and the validation of the
+// objects of admissionregistration.k8s.io.
 package admissionregistration
 
 import (

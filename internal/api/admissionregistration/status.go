@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// ValidateStatus checks what a type checker found out about a policy.
+// ValidateStatus checks the results of type checking a policy.
 func ValidateStatus(status *v1.ValidatingAdmissionPolicyStatus) field.ErrorList {
 	path := field.NewPath("status")
 	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))

@@ -21,9 +21,9 @@ func Validate(obj runtime.Object) field.ErrorList {
 	return append(validate(obj, nil), validateNotReserved(obj)...)
 }
 
-// ValidateUpdate checks an object of one of the six kinds that is to replace
-// old. Expressions that old has were good when they were written and are
-// judged by the language of then.
+// ValidateUpdate checks an object of one of the six kinds that replaces old.
+// Expressions that old has were valid when they were written, and are checked
+// with that version of the language.
 func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	errs := validate(obj, expressionsOf(old))
 	object, ok := obj.(metav1.Object)
@@ -56,7 +56,7 @@ func validate(obj runtime.Object, known expressions) field.ErrorList {
 	return unexpected(obj)
 }
 
-// validateNotReserved keeps names free that belong to files of configuration
+// validateNotReserved refuses names that are reserved for configuration files
 // (KEP-5793).
 func validateNotReserved(obj runtime.Object) field.ErrorList {
 	const reserved = ".static.k8s.io"
@@ -93,7 +93,7 @@ func requiredOneOf[T ~string](path *field.Path, value *T, supported ...T) field.
 	return oneOf(path, value, supported...)
 }
 
-// unique reports each value that was there before.
+// unique reports each value that is listed twice.
 func unique[T any](path func(i int) *field.Path, values []T, key func(T) string) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

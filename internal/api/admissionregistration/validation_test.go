@@ -31,7 +31,7 @@ func read[T any, P interface {
 	return obj
 }
 
-// edit replaces a part of text that must be there.
+// edit replaces a part of text, which must contain it.
 func edit(t *testing.T, text, part, by string) string {
 	t.Helper()
 	if !strings.Contains(text, part) {
@@ -40,8 +40,8 @@ func edit(t *testing.T, text, part, by string) string {
 	return strings.Replace(text, part, by, 1)
 }
 
-// check compares errors with the wanted fields and words; none is wanted when
-// want is empty.
+// check compares errors with the wanted fields and words; if want is empty,
+// there must be no error.
 func check(t *testing.T, obj runtime.Object, want string) {
 	t.Helper()
 	errs := admissionregistration.Validate(obj)
@@ -206,7 +206,7 @@ func TestBindings(t *testing.T) {
 	check(t, read[v1.MutatingAdmissionPolicyBinding](t, deleting), `Unsupported value: "DELETE"`)
 }
 
-// Defaults are part of what clients read back.
+// Defaults are part of the objects that clients read back.
 func TestDefaults(t *testing.T) {
 	c := read[v1.MutatingWebhookConfiguration](t, "webhooks: [{name: a.b.c, clientConfig: {service: {name: a, namespace: b}}, rules: [{operations: ['*']}]}]")
 	h := c.Webhooks[0]

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 )
 
-// maxTimeoutSeconds is half of what a request may take.
+// maxTimeoutSeconds is half of the time that a request may take.
 const maxTimeoutSeconds = 30
 
-// reviewVersions are the versions of AdmissionReview that the server speaks.
+// reviewVersions are the versions of AdmissionReview that the server supports.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// hook is what mutating and validating webhooks have in common; reinvocation
-// is nil for validating ones.
+// hook has the fields that mutating and validating webhooks have in common;
+// reinvocation is nil for validating ones.
 type hook struct {
 	name                string
 	client              v1.WebhookClientConfig
@@ -92,8 +92,8 @@ func (h hook) validate(path *field.Path, known expressions) field.ErrorList {
 	return append(errs, validateReviewVersions(path.Child("admissionReviewVersions"), h.reviewVersions)...)
 }
 
-// validateSideEffects lets only those webhooks be that a dry run may call, or
-// that know a dry run when they see one.
+// validateSideEffects requires that a dry run may call the webhook, or that the
+// webhook recognizes a dry run.
 func (h hook) validateSideEffects(path *field.Path) field.ErrorList {
 	allowed := []v1.SideEffectClass{v1.SideEffectClassNone, v1.SideEffectClassNoneOnDryRun}
 	if h.sideEffects == nil {

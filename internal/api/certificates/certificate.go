@@ -13,8 +13,8 @@ import (
 // (RFC 7468 section 5).
 const certificateBlockType = "CERTIFICATE"
 
-// validateCertificate keeps the certificate itself out of the error: it can
-// be large and says nothing that the detail does not.
+// validateCertificate omits the certificate from the error: it can be large and
+// adds nothing to the detail.
 func validateCertificate(certificate []byte, fldPath *field.Path) field.ErrorList {
 	if err := checkCertificate(certificate); err != nil {
 		return field.ErrorList{field.Invalid(fldPath, "<certificate data>", err.Error())}
@@ -22,9 +22,9 @@ func validateCertificate(certificate []byte, fldPath *field.Path) field.ErrorLis
 	return nil
 }
 
-// checkCertificate accepts nothing at all, or at least one PEM block with
-// certificates and no block with anything else. Text around the blocks is
-// free (RFC 7468 section 5.2).
+// checkCertificate accepts empty data, or at least one PEM block with
+// certificates and no other blocks. Any text is allowed around the blocks (RFC
+// 7468 section 5.2).
 func checkCertificate(data []byte) error {
 	if len(data) == 0 {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ConditionDelayed says that a CertificateSigningRequest is approved and waits
-// for its signer, not for its requester. It goes away with the certificate or
-// with Failed.
+// ConditionDelayed means that a CertificateSigningRequest is approved and waits
+// for its signer, not for its requester. It is removed when the certificate is
+// issued or Failed is set.
 const ConditionDelayed certificatesv1.RequestConditionType = "SigningDelayed"
 
 // permanentConditions can only be added, and only with status True.
@@ -25,8 +25,8 @@ var (
 	conditionStatuses = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 )
 
-// DecisionConditions are the conditions by which a request is decided; only
-// /approval can change them.
+// DecisionConditions are the conditions that decide a request; only /approval
+// can change them.
 func DecisionConditions() []certificatesv1.RequestConditionType {
 	return []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 }
@@ -66,7 +66,7 @@ func validateCondition(condition certificatesv1.CertificateSigningRequestConditi
 	return errs
 }
 
-// oppositeDecision is the condition that rules t out.
+// oppositeDecision returns the condition that excludes t.
 func oppositeDecision(t certificatesv1.RequestConditionType) (certificatesv1.RequestConditionType, bool) {
 	switch t {
 	case certificatesv1.CertificateApproved:
@@ -97,8 +97,8 @@ func conditionTypes(conditions []certificatesv1.CertificateSigningRequestConditi
 	return types
 }
 
-// Condition returns a request's condition of a type, or nil. In Kubernetes the
-// mere presence of a condition counts.
+// Condition returns a request's condition of a type, or nil. In Kubernetes only
+// the presence of a condition counts.
 func Condition(csr *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
 	for i := range csr.Status.Conditions {
 		if csr.Status.Conditions[i].Type == t {
@@ -108,8 +108,8 @@ func Condition(csr *certificatesv1.CertificateSigningRequest, t certificatesv1.R
 	return nil
 }
 
-// HasFailed reports whether a request has failed for good. Old clients leave the
-// status of the condition empty, which means True.
+// HasFailed reports whether a request has failed permanently. Old clients leave
+// the status of the condition empty, which means True.
 func HasFailed(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateFailed && (c.Status == corev1.ConditionTrue || c.Status == "")

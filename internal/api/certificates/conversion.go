@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// addConversions registers how the other versions become the hub and back.
+// addConversions registers the conversions between the hub and the other
+// versions.
 func addConversions(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
 		conversionOf(csrFromV1beta1),
@@ -30,7 +31,7 @@ func addConversions(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// conversionOf returns what registers convert with a scheme.
+// conversionOf returns a function that registers convert with a scheme.
 func conversionOf[In, Out any](convert func(in *In, out *Out)) func(*runtime.Scheme) error {
 	return func(scheme *runtime.Scheme) error {
 		return scheme.AddConversionFunc((*In)(nil), (*Out)(nil), func(in, out any, _ conversion.Scope) error {
@@ -40,8 +41,8 @@ func conversionOf[In, Out any](convert func(in *In, out *Out)) func(*runtime.Sch
 	}
 }
 
-// csrFromV1beta1 and its siblings: the versions differ in one thing, v1beta1
-// can leave signerName out.
+// csrFromV1beta1 and the functions below convert between the versions, which
+// have one difference: v1beta1 allows requests without signerName.
 func csrFromV1beta1(in *certificatesv1beta1.CertificateSigningRequest, out *certificatesv1.CertificateSigningRequest) {
 	out.ObjectMeta = in.ObjectMeta
 	out.Spec = certificatesv1.CertificateSigningRequestSpec{
@@ -62,8 +63,8 @@ func csrFromV1beta1(in *certificatesv1beta1.CertificateSigningRequest, out *cert
 	}
 }
 
-// csrToV1beta1 always sets signerName, even to "": a nil would be defaulted
-// when the object is decoded again.
+// csrToV1beta1 always sets signerName, even to "": nil would be defaulted when
+// the object is decoded again.
 func csrToV1beta1(in *certificatesv1.CertificateSigningRequest, out *certificatesv1beta1.CertificateSigningRequest) {
 	signerName := in.Spec.SignerName
 	out.ObjectMeta = in.ObjectMeta
@@ -124,7 +125,7 @@ func conditionToV1beta1(in certificatesv1.CertificateSigningRequestCondition) ce
 }
 
 // convertEach converts a list one element at a time. A nil list stays nil and
-// an empty one empty: defaulting tells them apart.
+// an empty one stays empty: defaulting distinguishes them.
 func convertEach[In, Out any](in []In, convert func(In) Out) []Out {
 	if in == nil {
 		return nil

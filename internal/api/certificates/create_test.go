@@ -189,7 +189,7 @@ func TestKnownUsagesAreSorted(t *testing.T) {
 	}
 }
 
-// Texts of the standard library are not compared: they change with Go.
+// Texts of the standard library are not compared: they change with Go releases.
 func TestValidateRequest(t *testing.T) {
 	request := newRequest(t, pki.Subject{CommonName: "alice"})
 	der := func(edit func([]byte) []byte) []byte {
@@ -224,7 +224,7 @@ func TestValidateRequest(t *testing.T) {
 	}
 }
 
-// What v1beta1 lets through was never a rule of that version.
+// v1beta1 accepts these because that version never had the rules.
 func TestValidateCSRLeniencyOfV1beta1(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -255,8 +255,8 @@ func TestValidateCSRLeniencyOfV1beta1(t *testing.T) {
 	}
 }
 
-// A body of three megabytes holds 700,000 wrong usages. Telling them all
-// would take an answer a hundred times as large.
+// A body of three megabytes holds 700,000 wrong usages. Reporting all of them
+// would take a response a hundred times as large.
 func TestUsageErrorsAreBounded(t *testing.T) {
 	unknown := slices.Repeat([]certificatesv1.KeyUsage{"x"}, 10*maxUsageErrors)
 	known := slices.Repeat([]certificatesv1.KeyUsage{certificatesv1.UsageAny}, 10*maxUsageErrors)

@@ -6,7 +6,7 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 )
 
-// Trust bundles are the same in all versions.
+// Trust bundles have the same fields in all versions.
 
 func bundleFromV1beta1(in *certificatesv1beta1.ClusterTrustBundle, out *certificatesv1.ClusterTrustBundle) {
 	out.ObjectMeta = in.ObjectMeta

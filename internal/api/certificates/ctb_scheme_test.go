@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// Each version can say what each other one says, alone and in lists.
+// Each version can represent all fields of the others, in objects and in lists.
 func TestTrustBundlesConvertBothWays(t *testing.T) {
 	scheme := newScheme(t)
 	seed := rand.Int63()

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxTrustBundleSize is in bytes (KEP-3257): what fits into one object of
-	// the store.
+	// maxTrustBundleSize is in bytes (KEP-3257): the size of one object in the
+	// store.
 	maxTrustBundleSize = 1 << 20
-	// maxTrustBundleErrors bounds what a bundle full of wrong entries can make
-	// the server say.
+	// maxTrustBundleErrors bounds the errors for a bundle full of invalid
+	// entries.
 	maxTrustBundleErrors = 100
-	// trustBundleValue stands for the bundle in errors: it can be large and
-	// says nothing that the detail does not.
+	// trustBundleValue replaces the bundle in errors: the bundle can be large
+	// and adds nothing to the detail.
 	trustBundleValue = "<value omitted>"
 )
 
@@ -31,13 +31,13 @@ var (
 	trustBundlePath       = field.NewPath("spec", "trustBundle")
 )
 
-// ValidateTrustBundle reports what is wrong with a new bundle.
+// ValidateTrustBundle returns the errors of a new bundle.
 func ValidateTrustBundle(bundle *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	return append(validateTrustBundleName(bundle), validateTrustAnchors(bundle.Spec.TrustBundle)...)
 }
 
-// ValidateTrustBundleUpdate reports what is wrong with replacing old by
-// bundle. Anchors that stay as they are were fine when they were stored.
+// ValidateTrustBundleUpdate returns the errors of replacing old by bundle.
+// Anchors that do not change were valid when they were stored.
 func ValidateTrustBundleUpdate(bundle, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&bundle.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	errs = append(errs, validateTrustBundleName(bundle)...)
@@ -47,7 +47,7 @@ func ValidateTrustBundleUpdate(bundle, old *certificatesv1.ClusterTrustBundle) f
 	return append(errs, validation.ValidateImmutableField(bundle.Spec.SignerName, old.Spec.SignerName, trustBundleSignerPath)...)
 }
 
-// validateTrustBundleName looks at the metadata and at the signer, which rules
+// validateTrustBundleName checks the metadata, and the signer, which determines
 // the name.
 func validateTrustBundleName(bundle *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	signerName := bundle.Spec.SignerName
@@ -58,13 +58,13 @@ func validateTrustBundleName(bundle *certificatesv1.ClusterTrustBundle) field.Er
 	return errs
 }
 
-// TrustBundlePrefix is what the names of a signer's bundles begin with: nobody
-// takes the bundle of another for one of the signer's.
+// TrustBundlePrefix returns the prefix for the names of a signer's bundles. It
+// prevents clients from taking another bundle for one of the signer's.
 func TrustBundlePrefix(signerName string) string {
 	return strings.ReplaceAll(signerName, "/", ":") + ":"
 }
 
-// trustBundleNames keeps the names with a colon for the bundles of signers.
+// trustBundleNames reserves names with a colon for the bundles of signers.
 func trustBundleNames(signerName string) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		if signerName == "" {
@@ -82,8 +82,8 @@ func trustBundleNames(signerName string) validation.ValidateNameFunc {
 }
 
 // validateTrustAnchors accepts one or more CA certificates in PEM, each once.
-// Text around the blocks is free. Whether the CAs are of any use today is not
-// looked at: a bundle outlives them.
+// Any text is allowed around the blocks. It does not check whether the CAs are
+// valid today: a bundle outlives them.
 func validateTrustAnchors(text string) field.ErrorList {
 	if len(text) > maxTrustBundleSize {
 		return field.ErrorList{field.TooLong(trustBundlePath, trustBundleValue, maxTrustBundleSize)}
@@ -120,8 +120,8 @@ func pemBlocks(text string) []*pem.Block {
 	return blocks
 }
 
-// anchorProblem says what keeps an entry from being the certificate of a CA, or
-// nothing. The words are Kubernetes'.
+// anchorProblem returns the reason why an entry is not the certificate of a CA,
+// or "". The messages are those of Kubernetes.
 func anchorProblem(block *pem.Block) string {
 	if block.Type != certificateBlockType {
 		return "has bad block type: " + block.Type
@@ -142,8 +142,8 @@ func anchorProblem(block *pem.Block) string {
 	}
 }
 
-// checkDifferent reports each certificate that is there more than once, in the
-// order of where it is first.
+// checkDifferent reports each certificate that is listed more than once, in the
+// order of first occurrence.
 func checkDifferent(blocks []*pem.Block) field.ErrorList {
 	var order [][sha256.Size]byte
 	places := map[[sha256.Size]byte][]int{}

@@ -21,7 +21,7 @@ import (
 
 type bundle = certificatesv1.ClusterTrustBundle
 
-// bundleTime is when the anchors of the tests are valid.
+// bundleTime is a time at which the anchors of the tests are valid.
 var bundleTime = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // newAnchor returns the certificate of a root in DER, after an edit.
@@ -57,7 +57,7 @@ func newBundle(name, signerName, trustBundle string) *bundle {
 	}
 }
 
-// summary is where errors are and of which type.
+// summary returns the fields and types of errors.
 func summary(errs field.ErrorList) []string {
 	var lines []string
 	for _, err := range errs {
@@ -170,7 +170,7 @@ func TestTrustAnchors(t *testing.T) {
 	}
 }
 
-// A megabyte of nonsense is refused in a few words.
+// An invalid megabyte is refused with a short error.
 func TestTrustBundleErrorsAreBounded(t *testing.T) {
 	nonsense := strings.Repeat("-----BEGIN X-----\n-----END X-----\n", 20_000)
 	if errs := ValidateTrustBundle(newBundle("roots", "", nonsense)); len(errs) != maxTrustBundleErrors {
@@ -243,7 +243,7 @@ func TestTrustBundleWarnings(t *testing.T) {
 	}
 }
 
-// What is accepted consists of different CAs, whatever surrounds them.
+// Accepted text consists of different CAs, whatever is around them.
 func FuzzValidateTrustAnchors(f *testing.F) {
 	good := anchors(block("CERTIFICATE", newAnchor(f)))
 	f.Add(good)

@@ -10,12 +10,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// armour is a line that begins or ends a PEM block, or is meant to.
+// armour matches a line that begins or ends a PEM block, or is meant to.
 var armour = regexp.MustCompile(`(?m)^[ \t]*-+ *(BEGIN|END)\b`)
 
-// TrustBundleWarnings tells what is valid in a bundle that replaces old, which
-// is nil for a new one, and hardly what its author wants. The bundle has
-// passed validation, or is the stored one.
+// TrustBundleWarnings returns warnings about a bundle that is valid but
+// probably not what its author wants. old is the bundle that it replaces, or
+// nil for a new one. The bundle has passed validation, or is the stored one.
 func TrustBundleWarnings(bundle, old *certificatesv1.ClusterTrustBundle, now time.Time) []string {
 	if old != nil && bundle.Spec.TrustBundle == old.Spec.TrustBundle {
 		return nil
@@ -30,7 +30,8 @@ func TrustBundleWarnings(bundle, old *certificatesv1.ClusterTrustBundle, now tim
 		if now.After(cert.NotAfter) {
 			expired = append(expired, i)
 		}
-		// Without the extension a CA may do everything (RFC 5280 4.2.1.3).
+		// Without the extension a CA may use its key for everything (RFC 5280
+		// 4.2.1.3).
 		if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 			cannotSign = append(cannotSign, i)
 		}
@@ -45,7 +46,8 @@ func TrustBundleWarnings(bundle, old *certificatesv1.ClusterTrustBundle, now tim
 	return append(warnings, warnOfResidue(bundle.Spec.TrustBundle, blocks)...)
 }
 
-// warnOfResidue: a PEM decoder passes over a broken block as if it were text.
+// warnOfResidue warns of broken blocks: a PEM decoder skips them as if they
+// were text.
 func warnOfResidue(text string, blocks []*pem.Block) []string {
 	if len(armour.FindAllStringIndex(text, -1)) == 2*len(blocks) {
 		return nil

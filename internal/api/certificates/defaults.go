@@ -22,8 +22,8 @@ func addDefaults(scheme *runtime.Scheme) {
 	})
 }
 
-// setCSRDefaults fills in what v1beta1 lets a client leave out. A field that
-// was sent empty keeps its value, for validation to refuse.
+// setCSRDefaults fills in fields that v1beta1 allows a client to omit. A field
+// that was sent empty stays empty, and validation refuses it.
 func setCSRDefaults(csr *certificatesv1beta1.CertificateSigningRequest) {
 	if csr.Spec.Usages == nil {
 		csr.Spec.Usages = []certificatesv1beta1.KeyUsage{
@@ -42,9 +42,9 @@ func setCSRDefaults(csr *certificatesv1beta1.CertificateSigningRequest) {
 	}
 }
 
-// inferSignerName recognises the requests of kubelets by their shape; every
-// other request is for the signer that promises nothing. The request's
-// signature does not matter here.
+// inferSignerName recognizes the requests of kubelets by their content; every
+// other request gets the signer that promises nothing. The request's signature
+// does not matter here.
 func inferSignerName(request []byte, usages []certificatesv1beta1.KeyUsage) string {
 	req, err := pki.ParseRequest(request)
 	switch {

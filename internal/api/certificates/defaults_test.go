@@ -24,7 +24,8 @@ var (
 	servingUsages = betaUsages{"server auth", "digital signature"}
 )
 
-// The signer of a v1beta1 request that names none is known by its shape.
+// The signer of a v1beta1 request without a signer name is inferred from its
+// content.
 func TestDefaultSignerName(t *testing.T) {
 	node := pki.Subject{CommonName: "system:node:n1", Organizations: []string{"system:nodes"}}
 	server := node
@@ -85,7 +86,7 @@ func TestDefaultSignerName(t *testing.T) {
 	}
 }
 
-// Only what is absent is filled in; what is empty is the client's mistake.
+// Only absent fields are defaulted; an empty field is the client's mistake.
 func TestDefaults(t *testing.T) {
 	name := func(name string) *string { return &name }
 	for _, tc := range []struct {

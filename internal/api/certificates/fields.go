@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The fields that a field selector may name.
+// The fields that are allowed in a field selector.
 const (
 	nameField       = "metadata.name"
 	signerNameField = "spec.signerName"
 )
 
-// SelectableFields are the values that a field selector compares csr with.
+// SelectableFields returns the values that a field selector compares csr with.
 func SelectableFields(csr *certificatesv1.CertificateSigningRequest) fields.Set {
 	return fields.Set{nameField: csr.Name, signerNameField: csr.Spec.SignerName}
 }
 
-// TrustBundleFields are those of a trust bundle besides its name.
+// TrustBundleFields returns the fields of a trust bundle besides its name.
 func TrustBundleFields(bundle *certificatesv1.ClusterTrustBundle) fields.Set {
 	return fields.Set{signerNameField: bundle.Spec.SignerName}
 }

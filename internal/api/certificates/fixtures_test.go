@@ -19,7 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// condition and csr make the wanted and submitted objects of tables short.
+// condition and csr abbreviate the wanted and submitted objects in tables.
 type (
 	condition = certificatesv1.CertificateSigningRequestCondition
 	csr       = certificatesv1.CertificateSigningRequest
@@ -65,7 +65,8 @@ func block(label string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
 }
 
-// chain is an acceptable status.certificate with everything in it that is.
+// chain returns an acceptable status.certificate with everything in it that is
+// allowed.
 func chain(t testing.TB) []byte {
 	der := newCertificate(t)
 	return bytes.Join([][]byte{
@@ -75,7 +76,7 @@ func chain(t testing.TB) []byte {
 	}, nil)
 }
 
-// newCSR returns a request that is valid unless an edit spoils it.
+// newCSR returns a request that is valid unless an edit makes it invalid.
 func newCSR(t testing.TB, edits ...edit) *csr {
 	t.Helper()
 	obj := &csr{
@@ -111,7 +112,8 @@ func certificate(data []byte) edit { return func(c *csr) { c.Status.Certificate 
 
 func finalizers(names ...string) edit { return func(c *csr) { c.Finalizers = names } }
 
-// conditions replaces the conditions by true ones of the given types.
+// conditions replaces the conditions by ones of the given types with status
+// True.
 func conditions(types ...certificatesv1.RequestConditionType) edit {
 	return func(c *csr) {
 		c.Status.Conditions = nil
@@ -130,7 +132,7 @@ func reasons(reason string) edit {
 	}
 }
 
-// texts are the errors as clients read them.
+// texts returns the errors as clients read them.
 func texts(errs field.ErrorList) []string {
 	var texts []string
 	for _, err := range errs {

@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// What is accepted can be parsed and verified again, and what is refused is
-// refused in one way.
+// Accepted requests can be parsed and verified again, and all refusals have the
+// same form.
 func FuzzValidateRequest(f *testing.F) {
 	request := newRequest(f, pki.Subject{CommonName: "alice", Organizations: []string{"o"}, DNSNames: []string{"a.example.com"}})
 	f.Add(request)
@@ -43,7 +43,7 @@ func FuzzValidateRequest(f *testing.F) {
 	})
 }
 
-// What is accepted is nothing, or has certificates and nothing else in it.
+// Accepted data is empty, or has certificates and no other blocks.
 func FuzzValidateCertificate(f *testing.F) {
 	der := newCertificate(f)
 	f.Add(chain(f))
@@ -75,7 +75,7 @@ func FuzzValidateCertificate(f *testing.F) {
 	})
 }
 
-// What is accepted is a domain and a path that fit into a resource name.
+// An accepted name is a domain and a path that fit into a resource name.
 func FuzzValidateSignerName(f *testing.F) {
 	for _, name := range []string{
 		"", "/", "example.com/signer", "example.com/a.b", "example/signer", "a.b/c/d", "A.b/c", "a.b/*", "a..b/c", "a.b/",

@@ -12,9 +12,9 @@ import (
 // maxUserAnnotationBytes bounds the keys and values of a request together.
 const maxUserAnnotationBytes = 256 << 10
 
-// ValidateUserAnnotations reports what keeps annotations from being what the
-// author of a pod may tell a signer: every key has a domain, values are free.
-// All errors are about the map as a whole.
+// ValidateUserAnnotations returns the errors of annotations that the author of
+// a pod sends to a signer: every key has a domain, values are free. All errors
+// are for the map as a whole.
 func ValidateUserAnnotations(fldPath *field.Path, annotations map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
@@ -28,7 +28,7 @@ func ValidateUserAnnotations(fldPath *field.Path, annotations map[string]string)
 	return errs
 }
 
-// validateUserAnnotationKey takes capital letters, as the annotations of every
+// validateUserAnnotationKey allows capital letters, as the annotations of every
 // object do.
 func validateUserAnnotationKey(fldPath *field.Path, key string) field.ErrorList {
 	if key == "" {

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// maxChainBytes bounds what a request holds when it is issued.
+	// maxChainBytes bounds the size of the chain in an issued request.
 	maxChainBytes = 100 << 10
-	// maxSkew is how far from now a new certificate may begin.
+	// maxSkew is how far from now a new certificate may start.
 	maxSkew = 5 * time.Minute
 	// refreshMargin keeps the time to refresh away from both ends of a
 	// certificate's lifetime.
 	refreshMargin = 10 * time.Minute
-	// minPodLifetime is the least that a certificate of a pod lasts.
+	// minPodLifetime is the minimum lifetime of a pod's certificate.
 	minPodLifetime = MinPodExpirationSeconds * time.Second
 )
 
-// unshown stands for a chain in errors: it can be large and says nothing that
-// the detail does not.
+// unshown replaces a chain in errors: the chain can be large and adds nothing
+// to the detail.
 const unshown = "<certificate chain>"
 
-// validateIssuance looks at the answer of a signer that has issued. What the
-// certificate says is the signer's word; that it is for this key and this
-// time is not.
+// validateIssuance checks the status of a request that a signer has issued. The
+// signer decides what the certificate contains, but it must be for this key and
+// this time.
 func validateIssuance(request *podRequest, now time.Time) field.ErrorList {
 	chainPath := field.NewPath("status", "certificateChain")
 	chain := request.Status.CertificateChain
@@ -65,8 +65,8 @@ func validateIssuance(request *podRequest, now time.Time) field.ErrorList {
 }
 
 // nextCertificate reads the first PEM block of data, which must be a
-// certificate; without any block there is none. Headers of blocks and text
-// around them are free.
+// certificate. It returns nil if there is no block. Any headers in blocks and
+// any text around them are allowed.
 func nextCertificate(data []byte) (*x509.Certificate, []byte, error) {
 	block, rest := pem.Decode(data)
 	if block == nil {
@@ -89,7 +89,7 @@ func checkRest(data []byte) error {
 	}
 }
 
-// validateLeafNames finds names that no verifier would take.
+// validateLeafNames reports names that no verifier would accept.
 func validateLeafNames(leaf *x509.Certificate, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range leaf.DNSNames {
@@ -134,7 +134,7 @@ func requireTimes(status certificatesv1beta1.PodCertificateRequestStatus) field.
 }
 
 // checkTimes compares the times of the status with those of the certificate,
-// and both with what was asked and with now.
+// and both with the request and with now.
 func checkTimes(request *podRequest, leaf *x509.Certificate, now time.Time) *field.Error {
 	status, path := request.Status, field.NewPath("status")
 	lifetime := leaf.NotAfter.Sub(leaf.NotBefore)
@@ -159,7 +159,8 @@ func checkTimes(request *podRequest, leaf *x509.Certificate, now time.Time) *fie
 	}
 }
 
-// maxPodLifetime is what the request allows. Stored requests always say it.
+// maxPodLifetime returns the maximum that the request allows. Stored requests
+// always have one.
 func maxPodLifetime(request *podRequest) time.Duration {
 	if request.Spec.MaxExpirationSeconds == nil {
 		return DefaultPodExpirationSeconds * time.Second

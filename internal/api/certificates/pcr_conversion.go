@@ -8,8 +8,8 @@ import (
 // podRequest is the hub of PodCertificateRequests.
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
-// podRequestFromV1 leaves the key and its proof empty, which v1 does not have:
-// its requests always have the stub.
+// podRequestFromV1 leaves the key and its proof empty: v1 does not have them,
+// and its requests always have the stub.
 func podRequestFromV1(in *certificatesv1.PodCertificateRequest, out *podRequest) {
 	out.ObjectMeta = in.ObjectMeta
 	out.Spec = certificatesv1beta1.PodCertificateRequestSpec{
@@ -28,7 +28,7 @@ func podRequestFromV1(in *certificatesv1.PodCertificateRequest, out *podRequest)
 }
 
 // podRequestToV1 drops the key and the proof of an old request. No stub could
-// stand for them: only the key's owner can sign one.
+// replace them: only the key's owner can sign one.
 func podRequestToV1(in *podRequest, out *certificatesv1.PodCertificateRequest) {
 	out.ObjectMeta = in.ObjectMeta
 	out.Spec = certificatesv1.PodCertificateRequestSpec{

@@ -97,7 +97,7 @@ func TestPodRequestRefused(t *testing.T) {
 	}
 }
 
-// Keys that cannot be asked for are named, so that the author of a pod knows.
+// An error names the type of an invalid key, for the author of the pod.
 func TestPodKeyIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{"ECDSAP224": "P-224", "RSA2048": "2048"} {
 		request := newPodRequest(t, func(r *podRequest) { r.Spec.StubPKCS10Request = stubOf(t, podKey(t, kind)) })

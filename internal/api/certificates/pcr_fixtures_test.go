@@ -34,11 +34,11 @@ var curves = map[string]elliptic.Curve{
 }
 
 var (
-	rsaMu   sync.Mutex // guards rsaKeys, which are dear
+	rsaMu   sync.Mutex // guards rsaKeys, which are expensive
 	rsaKeys = map[int]*rsa.PrivateKey{}
 )
 
-// podKey makes a key by the names that pods use, and by those of keys that
+// podKey generates a key by the names that pods use, and by those of keys that
 // pods cannot have.
 func podKey(t testing.TB, kind string) crypto.Signer {
 	t.Helper()
@@ -105,7 +105,8 @@ func prove(t testing.TB, key crypto.Signer, text string) []byte {
 	return proof
 }
 
-// newPodRequest returns a request that is valid unless an edit spoils it.
+// newPodRequest returns a request that is valid unless an edit makes it
+// invalid.
 func newPodRequest(t testing.TB, edits ...podEdit) *podRequest {
 	t.Helper()
 	return newPodRequestFor(t, podKey(t, "ED25519"), edits...)
@@ -136,7 +137,7 @@ func editPod(request *podRequest, edits ...podEdit) *podRequest {
 	return request
 }
 
-// bareKey turns a request into the form of kubelet 1.35.
+// bareKey converts a request to the form of kubelet 1.35.
 func bareKey(t testing.TB, key crypto.Signer) podEdit {
 	return func(r *podRequest) {
 		r.Spec.StubPKCS10Request = nil
@@ -194,7 +195,7 @@ func newAuthority(t testing.TB, name string, parent *authority) *authority {
 	return &authority{sign(t, template, parent.cert, key.Public(), parent.key), key}
 }
 
-// leaf issues a certificate of a day for key.
+// leaf issues a certificate for key that lasts a day.
 func (a *authority) leaf(t testing.TB, key crypto.PublicKey, edits ...func(*x509.Certificate)) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
@@ -215,7 +216,7 @@ func pemOf(certs ...*x509.Certificate) string {
 	return string(out)
 }
 
-// issue answers a request with a leaf and what comes after it.
+// issue answers a request with a leaf and the rest of its chain.
 func issue(leaf *x509.Certificate, rest ...*x509.Certificate) podEdit {
 	return func(r *podRequest) {
 		at := func(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
@@ -226,7 +227,7 @@ func issue(leaf *x509.Certificate, rest ...*x509.Certificate) podEdit {
 	}
 }
 
-// kinds are the types and paths of errors, which clients may rely on.
+// kinds returns the types and paths of errors, on which clients may rely.
 func kinds(errs field.ErrorList) []string {
 	var kinds []string
 	for _, err := range errs {

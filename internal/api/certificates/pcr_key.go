@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxPodKeyBytes bounds each of the fields that a key comes in.
+// maxPodKeyBytes bounds each field that can contain a key.
 const maxPodKeyBytes = 10 << 10
 
-// PodRequestKey returns the key that a certificate is asked for, in whichever
-// form the request has it.
+// PodRequestKey returns the key for which a certificate is requested, in
+// whichever form the request has it.
 func PodRequestKey(spec *certificatesv1beta1.PodCertificateRequestSpec) (crypto.PublicKey, error) {
 	if len(spec.StubPKCS10Request) == 0 {
 		return x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
@@ -33,8 +33,8 @@ func PodRequestKey(spec *certificatesv1beta1.PodCertificateRequestSpec) (crypto.
 	return stub.PublicKey, nil
 }
 
-// PodKeyType names the type of a key as pods do in keyType of their
-// podCertificate sources. Other keys cannot be asked for.
+// PodKeyType returns the type of a key as it is named in keyType of
+// podCertificate sources. Certificates cannot be requested for other keys.
 func PodKeyType(key crypto.PublicKey) (string, error) {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
@@ -61,8 +61,8 @@ func PodKeyType(key crypto.PublicKey) (string, error) {
 	}
 }
 
-// podKeyErrors tells in what way a key cannot be asked for. The value of the
-// error is what is wrong with it, not the key.
+// podKeyErrors returns why no certificate can be requested for a key. The value
+// in the error is the invalid property, not the key.
 func podKeyErrors(fldPath *field.Path, key crypto.PublicKey) field.ErrorList {
 	if _, err := PodKeyType(key); err != nil {
 		return field.ErrorList{field.Invalid(fldPath, keyInWords(key), err.Error())}
@@ -81,8 +81,8 @@ func keyInWords(key crypto.PublicKey) string {
 	}
 }
 
-// validatePodKey wants a key in one form, with a proof that the requester has
-// it.
+// validatePodKey requires a key in exactly one form, with a proof that the
+// requester has it.
 func validatePodKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath *field.Path) field.ErrorList {
 	stub, key, proof := len(spec.StubPKCS10Request) > 0, len(spec.PKIXPublicKey) > 0, len(spec.ProofOfPossession) > 0
 	switch {
@@ -96,8 +96,8 @@ func validatePodKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath
 	}
 }
 
-// validateStub takes any request that is signed with a good key. What else is
-// in it is the signer's business.
+// validateStub accepts any request that is signed with a valid key. The signer
+// decides about the rest of its content.
 func validateStub(der []byte, fldPath *field.Path) field.ErrorList {
 	if len(der) > maxPodKeyBytes {
 		return field.ErrorList{field.TooLong(fldPath, der, maxPodKeyBytes)}
@@ -115,7 +115,7 @@ func validateStub(der []byte, fldPath *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateBareKey is for the form of kubelet 1.35: a key, and the UID of the
+// validateBareKey checks the form of kubelet 1.35: a key, and the UID of the
 // pod signed with it.
 func validateBareKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPath *field.Path) field.ErrorList {
 	keyPath, proofPath := fldPath.Child("pkixPublicKey"), fldPath.Child("proofOfPossession")
@@ -138,8 +138,9 @@ func validateBareKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPat
 	return nil
 }
 
-// proves verifies a signature in the way of the API's documentation: bare for
-// Ed25519, of the SHA-256 digest for the others, RSA with PSS (RFC 8017).
+// proves verifies a signature as the API's documentation defines it: of the
+// message itself for Ed25519, of the SHA-256 digest for the others, RSA with
+// PSS (RFC 8017).
 func proves(key crypto.PublicKey, message, proof []byte) bool {
 	digest := sha256.Sum256(message)
 	switch key := key.(type) {

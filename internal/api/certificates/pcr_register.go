@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DefaultPodExpirationSeconds is the lifetime of a pod's certificate that
-// nobody has bounded: a day.
+// DefaultPodExpirationSeconds is the lifetime of a pod's certificate if no
+// maximum is set: a day.
 const DefaultPodExpirationSeconds = 86400
 
 const podRequestKind = "PodCertificateRequest"
 
-// addPodRequests registers PodCertificateRequests. Their hub is v1beta1: it
-// can hold the requests of kubelet 1.35, which v1 cannot.
+// addPodRequests registers PodCertificateRequests. Their hub is v1beta1: it can
+// represent the requests of kubelet 1.35, which v1 cannot.
 func addPodRequests(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(certificatesv1.SchemeGroupVersion,
 		&certificatesv1.PodCertificateRequest{}, &certificatesv1.PodCertificateRequestList{})
@@ -68,18 +68,18 @@ func defaultPodExpiration(seconds **int32) {
 	}
 }
 
-// The fields of PodCertificateRequests that a field selector may name, besides
-// those of CertificateSigningRequests.
+// The fields of PodCertificateRequests that are allowed in a field selector,
+// besides those of CertificateSigningRequests.
 const (
 	podNameField  = "spec.podName"
 	nodeNameField = "spec.nodeName"
-	// This one only the store may name.
+	// Only the store may use this field.
 	namespaceField = "metadata.namespace"
 )
 
-// SelectablePodRequestFields are the values that a field selector compares a
-// request with, and the namespace: no selector may name it, but watches of one
-// namespace go by it.
+// SelectablePodRequestFields returns the values that a field selector compares
+// a request with, and the namespace. Selectors may not use the namespace, but
+// watches of one namespace need it.
 func SelectablePodRequestFields(request *podRequest) fields.Set {
 	return fields.Set{
 		nameField:       request.Name,

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// v1 comes back from the hub as it was; the hub comes back from v1 without the
-// two fields that v1 does not have, and with nothing else missing.
+// v1 is unchanged after a round trip through the hub. The hub loses, through
+// v1, only the two fields that v1 does not have.
 func TestPodRequestConversion(t *testing.T) {
 	scheme := newScheme(t)
 	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(rand.Int63()), serializer.NewCodecFactory(scheme))
@@ -58,8 +58,8 @@ func convertThrough(t *testing.T, scheme *runtime.Scheme, in runtime.Object, the
 	}
 }
 
-// Every served version has the default, single or in a list, and keeps what
-// was said.
+// Every served version has the default, in an object or in a list, and keeps an
+// explicit value.
 func TestPodRequestDefaults(t *testing.T) {
 	scheme := newScheme(t)
 	hour := int32(3600)
@@ -111,7 +111,7 @@ func TestPodRequestFieldLabels(t *testing.T) {
 	}
 }
 
-// What nodes of each release send is valid.
+// The requests of nodes of each release are valid.
 func TestRequestsOfKubelets(t *testing.T) {
 	files, err := filepath.Glob("testdata/kubelet-*.json")
 	if err != nil || len(files) != 3 {

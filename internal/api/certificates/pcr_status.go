@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podOutcomes are the conditions of a PodCertificateRequest, of which it has
-// one in the end.
+// podOutcomes are the conditions that finish a PodCertificateRequest; it has at
+// most one of them.
 var podOutcomes = []string{
 	certificatesv1beta1.PodCertificateRequestConditionTypeIssued,
 	certificatesv1beta1.PodCertificateRequestConditionTypeDenied,
 	certificatesv1beta1.PodCertificateRequestConditionTypeFailed,
 }
 
-// PodRequestOutcome is the type of the condition by which a request is
-// finished, or nothing. The presence of a condition counts.
+// PodRequestOutcome returns the type of the condition that finishes a request,
+// or "". Only the presence of a condition counts.
 func PodRequestOutcome(conditions []metav1.Condition) string {
 	outcome := ""
 	for _, condition := range conditions {
@@ -32,9 +32,9 @@ func PodRequestOutcome(conditions []metav1.Condition) string {
 	return outcome
 }
 
-// ValidatePodRequestStatusUpdate reports what is wrong with replacing old by
-// request through /status at the time now: a signer answers once, whole, and
-// for the key that was asked about.
+// ValidatePodRequestStatusUpdate returns the errors of replacing old by request
+// through /status at the time now: a signer answers once, completely, and for
+// the requested key.
 func ValidatePodRequestStatusUpdate(request, old *podRequest, now time.Time) field.ErrorList {
 	fldPath := field.NewPath("status")
 	if errs := validatePodRequestMetadata(request, old); len(errs) > 0 {
@@ -65,12 +65,12 @@ func holdsCertificate(status certificatesv1beta1.PodCertificateRequestStatus) bo
 	return status.CertificateChain != "" || status.NotBefore != nil || status.NotAfter != nil || status.BeginRefreshAt != nil
 }
 
-// validatePodConditions allows one outcome, which is true.
+// validatePodConditions allows one outcome, with status True.
 func validatePodConditions(conditions []metav1.Condition, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	decided := false
 	for i, condition := range conditions {
-		// Clients of Kubernetes know these paths with a dot before the index.
+		// Clients of Kubernetes expect these paths with a dot before the index.
 		at := fldPath.Child(fmt.Sprintf("[%d]", i))
 		if !slices.Contains(podOutcomes, condition.Type) {
 			errs = append(errs, field.NotSupported(at.Child("type"), condition.Type, podOutcomes))

@@ -168,7 +168,8 @@ func dns(name string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.DNSNames = []string{name} }
 }
 
-// A stored key that no longer parses is the request's fault, not the chain's.
+// A stored key that can no longer be parsed is an error of the request, not of
+// the chain.
 func TestIssuanceForABrokenRequest(t *testing.T) {
 	key := podKey(t, "ED25519")
 	leaf := newAuthority(t, "root", nil).leaf(t, key.Public())

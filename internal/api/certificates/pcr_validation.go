@@ -23,15 +23,15 @@ const (
 // maxUIDLength is longer than any UID that an API server makes.
 const maxUIDLength = 128
 
-// ValidatePodRequest reports what is wrong with a new request.
+// ValidatePodRequest returns the errors of a new request.
 func ValidatePodRequest(request *podRequest) field.ErrorList {
 	errs := metadata.Validate(&request.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, metadata.ValidateSize(&request.ObjectMeta, nil, maxMetadataBytes, field.NewPath("metadata"))...)
 	return append(errs, validatePodRequestSpec(&request.Spec, field.NewPath("spec"))...)
 }
 
-// ValidatePodRequestUpdate reports what is wrong with replacing old by request
-// through the resource itself: nothing but metadata can change.
+// ValidatePodRequestUpdate returns the errors of replacing old by request
+// through the resource itself: only metadata can change.
 func ValidatePodRequestUpdate(request, old *podRequest) field.ErrorList {
 	errs := validatePodRequestMetadata(request, old)
 	return append(errs, apivalidation.ValidateImmutableField(request.Spec, old.Spec, field.NewPath("spec"))...)
@@ -87,8 +87,8 @@ func validatePodExpiration(fldPath *field.Path, seconds int32, signerName string
 	return nil
 }
 
-// MaxPodExpiration is the longest lifetime, in seconds, that a pod may ask a
-// signer for.
+// MaxPodExpiration returns the longest lifetime, in seconds, that a pod may
+// request from a signer.
 func MaxPodExpiration(signerName string) int32 {
 	if IsKubernetesSigner(signerName) {
 		return MaxKubernetesPodExpirationSeconds
@@ -97,7 +97,7 @@ func MaxPodExpiration(signerName string) int32 {
 }
 
 // IsKubernetesSigner reports whether a signer's name is reserved for Kubernetes
-// itself: its domain is kubernetes.io or below it.
+// itself: its domain is kubernetes.io or a subdomain of it.
 func IsKubernetesSigner(signerName string) bool {
 	domain, _, _ := strings.Cut(signerName, "/")
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")

@@ -13,14 +13,14 @@ type PodRequestObject interface {
 	runtime.Object
 }
 
-// PodRequestList is a list of them.
+// PodRequestList is a list of PodCertificateRequests in any version.
 type PodRequestList interface {
 	metav1.ListInterface
 	runtime.Object
 }
 
-// PodRequestVersion is a version of the API that has PodCertificateRequests, for
-// clients that work with any of them.
+// PodRequestVersion is a version of the API that serves PodCertificateRequests,
+// for clients that support several of them.
 type PodRequestVersion struct {
 	// Name is v1 or v1beta1.
 	Name string
@@ -29,7 +29,7 @@ type PodRequestVersion struct {
 	NewList func() PodRequestList
 }
 
-// PodRequestVersions are those that clients can work with, by their names.
+// PodRequestVersions are the versions that clients support, by their names.
 var PodRequestVersions = map[string]PodRequestVersion{
 	"v1": {
 		Name:    "v1",
@@ -43,8 +43,9 @@ var PodRequestVersions = map[string]PodRequestVersion{
 	},
 }
 
-// PodRequestFrom returns a request in the version that can hold everything, or
-// nil if o is no PodCertificateRequest. It can share memory with o.
+// PodRequestFrom returns a request in the version that can represent all the
+// others, or nil if o is not a PodCertificateRequest. The result can share
+// memory with o.
 func PodRequestFrom(o any) *certificatesv1beta1.PodCertificateRequest {
 	switch o := o.(type) {
 	case *podRequest:
@@ -57,8 +58,8 @@ func PodRequestFrom(o any) *certificatesv1beta1.PodCertificateRequest {
 	return nil
 }
 
-// From returns a request as an object of this version. It can share memory with
-// the request.
+// From returns a request as an object of this version. The result can share
+// memory with the request.
 func (v PodRequestVersion) From(request *certificatesv1beta1.PodCertificateRequest) PodRequestObject {
 	if v.Name != "v1" {
 		return request
@@ -68,7 +69,7 @@ func (v PodRequestVersion) From(request *certificatesv1beta1.PodCertificateReque
 	return o
 }
 
-// PodRequestItems returns the requests of a list, which may not be modified.
+// PodRequestItems returns the requests of a list. They must not be modified.
 func PodRequestItems(list PodRequestList) []PodRequestObject {
 	var items []PodRequestObject
 	switch list := list.(type) {

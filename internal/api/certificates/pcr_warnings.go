@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// PodChainWarnings is what is odd about the chain of an issued request, but
-// not wrong by the rules that signers rely on.
+// PodChainWarnings returns warnings about the chain of an issued request:
+// problems that break no rule on which signers rely.
 func PodChainWarnings(chain string) []string {
 	leaf, rest, err := nextCertificate([]byte(chain))
 	if err != nil || leaf == nil {

@@ -11,18 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// internalVersion is the hub through which the served versions convert into
-// each other.
+// internalVersion is the hub for conversions between the served versions.
 var internalVersion = schema.GroupVersion{Group: certificatesv1.GroupName, Version: runtime.APIVersionInternal}
 
-// servedVersions are the versions of the group, the best first.
+// servedVersions are the versions of the group, the preferred one first.
 var servedVersions = []schema.GroupVersion{
 	certificatesv1.SchemeGroupVersion,
 	certificatesv1beta1.SchemeGroupVersion,
 	certificatesv1alpha1.SchemeGroupVersion,
 }
 
-// AddToScheme teaches scheme the served kinds of certificates.k8s.io. The
+// AddToScheme adds the served kinds of certificates.k8s.io to scheme. The
 // group's AddToScheme in k8s.io/api knows more kinds than are served here.
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, version := range []schema.GroupVersion{certificatesv1.SchemeGroupVersion, internalVersion} {

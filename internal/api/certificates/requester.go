@@ -5,7 +5,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// AccessOfRequester is the question whether whoever made a request has a right.
+// AccessOfRequester returns the attributes for asking whether the requester has
+// a right.
 func AccessOfRequester(c *certificatesv1.CertificateSigningRequest, right *authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
 	extra := make(map[string]authorizationv1.ExtraValue, len(c.Spec.Extra))
 	for key, values := range c.Spec.Extra {

@@ -36,7 +36,8 @@ func TestSchemeKnowsWhatIsServed(t *testing.T) {
 	}
 }
 
-// Every kind survives every version, in JSON and protobuf.
+// Every kind is unchanged after a round trip through every version, in JSON and
+// protobuf.
 func TestRoundTrip(t *testing.T) {
 	roundtrip.RoundTripProtobufTestForScheme(t, newScheme(t), fillCSR)
 }
@@ -48,7 +49,7 @@ func TestRoundTripOfServedTypes(t *testing.T) {
 	roundtrip.RoundTripExternalTypes(t, scheme, codecs, filler, nil)
 }
 
-// fillCSR keeps away from what v1beta1 fills in: absent usages and empty
+// fillCSR avoids values that v1beta1 defaults: absent usages and empty
 // condition statuses.
 func fillCSR(serializer.CodecFactory) []any {
 	return []any{
@@ -70,7 +71,7 @@ func fillCSR(serializer.CodecFactory) []any {
 			c.FillNoCustom(condition)
 			condition.Status = corev1.ConditionUnknown
 		},
-		// What v1 cannot hold has a test of its own.
+		// Fields that v1 cannot represent have their own test.
 		func(spec *certificatesv1beta1.PodCertificateRequestSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
 			//lint:ignore SA1019 nodes of Kubernetes 1.35 know no other fields
@@ -84,8 +85,8 @@ func fillCSR(serializer.CodecFactory) []any {
 	}
 }
 
-// Nil and empty lists differ on the way to the hub: defaulting, validation and
-// admission tell them apart.
+// Nil and empty lists stay different on the way to the hub: defaulting,
+// validation and admission distinguish them.
 func TestConversionKeepsNilAndEmptyApart(t *testing.T) {
 	signerName := "example.com/signer"
 	for _, tc := range []struct {
@@ -184,7 +185,7 @@ func TestV1beta1IsDeprecated(t *testing.T) {
 	}
 }
 
-// The hub has the defaults of no version.
+// The hub has no defaults of any version.
 func TestV1HasNoDefaults(t *testing.T) {
 	obj := newCSR(t, usages(), signer(""), func(c *csr) { c.Status.Conditions = []condition{{Type: "A"}} })
 	want := obj.DeepCopy()

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxSignerNameLength allows for a domain, a slash and a path of a label, a
-// dot and a subdomain: 253 + 1 + 63 + 1 + 253.
+// maxSignerNameLength allows a domain, a slash and a path of a label, a dot and
+// a subdomain: 253 + 1 + 63 + 1 + 253.
 const maxSignerNameLength = validation.DNS1123SubdomainMaxLength + 1 +
 	validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
 
-// ValidateSignerName reports what keeps name from naming a signer: it is a
+// ValidateSignerName returns why name is not a valid signer name: it must be a
 // domain, a slash and a path of dot-separated parts, as in
 // "example.com/signer-name".
 func ValidateSignerName(fldPath *field.Path, name string) field.ErrorList {
@@ -46,8 +46,8 @@ func validateSignerDomain(fldPath *field.Path, domain string) field.ErrorList {
 	return errs
 }
 
-// validateLabels applies check to the dot-separated labels of part and stops
-// at the first bad one: the errors of the next would read the same.
+// validateLabels applies check to the dot-separated labels of part. It stops at
+// the first invalid one: the errors of the others would be the same.
 func validateLabels(fldPath *field.Path, part string, check func(string) []string) field.ErrorList {
 	for label := range strings.SplitSeq(part, ".") {
 		problems := check(label)

@@ -5,20 +5,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Whoever may ask for a certificate may do so any number of times, and what is
-// asked is stored. Kubernetes bounds none of these but annotations.
+// A client that may request certificates may create any number of requests, and
+// they are stored. Kubernetes bounds only the annotations.
 const (
 	// maxMetadataBytes bounds labels, annotations, finalizers and owner
-	// references together. A request fits into the annotation of "kubectl apply".
+	// references together. It allows for a request in the annotation of
+	// "kubectl apply".
 	maxMetadataBytes = 64 << 10
-	// maxUsageBytes is far more than all usages that there are.
+	// maxUsageBytes is far more than all existing usages need.
 	maxUsageBytes = 4 << 10
-	// maxRequesterBytes bounds what authentication says of the requester. It is
-	// the requester's choice, where certificates or tokens of others say it.
+	// maxRequesterBytes bounds what authentication returns about the requester.
+	// The requester can choose it where it comes from certificates or tokens of
+	// other issuers.
 	maxRequesterBytes = 64 << 10
 )
 
-// validateSpecSize bounds what a new request has besides spec.request.
+// validateSpecSize bounds the fields of a new request besides spec.request.
 func validateSpecSize(spec *certificatesv1.CertificateSigningRequestSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	usages := 0

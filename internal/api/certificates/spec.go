@@ -44,9 +44,8 @@ var knownUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageTimestamping,
 }
 
-// validateRequest accepts a PEM-encoded PKCS#10 request that is signed with
-// the key inside it. What the request asks for is the approver's and the
-// signer's business.
+// validateRequest accepts a PEM-encoded PKCS#10 request that is signed with the
+// key inside it. The approver and the signer decide about its content.
 func validateRequest(request, proven []byte, fldPath *field.Path) field.ErrorList {
 	stored := bytes.Equal(request, proven)
 	if len(request) > pki.MaxRequestBytes && !stored {
@@ -62,9 +61,9 @@ func validateRequest(request, proven []byte, fldPath *field.Path) field.ErrorLis
 	return nil
 }
 
-// maxUsageErrors bounds what a body full of wrong usages can make the server
-// say: each error repeats the list of known ones. No request that can become
-// right has more.
+// maxUsageErrors bounds the errors for a body full of invalid usages: each
+// error repeats the list of known ones. No request that can be corrected has
+// more.
 const maxUsageErrors = 100
 
 // validateUsages reports every unknown usage before any duplicate one, up to
@@ -101,9 +100,9 @@ func hasUnknownUsages(usages []certificatesv1.KeyUsage) bool {
 	})
 }
 
-// validateRequestedSigner is ValidateSignerName without the one well-formed
-// name that nobody may ask for any more: its signer promises nothing of its
-// certificates, whatever they say. Kubernetes' v1beta1 took it.
+// validateRequestedSigner is ValidateSignerName, but refuses one well-formed
+// name that can no longer be requested: its signer promises nothing about its
+// certificates, whatever they contain. Kubernetes' v1beta1 accepted it.
 func validateRequestedSigner(name string, tolerated tolerances, fldPath *field.Path) field.ErrorList {
 	switch {
 	case name != certificatesv1beta1.LegacyUnknownSignerName || tolerated.legacySigner:

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// tolerances are the rules that a request need not keep: those that the
+// tolerances are the rules that a request need not follow: those that the
 // stored object already breaks, so that it stays updatable, and those that
 // v1beta1 never had.
 type tolerances struct {
@@ -21,13 +21,13 @@ type tolerances struct {
 	arbitraryCertificate    bool
 	replacedCertificate     bool // one issued certificate for another
 
-	// inferredSigner is not a rule less: a signer that the client does not name
-	// is chosen for it, so that an error about it has to say more.
+	// inferredSigner removes no rule: the client has not named a signer, so one
+	// is chosen, and an error about it has to explain that.
 	inferredSigner bool
 }
 
-// toleratedFor returns the tolerances of a request in version that makes csr
-// out of old. Old is nil when csr is new.
+// toleratedFor returns the tolerances of a request in version that replaces old
+// by csr. Old is nil when csr is new.
 func toleratedFor(version schema.GroupVersion, csr, old *certificatesv1.CertificateSigningRequest) tolerances {
 	t := tolerances{}
 	if old != nil {

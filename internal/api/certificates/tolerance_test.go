@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// settingCertificate makes the certificate of the new object count: one that
-// does not change is tolerated whatever it is.
+// settingCertificate makes the certificate of the new object count: an
+// unchanged one is always tolerated.
 var settingCertificate = certificate([]byte("new"))
 
 func TestToleratedFor(t *testing.T) {

@@ -33,7 +33,7 @@ const (
 
 func none(*csr) {}
 
-// The same change means something else at each endpoint.
+// The same change has a different effect at each endpoint.
 func TestValidateUpdate(t *testing.T) {
 	good := chain(t)
 	for _, tc := range []struct {
@@ -102,7 +102,7 @@ const (
 
 func both(a, b edit) edit { return func(c *csr) { a(c); b(c) } }
 
-// The text after the first line is a diff that nobody may rely on.
+// The text after the first line is a diff that clients must not rely on.
 func TestDecisionsAreEditedThroughApprovalOnly(t *testing.T) {
 	old := newCSR(t, conditions("Denied"))
 	obj := changed(old, reasons("changed"))
@@ -117,7 +117,8 @@ func TestDecisionsAreEditedThroughApprovalOnly(t *testing.T) {
 	}
 }
 
-// A violation in the stored object stays updatable; a new one is refused.
+// An object with a stored violation can still be updated; a new violation is
+// refused.
 func TestExclusivityRatchet(t *testing.T) {
 	everywhere := map[string]validateUpdate{"main": viaMain, "status": viaStatus, "approval": viaApproval}
 	only := func(name string) map[string]validateUpdate { return map[string]validateUpdate{name: everywhere[name]} }
@@ -151,8 +152,8 @@ func TestExclusivityRatchet(t *testing.T) {
 	}
 }
 
-// Some stored violations are tolerated nowhere: those that would make the
-// object useless.
+// Some stored violations are never tolerated: those that would make the object
+// useless.
 func TestNeverTolerated(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

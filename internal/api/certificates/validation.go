@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// endpoint says what of a status may change through an endpoint.
+// endpoint defines which parts of a status may change through an endpoint.
 type endpoint struct {
 	setsCertificate bool
 	decides         bool // adds and edits Approved and Denied
@@ -26,34 +26,33 @@ var (
 	approvalEndpoint = endpoint{decides: true}
 )
 
-// ValidateCSR reports what is wrong with a new csr that a client sent as
-// version.
+// ValidateCSR returns the errors of a new csr that a client sent as version.
 func ValidateCSR(csr *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
 	errs := validateCSR(csr, toleratedFor(version, csr, nil), nil)
 	errs = append(errs, metadata.ValidateSize(&csr.ObjectMeta, nil, maxMetadataBytes, field.NewPath("metadata"))...)
 	return append(errs, validateSpecSize(&csr.Spec, field.NewPath("spec"))...)
 }
 
-// ValidateCSRUpdate reports what is wrong with replacing old by csr through
-// the resource itself.
+// ValidateCSRUpdate returns the errors of replacing old by csr through the
+// resource itself.
 func ValidateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
 	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), mainEndpoint)
 }
 
-// ValidateCSRStatusUpdate reports what is wrong with replacing old by csr
-// through /status.
+// ValidateCSRStatusUpdate returns the errors of replacing old by csr through
+// /status.
 func ValidateCSRStatusUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
 	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), statusEndpoint)
 }
 
-// ValidateCSRApprovalUpdate reports what is wrong with replacing old by csr
-// through /approval.
+// ValidateCSRApprovalUpdate returns the errors of replacing old by csr through
+// /approval.
 func ValidateCSRApprovalUpdate(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion) field.ErrorList {
 	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), approvalEndpoint)
 }
 
-// validateCSR checks an object as it is, whether new or changed. The request
-// proven is known to be signed with the key inside it.
+// validateCSR checks an object as it is, whether new or changed. proven is a
+// request that is known to be signed with the key inside it.
 func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances, proven []byte) field.ErrorList {
 	errs := metadata.Validate(&csr.ObjectMeta, false, metadata.AnyName, field.NewPath("metadata"))
 	errs = append(errs, validateSpec(&csr.Spec, tolerated, proven, field.NewPath("spec"))...)
@@ -71,8 +70,8 @@ func validateSpec(spec *certificatesv1.CertificateSigningRequestSpec, tolerated 
 	return append(errs, validateExpirationSeconds(spec.ExpirationSeconds, fldPath.Child("expirationSeconds"))...)
 }
 
-// validateCSRUpdate checks the object, then the changes to it. What was proven
-// when old was stored is not proven again: it is the dearest of all checks.
+// validateCSRUpdate checks the object, then the changes to it. The signature of
+// the old request is not verified again: it is the most expensive check.
 func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, tolerated tolerances, via endpoint) field.ErrorList {
 	errs := validateCSR(csr, tolerated, old.Spec.Request)
 	errs = append(errs, validateConditionChanges(csr.Status.Conditions, old.Status.Conditions, via)...)
@@ -81,8 +80,8 @@ func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, toler
 	return append(errs, validation.ValidateObjectMetaUpdate(&csr.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 }
 
-// validateConditionChanges keeps decisions and failures forever, and keeps
-// decisions out of every endpoint but /approval.
+// validateConditionChanges refuses to change decisions and failures, and allows
+// decisions only through /approval.
 func validateConditionChanges(conditions, old []certificatesv1.CertificateSigningRequestCondition, via endpoint) field.ErrorList {
 	fldPath := field.NewPath("status", "conditions")
 	var errs field.ErrorList

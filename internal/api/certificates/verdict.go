@@ -4,10 +4,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// State is how far a request has come.
+// State is the progress of a request.
 type State string
 
-// The states. Issued, Denied and Failed are final.
+// States of a request. Issued, Denied and Failed are final.
 const (
 	Pending  State = "Pending"
 	Approved State = "Approved"
@@ -16,15 +16,15 @@ const (
 	Failed   State = "Failed"
 )
 
-// Verdict is a request's state and the condition that says why it is so, if
-// one does.
+// Verdict is a request's state and the condition that causes it, if any.
 type Verdict struct {
 	State     State
 	Condition certificatesv1.CertificateSigningRequestCondition
 }
 
-// Judge reads a request's status as clients of Kubernetes do: the mere
-// presence of a condition counts, and a certificate counts once approved.
+// Judge evaluates a request's status as clients of Kubernetes do: only the
+// presence of a condition counts, and a certificate counts once the request is
+// approved.
 func Judge(csr *certificatesv1.CertificateSigningRequest) Verdict {
 	v := Verdict{State: Pending}
 	for _, c := range csr.Status.Conditions {

@@ -6,6 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// RequestVersions are those in which clients can speak of requests, both of
-// CertificateSigningRequests and of PodCertificateRequests.
+// RequestVersions are the versions in which clients can send requests, both
+// CertificateSigningRequests and PodCertificateRequests.
 var RequestVersions = []schema.GroupVersion{certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion}

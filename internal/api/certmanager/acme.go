@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateOrderUpdate reports what is wrong with replacing old by order: what a
-// CA has once said of an order does not change.
+// ValidateOrderUpdate returns the errors of replacing old by order: fields that
+// come from the CA do not change once they are set.
 func ValidateOrderUpdate(order, old *acmev1.Order) field.ErrorList {
 	var errs field.ErrorList
 	statusPath := field.NewPath("status")
@@ -60,8 +60,7 @@ func validateChallenges(challenges, old []acmev1.ACMEChallenge, path *field.Path
 	return errs
 }
 
-// ValidateChallengeUpdate reports what is wrong with replacing old by
-// challenge.
+// ValidateChallengeUpdate returns the errors of replacing old by challenge.
 func ValidateChallengeUpdate(challenge, old *acmev1.Challenge) field.ErrorList {
 	if !apiequality.Semantic.DeepEqual(challenge.Spec, old.Spec) {
 		return field.ErrorList{field.Forbidden(specPath, "challenge spec is immutable after creation")}
@@ -69,7 +68,7 @@ func ValidateChallengeUpdate(challenge, old *acmev1.Challenge) field.ErrorList {
 	return nil
 }
 
-// once lets a field be filled, and nothing else.
+// once allows a field to be set if it is empty, and no other change.
 func once[T ~string](value, before T, path *field.Path) field.ErrorList {
 	if before != "" && value != before {
 		return field.ErrorList{immutable(path)}

@@ -23,22 +23,22 @@ import (
 const (
 	// maxCommonName is ub-common-name of RFC 5280 appendix A.1, in characters.
 	maxCommonName = 64
-	// minDuration and minRenewBefore leave an issuer time to answer.
+	// minDuration and minRenewBefore give an issuer time to answer.
 	minDuration    = time.Hour
 	minRenewBefore = 5 * time.Minute
 )
 
-// DefaultDuration is how long a certificate lasts if nobody says otherwise.
+// DefaultDuration is how long a certificate lasts if no duration is set.
 const DefaultDuration = 90 * 24 * time.Hour
 
-// ValidateCertificate reports what is wrong with a new Certificate.
+// ValidateCertificate returns the errors of a new Certificate.
 func ValidateCertificate(crt *cmv1.Certificate) field.ErrorList {
 	return validateCertificateSpec(&crt.Spec, specPath)
 }
 
-// ValidateCertificateUpdate reports what is wrong with replacing old by crt. A
-// spec that stays as it is stays valid: else a server with stricter rules
-// would leave Certificates behind whose status cannot be written.
+// ValidateCertificateUpdate returns the errors of replacing old by crt. A spec
+// that does not change stays valid: otherwise the status of existing
+// Certificates could not be written after a server gets stricter rules.
 func ValidateCertificateUpdate(crt, old *cmv1.Certificate) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(crt.Spec, old.Spec) {
 		return nil
@@ -80,8 +80,8 @@ func validateSecretName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSubject: there are two ways to say what the subject is to be, and one
-// of them is used.
+// validateSubject requires that only one of the two ways to define the subject
+// is used.
 func validateSubject(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	commonName := spec.CommonName
@@ -110,8 +110,8 @@ func validateSubject(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// literalProblem says of an unknown attribute what cert-manager's webhook says,
-// and then what would be right.
+// literalProblem returns, for an unknown attribute, the message of
+// cert-manager's webhook, followed by what would be valid.
 func literalProblem(err error) string {
 	var unknown *pki.UnknownAttributeError
 	if errors.As(err, &unknown) {
@@ -165,8 +165,8 @@ func encodable(oid string) bool {
 	return err == nil
 }
 
-// validateTimes: the percentage is the share of the lifetime that remains when
-// a certificate is renewed.
+// validateTimes checks the durations. The percentage is the share of the
+// lifetime that remains when a certificate is renewed.
 func validateTimes(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	duration := DefaultDuration
@@ -189,7 +189,7 @@ func validateTimes(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList
 	if share <= 0 || share >= 100 {
 		return append(errs, field.Invalid(percentage, share, "must be above 0 and below 100"))
 	}
-	// In floating point, as a long duration has no hundredfold.
+	// In floating point, because a long duration times a hundred overflows.
 	if before := time.Duration(float64(duration) * float64(share) / 100); before < minRenewBefore {
 		errs = append(errs, field.Invalid(percentage, share, "would renew "+before.String()+" before the end, must be at least "+minRenewBefore.String()))
 	}

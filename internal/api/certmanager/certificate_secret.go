@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Sizes of RSA keys, in bits. Smaller ones are no longer safe, larger ones take
-// minutes to make.
+// Sizes of RSA keys, in bits. Smaller keys are not safe, and larger ones take
+// minutes to generate.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// signatureAlgorithms are those that a key can make.
+// signatureAlgorithms are the algorithms that a key can sign with.
 var signatureAlgorithms = map[cmv1.PrivateKeyAlgorithm][]cmv1.SignatureAlgorithm{
 	cmv1.RSAKeyAlgorithm:     {cmv1.SHA256WithRSA, cmv1.SHA384WithRSA, cmv1.SHA512WithRSA},
 	cmv1.ECDSAKeyAlgorithm:   {cmv1.ECDSAWithSHA256, cmv1.ECDSAWithSHA384, cmv1.ECDSAWithSHA512},
 	cmv1.Ed25519KeyAlgorithm: {cmv1.PureEd25519},
 }
 
-// KeyAlgorithm is the algorithm of the key of a Certificate.
+// KeyAlgorithm returns the algorithm of the key of a Certificate.
 func KeyAlgorithm(spec *cmv1.CertificateSpec) cmv1.PrivateKeyAlgorithm {
 	if spec.PrivateKey == nil || spec.PrivateKey.Algorithm == "" {
 		return cmv1.RSAKeyAlgorithm
@@ -60,17 +60,17 @@ func validateKeySize(algorithm cmv1.PrivateKeyAlgorithm, size int, path *field.P
 		if size != 256 && size != 384 && size != 521 {
 			return field.ErrorList{field.NotSupported(path, size, []string{"256", "384", "521"})}
 		}
-	case cmv1.Ed25519KeyAlgorithm: // there is one size
+	case cmv1.Ed25519KeyAlgorithm: // there is only one size
 	}
 	return nil
 }
 
-// injection is the one annotation of ours that a template may set: whoever owns
-// a Secret may let its CA be copied from it.
+// injection is the only annotation of certplane that a template may set: the
+// owner of a Secret may allow its CA to be copied from it.
 const injection = "cert-manager.io/allow-direct-injection"
 
-// validateFreeAnnotations: the others say what a Secret holds, and are read
-// again.
+// validateFreeAnnotations refuses the other ones: they describe the content of
+// a Secret, and controllers read them.
 func validateFreeAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -108,7 +108,7 @@ func validateKeystores(spec *cmv1.CertificateSpec, path *field.Path) field.Error
 	return errs
 }
 
-// validateKeystorePassword never repeats a password.
+// validateKeystorePassword never repeats the password.
 func validateKeystorePassword(create bool, password *string, ref cmmeta.SecretKeySelector, path *field.Path) field.ErrorList {
 	switch {
 	case !create:

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Conditions of a kind form a list with one entry a type. In all of them, the
-// time of the last transition moves only with the status; an entry is replaced
-// where it stands, and one of a new type comes last.
+// The conditions of a kind are a list with one entry for each type. In all of
+// them, the last transition time changes only with the status. An existing
+// entry is replaced in its place, and a new type is appended.
 
 // RequestCondition returns the condition of cr of this type, or nil.
 func RequestCondition(cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType) *cmv1.CertificateRequestCondition {
@@ -37,7 +37,7 @@ func ReadyReason(cr *cmv1.CertificateRequest) string {
 }
 
 // SetRequestCondition sets a condition of cr. Approved and Denied must never be
-// set twice: a second time is refused.
+// set twice: it refuses a second time.
 func SetRequestCondition(cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType, status cmmeta.ConditionStatus, reason, message string, now metav1.Time) {
 	condition := RequestCondition(cr, kind)
 	if condition == nil {
@@ -66,7 +66,7 @@ func CertificateIs(crt *cmv1.Certificate, kind cmv1.CertificateConditionType) bo
 	return condition != nil && condition.Status == cmmeta.ConditionTrue
 }
 
-// SetCertificateCondition sets a condition that is about crt as it is.
+// SetCertificateCondition sets a condition for the current generation of crt.
 func SetCertificateCondition(crt *cmv1.Certificate, kind cmv1.CertificateConditionType, status cmmeta.ConditionStatus, reason, message string, now metav1.Time) {
 	condition := CertificateCondition(crt, kind)
 	if condition == nil {
@@ -80,8 +80,7 @@ func SetCertificateCondition(crt *cmv1.Certificate, kind cmv1.CertificateConditi
 	condition.ObservedGeneration = crt.Generation
 }
 
-// RemoveCertificateCondition removes the condition of this type, if there is
-// one.
+// RemoveCertificateCondition removes the condition of this type, if it exists.
 func RemoveCertificateCondition(crt *cmv1.Certificate, kind cmv1.CertificateConditionType) {
 	crt.Status.Conditions = slices.DeleteFunc(crt.Status.Conditions, func(c cmv1.CertificateCondition) bool { return c.Type == kind })
 }
@@ -103,7 +102,7 @@ func IssuerIs(issuer cmv1.GenericIssuer, kind cmv1.IssuerConditionType) bool {
 	return condition != nil && condition.Status == cmmeta.ConditionTrue
 }
 
-// SetIssuerCondition sets a condition that is about issuer as it is.
+// SetIssuerCondition sets a condition for the current generation of issuer.
 func SetIssuerCondition(issuer cmv1.GenericIssuer, kind cmv1.IssuerConditionType, status cmmeta.ConditionStatus, reason, message string, now metav1.Time) {
 	stored := issuer.GetStatus()
 	condition := IssuerCondition(issuer, kind)

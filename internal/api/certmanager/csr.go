@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// ParseRequest reads the certificate request in the first PEM block of data,
-// whatever the block calls itself. What follows it is ignored.
+// ParseRequest parses the certificate request in the first PEM block of data,
+// whatever the block's type. It ignores everything after the block.
 func ParseRequest(data []byte) (*pki.Request, error) {
 	if err := CheckSize(data); err != nil {
 		return nil, err
@@ -28,7 +28,8 @@ func ParseRequest(data []byte) (*pki.Request, error) {
 	return req, nil
 }
 
-// CheckSize reports a certificate request in PEM that is too long to be read.
+// CheckSize returns an error for a certificate request in PEM that is too long
+// to be parsed.
 func CheckSize(data []byte) error {
 	if len(data) > pki.MaxRequestBytes {
 		return fmt.Errorf("is %d bytes long, more than %d", len(data), pki.MaxRequestBytes)
@@ -36,9 +37,9 @@ func CheckSize(data []byte) error {
 	return nil
 }
 
-// CheckRequest reports why spec.request cannot be signed as the other fields
-// ask. What a request says of itself must be what they say: it may have been
-// made by somebody else. Pieces that it does not mention are theirs to decide.
+// CheckRequest returns why spec.request cannot be signed as the other fields
+// require. The content of a request must match the other fields: another client
+// may have created it. The fields decide about parts that it does not contain.
 func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 	usages, err := Usages(spec.Usages, spec.IsCA)
 	if err != nil {
@@ -54,8 +55,8 @@ func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 	return CheckContent(req, usages, spec.IsCA)
 }
 
-// CheckContent reports what a request says of itself that differs from what it
-// was sent with, if it says anything.
+// CheckContent returns an error if the content of a request differs from the
+// fields that it was sent with. Parts that it does not contain cannot differ.
 func CheckContent(req *pki.Request, usages pki.Usages, isCA bool) error {
 	if err := checkCA(req, isCA); err != nil {
 		return err
@@ -63,7 +64,7 @@ func CheckContent(req *pki.Request, usages pki.Usages, isCA bool) error {
 	return checkUsages(req, usages)
 }
 
-// checkCA leaves the path length aside: no field says what it is to be.
+// checkCA ignores the path length: no field defines it.
 func checkCA(req *pki.Request, wanted bool) error {
 	switch {
 	case !req.CA.Present:
@@ -76,9 +77,9 @@ func checkCA(req *pki.Request, wanted bool) error {
 	return nil
 }
 
-// checkUsages takes both extensions together: a request with one of them means
-// the other one to be empty. The order of purposes does not matter, nor do
-// those that have no name in the API, and key usages that do not exist.
+// checkUsages compares both extensions together: if a request has only one of
+// them, the other one is empty. It ignores the order of purposes, purposes
+// without a name in the API, and key usages that do not exist.
 func checkUsages(req *pki.Request, wanted pki.Usages) error {
 	got := pki.Usages{Key: req.KeyUsage.Value, Extended: pki.ExtKeyUsagesOf(req.ExtKeyUsage.Value)}
 	switch err := req.KeyUsage.Err; {

@@ -1,8 +1,8 @@
-// Package certmanager holds what the API groups cert-manager.io and
-// acme.cert-manager.io mean: defaults, validation and conditions of their kinds.
+// Package certmanager implements the API groups cert-manager.io and
+// acme.cert-manager.io: defaults, validation and conditions of their kinds.
 //
-// Nothing of it is ever stored on its own: a reference without a kind stays
-// without a kind, and whoever reads it asks here what that means.
+// Defaults are never stored: a reference without a kind stays without a kind,
+// and the code that reads it calls this package to resolve it.
 package certmanager
 
 import (

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateIssuer reports what is wrong with a new Issuer or ClusterIssuer, and
-// what its author should know.
+// ValidateIssuer returns the errors of a new Issuer or ClusterIssuer, and
+// warnings for its author.
 func ValidateIssuer(issuer cmv1.GenericIssuer) (field.ErrorList, []string) {
 	config := &issuer.GetSpec().IssuerConfig
 	return validateIssuerConfig(config, specPath), issuerWarnings(config)
 }
 
-// ValidateIssuerUpdate reports what is wrong with replacing old by issuer. A
-// spec that stays as it is stays valid.
+// ValidateIssuerUpdate returns the errors of replacing old by issuer. A spec
+// that does not change stays valid.
 func ValidateIssuerUpdate(issuer, old cmv1.GenericIssuer) (field.ErrorList, []string) {
 	if apiequality.Semantic.DeepEqual(issuer.GetSpec(), old.GetSpec()) {
 		return nil, nil
@@ -27,7 +27,7 @@ func ValidateIssuerUpdate(issuer, old cmv1.GenericIssuer) (field.ErrorList, []st
 	return ValidateIssuer(issuer)
 }
 
-// validateIssuerConfig: an issuer is of one type.
+// validateIssuerConfig requires that an issuer has exactly one type.
 func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var one choice
@@ -57,11 +57,11 @@ func issuerWarnings(config *cmv1.IssuerConfig) []string {
 	return nil
 }
 
-// choice is what is set of some blocks of which exactly one must be.
+// choice lists the blocks that are set, of which exactly one must be set.
 type choice []string
 
-// take notes that a block is set. It is false for all but the first: what they
-// have in them does not matter, as they have to go.
+// take records that a block is set. It returns true only for the first: the
+// content of the others does not matter, because they must be removed.
 func (c *choice) take(name string) (first bool) {
 	*c = append(*c, name)
 	return len(*c) == 1
@@ -85,7 +85,8 @@ func validateCA(ca *cmv1.CAIssuer, path *field.Path) field.ErrorList {
 	return append(errs, validateFilled(ca.IssuingCertificateURLs, path.Child("issuingCertificateURLs"))...)
 }
 
-// validateFilled: an empty URL in a certificate is a place to ask that is none.
+// validateFilled refuses empty URLs: in a certificate they would be an address
+// that does not exist.
 func validateFilled(urls []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, url := range urls {
@@ -105,7 +106,7 @@ func requiredKey(ref *cmmeta.SecretKeySelector, path *field.Path) field.ErrorLis
 	return append(required(ref.Name, path.Child("name")), required(ref.Key, path.Child("key"))...)
 }
 
-// validateBundle does not repeat what is in the bundle.
+// validateBundle does not repeat the content of the bundle.
 func validateBundle(bundle []byte, path *field.Path) field.ErrorList {
 	if len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return field.ErrorList{field.Invalid(path, "<omitted>", "must have at least one certificate in PEM")}
@@ -113,7 +114,8 @@ func validateBundle(bundle []byte, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validatePath keeps a path below the place that a token of ours is for.
+// validatePath refuses paths that leave the place for which the server's token
+// is meant.
 func validatePath(path string, fldPath *field.Path) field.ErrorList {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return field.ErrorList{field.Invalid(fldPath, path, "must not contain '..' path segments")}

@@ -97,7 +97,7 @@ func validateServiceType(kind corev1.ServiceType, path *field.Path) field.ErrorL
 	}
 }
 
-// validateDNS01 leaves it to the provider whether its settings are any good.
+// validateDNS01 does not check the settings of the provider.
 func validateDNS01(solver *acmev1.ACMEChallengeSolverDNS01, path *field.Path) field.ErrorList {
 	var one choice
 	for _, provider := range []struct {

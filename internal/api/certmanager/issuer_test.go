@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-const bundle = "Y2VydGlmaWNhdGU=" // is none
+const bundle = "Y2VydGlmaWNhdGU=" // not a certificate
 
 func TestIssuers(t *testing.T) {
 	const account = `acme: {server: "https://acme.example.com", privateKeySecretRef: {name: account}, `
@@ -99,7 +99,7 @@ func TestIssuers(t *testing.T) {
 	}
 }
 
-// Both fields are named, without what is in the bundle.
+// The error names both fields, without the content of the bundle.
 func TestTwoBundles(t *testing.T) {
 	issuer := &cmv1.Issuer{}
 	text := `vault: {server: s, path: p, auth: {tokenSecretRef: {name: t}}, caBundle: ` + bundle + `, caBundleSecretRef: {name: x}}`
@@ -123,7 +123,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// What a CA has said of an order stays.
+// Fields of an order that come from the CA do not change.
 func TestOrdersAndChallenges(t *testing.T) {
 	yes, no := true, false
 	stored := func() *acmev1.Order {

@@ -24,8 +24,8 @@ func validateVault(vault *cmv1.VaultIssuer, path *field.Path) field.ErrorList {
 	return append(errs, validateVaultAuth(&vault.Auth, path.Child("auth"))...)
 }
 
-// validateVaultAuth lets several ways to log in pass: which one is meant is
-// for the issuer to ask.
+// validateVaultAuth accepts several ways to log in: the issuer decides which
+// one is used.
 func validateVaultAuth(auth *cmv1.VaultAuth, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if auth.TokenSecretRef == nil && auth.AppRole == nil && auth.ClientCertificate == nil && auth.Kubernetes == nil && auth.AWS == nil {

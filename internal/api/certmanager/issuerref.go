@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// IssuerKind is the kind that ref means.
+// IssuerKind returns the kind to which ref refers.
 func IssuerKind(ref cmmeta.IssuerReference) string {
 	if ref.Kind == "" {
 		return cmv1.IssuerKind
@@ -16,7 +16,7 @@ func IssuerKind(ref cmmeta.IssuerReference) string {
 	return ref.Kind
 }
 
-// IssuerGroup is the API group that ref means.
+// IssuerGroup returns the API group to which ref refers.
 func IssuerGroup(ref cmmeta.IssuerReference) string {
 	if ref.Group == "" {
 		return Group
@@ -24,16 +24,16 @@ func IssuerGroup(ref cmmeta.IssuerReference) string {
 	return ref.Group
 }
 
-// IsBuiltIn reports whether ref is to an Issuer or ClusterIssuer of this API, and
-// not to the kind of an issuer that somebody else brings along.
+// IsBuiltIn reports whether ref is to an Issuer or ClusterIssuer of this API,
+// and not to the kind of an external issuer.
 func IsBuiltIn(ref cmmeta.IssuerReference) bool { return IssuerGroup(ref) == Group }
 
-// SameIssuer reports whether two references mean the same.
+// SameIssuer reports whether two references refer to the same issuer.
 func SameIssuer(a, b cmmeta.IssuerReference) bool {
 	return a.Name == b.Name && IssuerKind(a) == IssuerKind(b) && IssuerGroup(a) == IssuerGroup(b)
 }
 
-// validateIssuerRef cannot say which kinds other groups have.
+// validateIssuerRef does not know which kinds other groups have.
 func validateIssuerRef(ref cmmeta.IssuerReference, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ref.Name == "" {

@@ -6,7 +6,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 )
 
-// IssuerType is which kind of CA an Issuer or ClusterIssuer stands for.
+// IssuerType is the kind of CA that an Issuer or ClusterIssuer uses.
 type IssuerType string
 
 // The types, by the name of their field in the spec.
@@ -19,8 +19,9 @@ const (
 	TypeVenafi     IssuerType = "venafi"
 )
 
-// TypeOf returns the type of an issuer; NoType if its spec has none. Of several,
-// which only an object from before their validation can have, the first counts.
+// TypeOf returns the type of an issuer; NoType if its spec has none. If several
+// are set, which is possible only for an object stored before they were
+// validated, the first counts.
 func TypeOf(spec *cmv1.IssuerSpec) IssuerType {
 	switch {
 	case spec.ACME != nil:
@@ -38,8 +39,8 @@ func TypeOf(spec *cmv1.IssuerSpec) IssuerType {
 	}
 }
 
-// SecretNamespace is where the Secrets are that an issuer names: its own
-// namespace, or for a ClusterIssuer the one that is configured.
+// SecretNamespace returns the namespace of the Secrets to which an issuer
+// refers: its own or, for a ClusterIssuer, the configured one.
 func SecretNamespace(issuer cmv1.GenericIssuer, clusterResources string) string {
 	if namespace := issuer.GetNamespace(); namespace != "" {
 		return namespace
@@ -47,8 +48,8 @@ func SecretNamespace(issuer cmv1.GenericIssuer, clusterResources string) string 
 	return clusterResources
 }
 
-// SignerOf returns the name by which CertificateSigningRequests and the rights
-// to approve them know an issuer.
+// SignerOf returns the signer that stands for an issuer in
+// CertificateSigningRequests and in the rights to approve them.
 func SignerOf(issuer cmv1.GenericIssuer) Signer {
 	kind := cmv1.IssuerKind
 	if _, ok := issuer.(*cmv1.ClusterIssuer); ok {

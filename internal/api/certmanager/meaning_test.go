@@ -55,7 +55,7 @@ func TestIssuerReferences(t *testing.T) {
 	}
 }
 
-// The time moves with the status alone, and entries stay where they are.
+// The time changes only with the status, and entries keep their places.
 func TestConditions(t *testing.T) {
 	first, later := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	cr := &cmv1.CertificateRequest{}

@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxEcho is how much of a wrong request is repeated to whoever sent it.
+// maxEcho is how much of an invalid request is repeated to the client.
 const maxEcho = 100
 
-// DurationHint tells how durations are written, for whoever has tried otherwise.
+// DurationHint explains how durations are written, after a client has used
+// another format.
 const DurationHint = "write it in hours, minutes and seconds, such as 2160h or 1h30m"
 
 var (
@@ -22,16 +23,16 @@ var (
 	conditionsPath = field.NewPath("status", "conditions")
 )
 
-// ValidateRequest reports what is wrong with a new request. Whether its issuer
-// exists is not asked: it may come later.
+// ValidateRequest returns the errors of a new request. It does not check
+// whether the issuer exists: it may be created later.
 func ValidateRequest(cr *cmv1.CertificateRequest) field.ErrorList {
 	errs := validateIssuerRef(cr.Spec.IssuerRef, specPath.Child("issuerRef"))
 	errs = append(errs, validateRequestSpec(&cr.Spec, specPath)...)
 	return append(errs, validateDecision(cr.Status.Conditions, conditionsPath)...)
 }
 
-// ValidateRequestUpdate reports what is wrong with replacing old by cr, through
-// the resource itself or its status.
+// ValidateRequestUpdate returns the errors of replacing old by cr, through the
+// resource itself or its status.
 func ValidateRequestUpdate(cr, old *cmv1.CertificateRequest) field.ErrorList {
 	errs := validateOwnAnnotations(cr.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))
 	errs = append(errs, validateDecisionChange(cr.Status.Conditions, old.Status.Conditions, conditionsPath)...)
@@ -61,8 +62,8 @@ func echo(request []byte) string {
 	return string(request[:maxEcho-len("...")]) + "..."
 }
 
-// validateOwnAnnotations: signers act by what these annotations say, and what
-// was approved must be what is signed.
+// validateOwnAnnotations refuses changes of annotations that signers follow:
+// what was approved must be what is signed.
 func validateOwnAnnotations(annotations, old map[string]string, path *field.Path) field.ErrorList {
 	all := maps.Clone(old)
 	if all == nil {
@@ -83,13 +84,14 @@ func validateOwnAnnotations(annotations, old map[string]string, path *field.Path
 	return errs
 }
 
-// decisions are the conditions that say whether a request may be signed.
+// decisions are the conditions that decide whether a request may be signed.
 var decisions = []cmv1.CertificateRequestConditionType{
 	cmv1.CertificateRequestConditionApproved,
 	cmv1.CertificateRequestConditionDenied,
 }
 
-// validateDecision: a request is decided once, and one way.
+// validateDecision requires that a request is decided only once: either
+// approved or denied.
 func validateDecision(conditions []cmv1.CertificateRequestCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	decided := 0
@@ -111,7 +113,7 @@ func validateDecision(conditions []cmv1.CertificateRequestCondition, path *field
 	return errs
 }
 
-// validateDecisionChange: even the time of a decision stays.
+// validateDecisionChange refuses every change of a decision, even of its time.
 func validateDecisionChange(conditions, old []cmv1.CertificateRequestCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, kind := range decisions {
@@ -136,8 +138,8 @@ func conditionsOf(conditions []cmv1.CertificateRequestCondition, kind cmv1.Certi
 	return found
 }
 
-// IsDecision reports whether cr is approved or denied and old, of the same name,
-// is not.
+// IsDecision reports whether cr is approved or denied and old, of the same
+// name, is not.
 func IsDecision(cr, old *cmv1.CertificateRequest) bool {
 	for _, kind := range decisions {
 		if RequestCondition(cr, kind) != nil && RequestCondition(old, kind) == nil {

@@ -28,7 +28,7 @@ var (
 	mail       = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 4}
 )
 
-// csr makes a request with extensions, which alternate between identifier and
+// csr returns a request with extensions, which alternate between identifier and
 // content.
 func csr(t testing.TB, extensions ...any) []byte {
 	t.Helper()
@@ -58,7 +58,7 @@ type constraints struct {
 	PathLen int  `asn1:"optional,default:-1"`
 }
 
-// bits has the bits of these numbers set.
+// bits returns a bit string with these bits set.
 func bits(set ...int) asn1.BitString {
 	value := asn1.BitString{Bytes: make([]byte, 2)}
 	for _, bit := range set {
@@ -75,7 +75,7 @@ func TestRequests(t *testing.T) {
 	tests := []struct {
 		reason string
 		edit   func(*spec)
-		want   string // "" is fine
+		want   string // "" means valid
 	}{
 		{"nothing said", func(*spec) {}, ""},
 		{"the text around a request", func(s *spec) { s.Request = append([]byte("text\n"), append(s.Request, "more"...)...) }, ""},
@@ -180,7 +180,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// check wants one error with this text, or none.
+// check requires one error with this text, or none.
 func check(t *testing.T, errs field.ErrorList, want string) {
 	t.Helper()
 	switch {

@@ -12,34 +12,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrNoResource says that nothing of a kind is served.
+// ErrNoResource means that no resource of a kind is served.
 var ErrNoResource = errors.New("no resource is served of the kind")
 
-// MessageNoSigner begins the refusal to approve a request to an issuer of a kind
-// that nobody serves. Other programs know the text.
+// MessageNoSigner begins the refusal to approve a request to an issuer of a
+// kind that is not served. Other programs depend on the text.
 const MessageNoSigner = "referenced signer resource does not exist"
 
-// Resource is where the objects of a kind are.
+// Resource is the resource that serves the objects of a kind.
 type Resource struct {
 	Version    string
 	Name       string // in the plural
 	Namespaced bool
 }
 
-// Discovery tells which kinds there are.
+// Discovery returns which kinds are served.
 type Discovery interface {
 	ServerGroupsWithContext(ctx context.Context) (*metav1.APIGroupList, error)
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// IssuerGroupKind is the kind of the object that ref means.
+// IssuerGroupKind returns the kind of the object to which ref refers.
 func IssuerGroupKind(ref cmmeta.IssuerReference) schema.GroupKind {
 	return schema.GroupKind{Group: IssuerGroup(ref), Kind: IssuerKind(ref)}
 }
 
-// ApprovalNames are the names of signers.cert-manager.io under which the right to
-// approve requests of a namespace to an issuer is granted: that of all issuers of
-// its kind, and its own. of is the resource of the kind.
+// ApprovalNames returns the names of signers.cert-manager.io under which the
+// right to approve requests of a namespace to an issuer is granted: that of all
+// issuers of its kind, and its own. of is the resource of the kind.
 func ApprovalNames(ref cmmeta.IssuerReference, of Resource, namespace string) []string {
 	all := of.Name + "." + IssuerGroup(ref) + "/"
 	if of.Namespaced {
@@ -48,8 +48,8 @@ func ApprovalNames(ref cmmeta.IssuerReference, of Resource, namespace string) []
 	return []string{all + "*", all + ref.Name}
 }
 
-// FindResource asks for the resource of a kind. It returns ErrNoResource if there
-// is none; served reports whether anything of its group is served then.
+// FindResource looks up the resource of a kind. It returns ErrNoResource if it
+// does not exist; served then reports whether any kind of its group is served.
 func FindResource(ctx context.Context, discovery Discovery, kind schema.GroupKind) (found Resource, served bool, err error) {
 	groups, err := discovery.ServerGroupsWithContext(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func FindResource(ctx context.Context, discovery Discovery, kind schema.GroupKin
 func findInVersion(ctx context.Context, discovery Discovery, version, kind string) (Resource, error) {
 	list, err := discovery.ServerResourcesForGroupVersionWithContext(ctx, version)
 	if apierrors.IsNotFound(err) {
-		return Resource{}, ErrNoResource // it has just gone
+		return Resource{}, ErrNoResource // it has just been removed
 	}
 	if err != nil {
 		return Resource{}, fmt.Errorf("looking for kind %s in %s: %w", kind, version, err)

@@ -12,11 +12,11 @@ const (
 	clusterIssuersDomain = "clusterissuers." + Group
 )
 
-// Signer is the issuer that a CertificateSigningRequest names.
+// Signer is the issuer to which a CertificateSigningRequest refers.
 type Signer struct {
 	// Kind is Issuer or ClusterIssuer.
 	Kind string
-	// Namespace is that of an Issuer.
+	// Namespace is the namespace of an Issuer.
 	Namespace string
 	Name      string
 }
@@ -31,12 +31,12 @@ func ReferredSigner(cr *cmv1.CertificateRequest) Signer {
 	return to
 }
 
-// ParseSignerName reads the signer's name of a CertificateSigningRequest:
+// ParseSignerName parses the signer's name of a CertificateSigningRequest:
 //
 //	issuers.cert-manager.io/<namespace>.<name>
 //	clusterissuers.cert-manager.io/<name>
 //
-// Names may have dots, namespaces have none. ok is false for all others.
+// Names may contain dots, namespaces must not. ok is false for all other names.
 func ParseSignerName(signerName string) (signer Signer, ok bool) {
 	domain, path, _ := strings.Cut(signerName, "/")
 	if path == "" || strings.Contains(path, "/") {
@@ -53,8 +53,8 @@ func ParseSignerName(signerName string) (signer Signer, ok bool) {
 	}
 }
 
-// SignerForm is the form that a signer's name should have which is in a domain of
-// issuers and names none of them. It is empty for all others.
+// SignerForm returns the form that a signer's name should have if it is in a
+// domain of issuers and is not the name of one. It returns "" for all others.
 func SignerForm(signerName string) string {
 	if _, ok := ParseSignerName(signerName); ok {
 		return ""
@@ -69,7 +69,7 @@ func SignerForm(signerName string) string {
 	}
 }
 
-// String is the signer's name.
+// String returns the signer's name.
 func (s Signer) String() string {
 	if s.Kind == cmv1.ClusterIssuerKind {
 		return clusterIssuersDomain + "/" + s.Name

@@ -10,15 +10,14 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager/cron"
 )
 
-// Window is a time that comes again and again, in which certificates may be
-// renewed.
+// Window is a recurring time in which certificates may be renewed.
 type Window struct {
 	schedule cron.Schedule
 	zone     *time.Location
 	lasts    time.Duration
 }
 
-// ParseWindow reads a window; it fails for one that nobody can keep to.
+// ParseWindow parses a window; it returns an error for one that never opens.
 func ParseWindow(w cmv1.CertificateRenewalWindows) (Window, error) {
 	parsed, errs := parseWindow(w, nil)
 	return parsed, errs.ToAggregate()
@@ -43,10 +42,10 @@ func parseWindow(w cmv1.CertificateRenewalWindows, path *field.Path) (parsed Win
 	return parsed, errs
 }
 
-// comes fails for a schedule such as 30 February. Eight years have a leap day
-// in any case.
+// comes returns an error for a schedule such as 30 February. Any eight years
+// contain a leap day.
 func comes(s cron.Schedule) error {
-	from := time.Date(2097, 1, 1, 0, 0, 0, 0, time.UTC) // 2100 has none
+	from := time.Date(2097, 1, 1, 0, 0, 0, 0, time.UTC) // 2100 is not a leap year
 	if _, ok := s.First(from, from.AddDate(8, 0, 0)); !ok {
 		return errors.New("never comes")
 	}
@@ -63,10 +62,11 @@ func zone(name string) (*time.Location, error) {
 	return nil, errors.New("must be the name of a time zone, such as Europe/Berlin")
 }
 
-// Next returns when the window is open next: at from, if it is open then, else
-// when it opens. It is not after until; ok is false if it does not open so soon.
+// Next returns when the window is next open: at from if it is open then,
+// otherwise when it opens. The result is not after until; ok is false if the
+// window does not open before that.
 func (w Window) Next(from, until time.Time) (at time.Time, ok bool) {
-	// One that has begun within its length, and just before from, is open still.
+	// A window that began less than its length before from is still open.
 	begin, ok := w.schedule.First(from.Add(time.Nanosecond-w.lasts).In(w.zone), until)
 	if ok && begin.Before(from) {
 		return from, true

@@ -1,5 +1,5 @@
-// Package coordination says what the objects of coordination.k8s.io look like
-// and which of them are valid.
+// Package coordination has the defaults and the validation of the objects of
+// coordination.k8s.io.
 package coordination
 
 import (
@@ -28,13 +28,13 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// ValidateLease reports what is wrong with a new lease.
+// ValidateLease returns the errors of a new lease.
 func ValidateLease(lease *coordinationv1.Lease) field.ErrorList {
 	errs := metadata.Validate(&lease.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	return append(errs, validateSpec(&lease.Spec, field.NewPath("spec"))...)
 }
 
-// ValidateLeaseUpdate reports what is wrong with replacing old by lease.
+// ValidateLeaseUpdate returns the errors of replacing old by lease.
 func ValidateLeaseUpdate(lease, old *coordinationv1.Lease) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&lease.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	return append(errs, validateSpec(&lease.Spec, field.NewPath("spec"))...)

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// ValidateConfigMap reports what is wrong with a new config map.
+// ValidateConfigMap returns the errors of a new config map.
 func ValidateConfigMap(config *corev1.ConfigMap) field.ErrorList {
 	errs := metadata.Validate(&config.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	binaryPath := field.NewPath("binaryData")
@@ -28,14 +28,14 @@ func ValidateConfigMap(config *corev1.ConfigMap) field.ErrorList {
 		errs = append(errs, validateDataKey(key, binaryPath)...)
 		size += len(config.BinaryData[key])
 	}
-	// A config map is as big as a secret may be.
+	// A config map has the same maximum size as a secret.
 	if size > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
 	}
 	return errs
 }
 
-// ValidateConfigMapUpdate reports what is wrong with replacing old by config.
+// ValidateConfigMapUpdate returns the errors of replacing old by config.
 func ValidateConfigMapUpdate(config, old *corev1.ConfigMap) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&config.ObjectMeta, &old.ObjectMeta, metadataPath)
 	if isSet(old.Immutable) {
@@ -46,7 +46,7 @@ func ValidateConfigMapUpdate(config, old *corev1.ConfigMap) field.ErrorList {
 	return append(errs, ValidateConfigMap(config)...)
 }
 
-// validateDataKey: keys become file names.
+// validateDataKey checks a key, which must be a valid file name.
 func validateDataKey(key string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range utilvalidation.IsConfigMapKey(key) {

@@ -24,8 +24,8 @@ func each[T any](items []T, do func(*T)) {
 	}
 }
 
-// setSecretDefaults also takes in stringData, so that everything behind the
-// decoder, admission included, finds a secret's content in one place.
+// setSecretDefaults also merges stringData, so that everything after the
+// decoder, including admission, finds a secret's content in one place.
 func setSecretDefaults(secret *corev1.Secret) {
 	if secret.Type == "" {
 		secret.Type = corev1.SecretTypeOpaque
@@ -33,7 +33,7 @@ func setSecretDefaults(secret *corev1.Secret) {
 	MergeStringData(secret)
 }
 
-// MergeStringData moves stringData, which can only be written, into data.
+// MergeStringData moves stringData, which is write-only, into data.
 func MergeStringData(secret *corev1.Secret) {
 	if len(secret.StringData) > 0 && secret.Data == nil {
 		secret.Data = make(map[string][]byte, len(secret.StringData))
@@ -44,9 +44,9 @@ func MergeStringData(secret *corev1.Secret) {
 	secret.StringData = nil
 }
 
-// setNamespaceDefaults labels a namespace with its name, by which selectors
-// choose namespaces. A name that is yet to be generated has its label from
-// LabelNamespace. A namespace is active unless it says otherwise.
+// setNamespaceDefaults adds the label with the namespace's name, which
+// selectors use. If the name is still to be generated, LabelNamespace adds the
+// label. A namespace without a phase is active.
 func setNamespaceDefaults(namespace *corev1.Namespace) {
 	if namespace.Status.Phase == "" {
 		namespace.Status.Phase = corev1.NamespaceActive
@@ -56,7 +56,7 @@ func setNamespaceDefaults(namespace *corev1.Namespace) {
 	}
 }
 
-// LabelNamespace gives namespace the label that holds its name.
+// LabelNamespace adds the label with the name of namespace.
 func LabelNamespace(namespace *corev1.Namespace) {
 	if namespace.Labels == nil {
 		namespace.Labels = map[string]string{}
@@ -64,8 +64,9 @@ func LabelNamespace(namespace *corev1.Namespace) {
 	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
 }
 
-// setNodeDefaults lets pods have all that a node has, unless it says otherwise.
-// podCIDR is the older name of the first of podCIDRs, and wins.
+// setNodeDefaults makes all capacity of a node allocatable if nothing else is
+// set. podCIDR is the older name of the first of podCIDRs, and takes
+// precedence.
 func setNodeDefaults(node *corev1.Node) {
 	spec := &node.Spec
 	switch {

@@ -10,7 +10,7 @@ import (
 
 var finalizersPath = field.NewPath("spec", "finalizers")
 
-// ValidateNamespace reports what is wrong with a new namespace.
+// ValidateNamespace returns the errors of a new namespace.
 func ValidateNamespace(namespace *corev1.Namespace) field.ErrorList {
 	errs := metadata.Validate(&namespace.ObjectMeta, false, validation.NameIsDNSLabel, metadataPath)
 	for _, finalizer := range namespace.Spec.Finalizers {
@@ -19,18 +19,17 @@ func ValidateNamespace(namespace *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// ValidateNamespaceUpdate reports what is wrong with replacing old by
-// namespace.
+// ValidateNamespaceUpdate returns the errors of replacing old by namespace.
 func ValidateNamespaceUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
 	return append(errs, ValidateNamespace(namespace)...)
 }
 
-// ValidateNamespaceStatusUpdate reports what is wrong with replacing old by
-// namespace through /status: only a deletion ends a namespace.
+// ValidateNamespaceStatusUpdate returns the errors of replacing old by
+// namespace through /status: only a deletion terminates a namespace.
 func ValidateNamespaceStatusUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)
-	// Kubernetes spells the field so.
+	// Kubernetes uses this spelling of the field.
 	phase, phasePath := namespace.Status.Phase, field.NewPath("status", "Phase")
 	switch {
 	case namespace.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
@@ -41,7 +40,7 @@ func ValidateNamespaceStatusUpdate(namespace, old *corev1.Namespace) field.Error
 	return errs
 }
 
-// ValidateNamespaceFinalizeUpdate reports what is wrong with replacing old by
+// ValidateNamespaceFinalizeUpdate returns the errors of replacing old by
 // namespace through /finalize.
 func ValidateNamespaceFinalizeUpdate(namespace, old *corev1.Namespace) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&namespace.ObjectMeta, &old.ObjectMeta, metadataPath)

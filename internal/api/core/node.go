@@ -17,22 +17,23 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// ValidateNode reports what is wrong with a new node.
+// ValidateNode returns the errors of a new node.
 func ValidateNode(node *corev1.Node) field.ErrorList { return validateNode(node, nil) }
 
-// validateNode does not look at ranges that were stored before they were
-// looked at.
+// validateNode accepts ranges that were stored before ranges were validated.
 func validateNode(node *corev1.Node, storedRanges []string) field.ErrorList {
 	errs := metadata.Validate(&node.ObjectMeta, false, validation.NameIsDNSSubdomain, metadataPath)
-	// Kubernetes names the fields of a node so, taints in particular.
+	// Kubernetes uses this path for the fields of a node, in particular for
+	// taints.
 	errs = append(errs, validateTaints(node.Spec.Taints, metadataPath.Child("taints"))...)
 	errs = append(errs, validatePodCIDRs(node.Spec.PodCIDRs, storedRanges, field.NewPath("spec", "podCIDRs"))...)
 	errs = append(errs, validateAmounts(node.Status.Capacity, field.NewPath("status", "capacity"))...)
 	return append(errs, validateAmounts(node.Status.Allocatable, field.NewPath("status", "allocatable"))...)
 }
 
-// ValidateNodeUpdate reports what is wrong with replacing old by node. What a
-// node is stays: whoever manages its machine or its pods has built on it.
+// ValidateNodeUpdate returns the errors of replacing old by node. Most of the
+// spec is immutable: the programs that manage the machine or its pods depend on
+// it.
 func ValidateNodeUpdate(node, old *corev1.Node) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&node.ObjectMeta, &old.ObjectMeta, metadataPath)
 	specPath := field.NewPath("spec")
@@ -48,8 +49,8 @@ func ValidateNodeUpdate(node, old *corev1.Node) field.ErrorList {
 	return append(errs, validateNode(node, old.Spec.PodCIDRs)...)
 }
 
-// fixedOf is spec without the fields that may change or have an answer of
-// their own.
+// fixedOf returns spec without the fields that may change or are validated
+// separately.
 func fixedOf(spec corev1.NodeSpec) corev1.NodeSpec {
 	spec.PodCIDR, spec.PodCIDRs, spec.ProviderID = "", nil, ""
 	//lint:ignore SA1019 clients of old nodes may still send or clear it
@@ -96,7 +97,7 @@ func validateTaintEffect(effect corev1.TaintEffect, fldPath *field.Path) field.E
 	}
 }
 
-// validatePodCIDRs wants one range of each IP family at most.
+// validatePodCIDRs requires at most one range of each IP family.
 func validatePodCIDRs(ranges, stored []string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, text := range ranges {
@@ -115,7 +116,7 @@ func validatePodCIDRs(ranges, stored []string, fldPath *field.Path) field.ErrorL
 	return errs
 }
 
-// validateAmounts wants whole ones of what cannot be divided.
+// validateAmounts requires integers for resources that cannot be divided.
 func validateAmounts(resources corev1.ResourceList, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
@@ -130,7 +131,8 @@ func validateAmounts(resources corev1.ResourceList, fldPath *field.Path) field.E
 	return errs
 }
 
-// isCounted: pods are, and what is in a domain of somebody's own.
+// isCounted reports whether a resource is counted in integers: pods are, and
+// resources in a domain outside of Kubernetes.
 func isCounted(name corev1.ResourceName) bool {
 	domain, _, extended := strings.Cut(string(name), "/")
 	return name == corev1.ResourcePods || extended && !strings.Contains(domain+"/", corev1.ResourceDefaultNamespacePrefix)

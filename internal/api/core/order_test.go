@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What is wrong with several keys is said in the same order each time.
+// The errors of several keys are always in the same order.
 func TestErrorsAreInOrder(t *testing.T) {
 	text, data, amounts := map[string]string{}, map[string][]byte{}, corev1.ResourceList{}
 	for _, key := range []string{"h/", "c/", "a/", "f/", "b/", "e/", "g/", "d/"} {

@@ -13,9 +13,9 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// ValidatePod reports what is wrong with a new pod: with who it is, where it
-// runs and what it is called. No pod is run here, so the details of how to run
-// one are left to the node that does.
+// ValidatePod returns the errors of a new pod: of its identity, its node and
+// its name. certplane does not run pods, so the details of running one are left
+// to the node.
 func ValidatePod(pod *corev1.Pod) field.ErrorList {
 	errs := metadata.Validate(&pod.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	specPath := field.NewPath("spec")
@@ -55,8 +55,8 @@ func validatePodSpec(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList 
 
 func isSubdomain(name string) []string { return validation.NameIsDNSSubdomain(name, false) }
 
-// validateContainers wants at least one container, and names that nobody
-// else in the pod has.
+// validateContainers requires at least one container, and names that are unique
+// in the pod.
 func validateContainers(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(spec.Containers) == 0 {
@@ -84,7 +84,7 @@ func validateContainers(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorLi
 	return errs
 }
 
-// validateImageTexts: a space around an image is a slip that no node forgives.
+// validateImageTexts refuses spaces around an image: no node accepts them.
 func validateImageTexts(containers []corev1.Container, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, container := range containers {
@@ -109,7 +109,7 @@ func validateQuantities(resources corev1.ResourceList, fldPath *field.Path) fiel
 	return errs
 }
 
-// validateName checks a DNS label that must not be in seen yet, and adds it.
+// validateName checks a DNS label that must not be in seen, and adds it.
 func validateName(name string, seen map[string]bool, fldPath *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(fldPath, "")}

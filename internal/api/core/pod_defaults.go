@@ -7,8 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// setPodDefaults fills in what kubelets and other readers of pods expect to
-// find.
+// setPodDefaults fills in the fields that kubelets and other clients expect.
 func setPodDefaults(pod *corev1.Pod) {
 	spec := &pod.Spec
 	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -17,7 +16,7 @@ func setPodDefaults(pod *corev1.Pod) {
 	setDefaultPtr(&spec.TerminationGracePeriodSeconds, int64(corev1.DefaultTerminationGracePeriodSeconds))
 	setDefaultPtr(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	setDefaultPtr(&spec.SecurityContext, corev1.PodSecurityContext{})
-	// The older name of the same field; both are always there.
+	// This is the older name of the same field; both are always set.
 	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	each(spec.InitContainers, setContainerDefaults)
@@ -43,7 +42,7 @@ func setContainerDefaults(container *corev1.Container) {
 	setRequestDefaults(&container.Resources)
 }
 
-// setRequestDefaults: a container asks for its limit, unless it says how much.
+// setRequestDefaults sets a container's request to its limit if it has none.
 func setRequestDefaults(resources *corev1.ResourceRequirements) {
 	for name, limit := range resources.Limits {
 		if _, ok := resources.Requests[name]; ok {
@@ -100,7 +99,8 @@ func setFieldRefDefaults(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-// pullPolicy: what an image without a fixed name is may have changed.
+// pullPolicy returns the default for an image. The content of an image without
+// a fixed tag may have changed.
 func pullPolicy(image string) corev1.PullPolicy {
 	if strings.Contains(image, "@") {
 		return corev1.PullIfNotPresent

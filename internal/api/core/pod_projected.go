@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// maxFileMode is all that the mode of a file of a volume can say.
+// maxFileMode is the largest mode that a file of a volume can have.
 const maxFileMode = 0o777
 
 // podKeyTypes are the kinds of keys that a node makes for a pod, in the order
@@ -25,9 +25,9 @@ var podKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDS
 type projection struct {
 	// account is the pod's service account.
 	account string
-	// path is the volume's.
+	// path is the path of the volume.
 	path *field.Path
-	// files are those of the sources so far.
+	// files are the files of the sources checked so far.
 	files map[string]bool
 	errs  field.ErrorList
 }
@@ -86,8 +86,9 @@ func (p *projection) items(name string, items []corev1.KeyToPath) {
 	}
 }
 
-// file notes that a source writes a file, of which an error would say value.
-// Tokens are not among them: Kubernetes lets a later source replace one.
+// file records a file that a source writes. value is the value in the error if
+// another source writes it too. Tokens are not recorded: Kubernetes allows a
+// later source to replace one.
 func (p *projection) file(name, value string) {
 	if name == "" {
 		return
@@ -98,7 +99,7 @@ func (p *projection) file(name, value string) {
 	p.files[name] = true
 }
 
-// newFile is file for a field that holds the name of one.
+// newFile is file for a field that contains the name of a file.
 func (p *projection) newFile(name string, fldPath *field.Path) {
 	p.add(validateRelativePath(name, fldPath)...)
 	p.file(name, name)
@@ -129,8 +130,9 @@ func (p *projection) trustBundle(source *corev1.ClusterTrustBundleProjection, fl
 	p.newFile(source.Path, fldPath.Child("path"))
 }
 
-// validateTrustBundleRef: what is before the last colon is a signer, which a
-// pod may name wrong: it finds nothing then.
+// validateTrustBundleRef checks the name of a bundle. The part before the last
+// colon is a signer. A pod may refer to an invalid one: it finds no bundle
+// then.
 func validateTrustBundleRef(name string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
@@ -164,7 +166,7 @@ func (p *projection) podCertificate(source *corev1.PodCertificateProjection, fld
 	}
 }
 
-// validatePodLifetime holds a pod to what its request could ask for.
+// validatePodLifetime applies the bounds of a request to the pod's source.
 func validatePodLifetime(source *corev1.PodCertificateProjection, fldPath *field.Path) field.ErrorList {
 	seconds := source.MaxExpirationSeconds
 	if seconds == nil {
@@ -181,8 +183,8 @@ func validatePodLifetime(source *corev1.PodCertificateProjection, fldPath *field
 	}
 }
 
-// validateRelativePath wants a path within the volume, beside what the volume
-// itself writes there, which begins with "..".
+// validateRelativePath requires a path within the volume that does not begin
+// with "..", which is reserved for what the volume itself writes.
 func validateRelativePath(name string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if path.IsAbs(name) {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ValidatePodUpdate reports what is wrong with replacing old by pod: what runs
-// is what was admitted, but for a few fields.
+// ValidatePodUpdate returns the errors of replacing old by pod: except for a
+// few fields, what runs is what was admitted.
 func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	errs := validatePodMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
 	specPath := field.NewPath("spec")
@@ -30,8 +30,8 @@ func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return validateFixedSpec(&pod.Spec, &old.Spec, specPath)
 }
 
-// ValidatePodStatusUpdate reports what is wrong with replacing old by pod
-// through /status.
+// ValidatePodStatusUpdate returns the errors of replacing old by pod through
+// /status.
 func ValidatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	errs := validatePodMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
 	if node := pod.Status.NominatedNodeName; node != "" {
@@ -47,9 +47,10 @@ func validatePodMetaUpdate(meta, old *metav1.ObjectMeta) field.ErrorList {
 	return append(errs, validateFixedAnnotations(meta.Annotations, old.Annotations, metadataPath.Child("annotations"))...)
 }
 
-// validateFixedAnnotations: whether a pod is the mirror of one that runs
-// without the API server decides who may create it and what it may refer to,
-// so it stays what it was created as. What confines its containers stays, too.
+// validateFixedAnnotations refuses changes of some annotations. Whether a pod
+// is the mirror of one that runs without the API server decides who may create
+// it and what it may refer to, so this cannot change. The annotations that
+// confine its containers cannot change either.
 func validateFixedAnnotations(annotations, old map[string]string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(annotations)), maps.Keys(old))
@@ -69,8 +70,8 @@ func validateFixedAnnotations(annotations, old map[string]string, fldPath *field
 	return errs
 }
 
-// fixedAnnotation returns what an annotation that never changes stands for,
-// or nothing for all others.
+// fixedAnnotation returns the meaning of an annotation that never changes, or
+// "" for all others.
 func fixedAnnotation(key string) string {
 	switch {
 	case key == corev1.MirrorPodAnnotationKey:
@@ -81,8 +82,8 @@ func fixedAnnotation(key string) string {
 	return ""
 }
 
-// validateFixedSpec compares the rest, after the changeable fields of spec
-// have been put back.
+// validateFixedSpec compares the rest of the spec, after the mutable fields
+// have been restored.
 func validateFixedSpec(spec, old *corev1.PodSpec, fldPath *field.Path) field.ErrorList {
 	reverted := spec.DeepCopy()
 	revertImages(reverted.Containers, old.Containers)
@@ -119,7 +120,7 @@ func validateImages(containers []corev1.Container, fldPath *field.Path) field.Er
 	return errs
 }
 
-// validateDeadlineChange lets a deadline be set and moved forward.
+// validateDeadlineChange allows a deadline to be set and to be made earlier.
 func validateDeadlineChange(seconds, old *int64, fldPath *field.Path) field.ErrorList {
 	switch {
 	case seconds == nil && old == nil:
@@ -135,8 +136,8 @@ func validateDeadlineChange(seconds, old *int64, fldPath *field.Path) field.Erro
 	}
 }
 
-// validateTolerationChange lets tolerations be added, and wants the old ones
-// to be there still: for how long, may change.
+// validateTolerationChange allows tolerations to be added. The old ones must
+// remain, but their duration may change.
 func validateTolerationChange(tolerations, old []corev1.Toleration, fldPath *field.Path) field.ErrorList {
 	for _, was := range old {
 		if !slices.ContainsFunc(tolerations, func(is corev1.Toleration) bool {
@@ -149,7 +150,7 @@ func validateTolerationChange(tolerations, old []corev1.Toleration, fldPath *fie
 	return nil
 }
 
-// validateGateChange lets gates be removed.
+// validateGateChange allows gates only to be removed.
 func validateGateChange(gates, old []corev1.PodSchedulingGate, fldPath *field.Path) field.ErrorList {
 	for i, gate := range gates {
 		if !slices.Contains(old, gate) {

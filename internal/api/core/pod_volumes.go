@@ -22,8 +22,8 @@ func validateVolumes(spec *corev1.PodSpec, fldPath *field.Path) field.ErrorList 
 	return errs
 }
 
-// validateVolumeType wants exactly one type, so that nothing that a volume
-// refers to hides behind the type that somebody looks at first.
+// validateVolumeType requires exactly one type. Otherwise a reference could be
+// hidden behind the type that a reader checks first.
 func validateVolumeType(source *corev1.VolumeSource, fldPath *field.Path) field.ErrorList {
 	types := volumeTypes(source)
 	if len(types) == 0 {
@@ -37,7 +37,7 @@ func validateVolumeType(source *corev1.VolumeSource, fldPath *field.Path) field.
 }
 
 // volumeTypes returns the names of the types that are set. It reads them from
-// the Go type, so that a type that Kubernetes adds is counted as well.
+// the Go type, so that types that Kubernetes adds later are counted too.
 func volumeTypes(source *corev1.VolumeSource) []string {
 	var names []string
 	value := reflect.ValueOf(source).Elem()

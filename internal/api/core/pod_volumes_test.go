@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Every pair of types in one volume is refused, whichever two they are.
+// Every pair of types in one volume is refused.
 func TestOneTypeEachVolume(t *testing.T) {
 	path := field.NewPath("spec", "volumes").Index(0)
 	n := reflect.TypeFor[corev1.VolumeSource]().NumField()

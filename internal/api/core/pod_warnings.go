@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// PodWarnings tells what in a new pod is valid and hardly what its author
-// wants: files of a projected volume that get in each other's way. old is nil
-// for a new pod; others cannot change their volumes.
+// PodWarnings returns warnings about a new pod that is valid but probably not
+// what its author wants: files of a projected volume that conflict. old is nil
+// for a new pod; volumes of other pods cannot change.
 func PodWarnings(pod, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
@@ -38,7 +38,7 @@ func PodWarnings(pod, old *corev1.Pod) []string {
 // projectedFile is a file that a source of a projected volume writes.
 type projectedFile struct{ path, of string }
 
-// projectedFiles are those whose names the pod says.
+// projectedFiles returns the files whose names are in the pod.
 func projectedFiles(source corev1.VolumeProjection) []projectedFile {
 	var files []projectedFile
 	add := func(path, of string) {
@@ -75,8 +75,8 @@ func projectedFiles(source corev1.VolumeProjection) []projectedFile {
 	return files
 }
 
-// conflicts names the files that cannot be beside f, because one would have to
-// be the folder of the other, or that f replaces.
+// conflicts returns the files that cannot exist beside f, because one would
+// have to be a directory of the other, or that f replaces.
 func (f projectedFile) conflicts(volume string, before []projectedFile) []string {
 	var warnings []string
 	for _, other := range before {

@@ -1,5 +1,5 @@
-// Package core says what the objects of the core API group look like and
-// which of them are valid.
+// Package core has the defaults and the validation of the objects of the core
+// API group.
 package core
 
 import (
@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the served kinds but Event, which has a package of its
-// own. The v1 types are the internal ones too, so there is nothing to convert.
+// AddToScheme registers the served kinds except Event, which has its own
+// package. The v1 types are also the internal ones, so there is nothing to
+// convert.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: corev1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, internal} {

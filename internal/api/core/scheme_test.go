@@ -20,8 +20,8 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// fillDefaults completes objects that are filled at random as decoding does:
-// what is left out does not come back as it was.
+// fillDefaults completes randomly filled objects as decoding does: omitted
+// fields would otherwise change in a round trip.
 func fillDefaults(serializer.CodecFactory) []any {
 	return []any{
 		func(s *corev1.Secret, c randfill.Continue) { c.FillNoCustom(s); setSecretDefaults(s) },

@@ -18,7 +18,7 @@ var (
 	dataPath     = field.NewPath("data")
 )
 
-// ValidateSecret reports what is wrong with a new secret.
+// ValidateSecret returns the errors of a new secret.
 func ValidateSecret(secret *corev1.Secret) field.ErrorList {
 	errs := metadata.Validate(&secret.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	size := 0
@@ -32,7 +32,7 @@ func ValidateSecret(secret *corev1.Secret) field.ErrorList {
 	return append(errs, validateSecretType(secret)...)
 }
 
-// ValidateSecretUpdate reports what is wrong with replacing old by secret.
+// ValidateSecretUpdate returns the errors of replacing old by secret.
 func ValidateSecretUpdate(secret, old *corev1.Secret) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&secret.ObjectMeta, &old.ObjectMeta, metadataPath)
 	errs = append(errs, validation.ValidateImmutableField(secret.Type, old.Type, field.NewPath("type"))...)
@@ -43,8 +43,9 @@ func ValidateSecretUpdate(secret, old *corev1.Secret) field.ErrorList {
 	return append(errs, ValidateSecret(secret)...)
 }
 
-// validateSecretType looks for what the readers of a type rely on. Types that
-// are not here, such as that of bootstrap tokens, can hold anything.
+// validateSecretType checks the keys on which the readers of a type rely. Types
+// that are not listed here, such as that of bootstrap tokens, can contain
+// anything.
 func validateSecretType(secret *corev1.Secret) field.ErrorList {
 	switch secret.Type {
 	case corev1.SecretTypeServiceAccountToken:
@@ -65,8 +66,8 @@ func validateSecretType(secret *corev1.Secret) field.ErrorList {
 	return nil
 }
 
-// requireKeys wants the keys to be there; a value may be empty, for somebody
-// else to fill in.
+// requireKeys requires that the keys exist; a value may be empty, for another
+// client to fill in.
 func requireKeys(secret *corev1.Secret, keys ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range keys {
@@ -109,7 +110,7 @@ func requireJSON(secret *corev1.Secret, key string) field.ErrorList {
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// stillImmutable refuses to take the promise of immutability back.
+// stillImmutable requires that an immutable object stays immutable.
 func stillImmutable(immutable *bool) field.ErrorList {
 	if isSet(immutable) {
 		return nil
@@ -117,7 +118,7 @@ func stillImmutable(immutable *bool) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set")}
 }
 
-// unchanged refuses other content without repeating it.
+// unchanged refuses changed content without repeating it.
 func unchanged(content, old any, fldPath *field.Path) field.ErrorList {
 	if equality.Semantic.DeepEqual(content, old) {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// maxAffinitySeconds is how long a client can stay with one pod: a day.
+// maxAffinitySeconds is how long a client can be kept on one pod: a day.
 const maxAffinitySeconds = 24 * 60 * 60
 
 var serviceSpecPath = field.NewPath("spec")
 
-// ValidateService reports what is wrong with a new service: with what it is
-// called, what it selects and which ports it has. Nothing is routed here, so
-// addresses are taken as they come.
+// ValidateService returns the errors of a new service: of its name, its
+// selector and its ports. certplane does not route traffic, so addresses are
+// not validated.
 func ValidateService(service *corev1.Service) field.ErrorList {
 	errs := metadata.Validate(&service.ObjectMeta, true, validation.NameIsDNSLabel, metadataPath)
 	spec := &service.Spec
@@ -34,7 +34,7 @@ func ValidateService(service *corev1.Service) field.ErrorList {
 	return append(errs, validateTrafficPolicies(spec)...)
 }
 
-// ValidateServiceUpdate reports what is wrong with replacing old by service.
+// ValidateServiceUpdate returns the errors of replacing old by service.
 func ValidateServiceUpdate(service, old *corev1.Service) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&service.ObjectMeta, &old.ObjectMeta, metadataPath)
 	errs = append(errs, ValidateService(service)...)
@@ -45,15 +45,15 @@ func ValidateServiceUpdate(service, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// ValidateServiceStatusUpdate reports what is wrong with replacing old by
-// service through /status.
+// ValidateServiceStatusUpdate returns the errors of replacing old by service
+// through /status.
 func ValidateServiceStatusUpdate(service, old *corev1.Service) field.ErrorList {
 	return validation.ValidateObjectMetaUpdate(&service.ObjectMeta, &old.ObjectMeta, metadataPath)
 }
 
 // SyncClusterIPs makes clusterIP, the older name of the first of clusterIPs,
-// and the list say the same, for clients that write only one of them. An
-// update that leaves them out keeps those of old, which is nil at creation.
+// consistent with the list, for clients that write only one of them. An update
+// that omits both keeps those of old, which is nil at creation.
 func SyncClusterIPs(service, old *corev1.Service) {
 	spec := &service.Spec
 	if old != nil && hasClusterIP(spec) && hasClusterIP(&old.Spec) && spec.ClusterIP == "" && len(spec.ClusterIPs) == 0 {
@@ -66,7 +66,8 @@ func SyncClusterIPs(service, old *corev1.Service) {
 
 func hasClusterIP(spec *corev1.ServiceSpec) bool { return spec.Type != corev1.ServiceTypeExternalName }
 
-// validateServiceAddresses: what has a name outside has no address inside.
+// validateServiceAddresses requires that a service with an external name has no
+// cluster IP.
 func validateServiceAddresses(spec *corev1.ServiceSpec) field.ErrorList {
 	var errs field.ErrorList
 	addresses := serviceSpecPath.Child("clusterIPs")
@@ -104,7 +105,7 @@ func validateExternalName(name string, fldPath *field.Path) field.ErrorList {
 	return errs
 }
 
-// isHeadless: such a service only has names for its pods.
+// isHeadless reports whether a service provides only names for its pods.
 func isHeadless(spec *corev1.ServiceSpec) bool { return spec.ClusterIP == corev1.ClusterIPNone }
 
 func validateServicePorts(spec *corev1.ServiceSpec) field.ErrorList {

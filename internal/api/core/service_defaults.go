@@ -6,8 +6,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// setServiceDefaults fills in what readers of services expect to find. Its
-// address is not among it: nobody here allocates one.
+// setServiceDefaults fills in the fields that clients expect. The address is
+// not one of them: certplane does not allocate any.
 func setServiceDefaults(service *corev1.Service) {
 	spec := &service.Spec
 	setDefault(&spec.Type, corev1.ServiceTypeClusterIP)

@@ -9,24 +9,24 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// ValidateServiceAccount reports what is wrong with a new service account.
+// ValidateServiceAccount returns the errors of a new service account.
 func ValidateServiceAccount(account *corev1.ServiceAccount) field.ErrorList {
 	return metadata.Validate(&account.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 }
 
-// ValidateServiceAccountUpdate reports what is wrong with replacing old by
-// account.
+// ValidateServiceAccountUpdate returns the errors of replacing old by account.
 func ValidateServiceAccountUpdate(account, old *corev1.ServiceAccount) field.ErrorList {
 	errs := validation.ValidateObjectMetaUpdate(&account.ObjectMeta, &old.ObjectMeta, metadataPath)
 	return append(errs, ValidateServiceAccount(account)...)
 }
 
-// mountableSecretsAnnotation kept pods to the Secrets that their service
+// mountableSecretsAnnotation limited pods to the Secrets that their service
 // account lists.
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-// ServiceAccountWarnings returns what the author of a valid write should know:
-// that an annotation which he adds is deprecated. old is nil for a new account.
+// ServiceAccountWarnings returns warnings for the author of a valid write: that
+// an annotation which the write adds is deprecated. old is nil for a new
+// account.
 func ServiceAccountWarnings(account, old *corev1.ServiceAccount) []string {
 	if old != nil && metav1.HasAnnotation(old.ObjectMeta, mountableSecretsAnnotation) ||
 		!metav1.HasAnnotation(account.ObjectMeta, mountableSecretsAnnotation) {

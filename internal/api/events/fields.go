@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Fields are what a field selector can look at besides names and namespaces.
+// Fields returns the fields that field selectors can use besides names and
+// namespaces.
 func Fields(event *corev1.Event) fields.Set {
 	source := event.Source.Component
 	if source == "" {
@@ -31,7 +32,7 @@ func Fields(event *corev1.Event) fields.Set {
 	}
 }
 
-// addFieldLabels lets each group select by its own names of the fields.
+// addFieldLabels registers the fields under the names that each group uses.
 func addFieldLabels(scheme *runtime.Scheme) error {
 	err := scheme.AddFieldLabelConversionFunc(corev1.SchemeGroupVersion.WithKind("Event"), checkFieldLabel)
 	if err != nil {

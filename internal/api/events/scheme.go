@@ -1,5 +1,5 @@
-// Package events says what an Event looks like in its two API groups and which
-// events are valid. Events of both groups are the same stored objects.
+// Package events has the conversions and the validation of Events in their two
+// API groups. Events of both groups are the same stored objects.
 package events
 
 import (

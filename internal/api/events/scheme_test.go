@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// Whatever an event of one group says, the other group's can say too.
+// Every event of one group can be represented in the other group.
 func TestRoundTrip(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {

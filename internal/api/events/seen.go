@@ -6,7 +6,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 )
 
-// LastSeen is when an event was seen last, whichever API it was written by.
+// LastSeen returns when an event was last seen, whichever API group it was
+// written through.
 func LastSeen(e eventsv1.Event) time.Time {
 	switch {
 	case e.Series != nil:

@@ -18,8 +18,7 @@ const (
 	maxWords = 128
 )
 
-// Validate reports what is wrong with a new event that a client sent as
-// version.
+// Validate returns the errors of a new event that a client sent as version.
 func Validate(event *corev1.Event, version schema.GroupVersion) field.ErrorList {
 	if version != eventsv1.SchemeGroupVersion {
 		return validateAnyway(event, version)
@@ -36,8 +35,8 @@ func Validate(event *corev1.Event, version schema.GroupVersion) field.ErrorList 
 	return append(errs, validateDeprecated(event)...)
 }
 
-// ValidateUpdate reports what is wrong with replacing old by event. Events of
-// the new group are about one thing: only how often it happened changes.
+// ValidateUpdate returns the errors of replacing old by event. In an event of
+// the new group, only the number of occurrences can change.
 func ValidateUpdate(event, old *corev1.Event, version schema.GroupVersion) field.ErrorList {
 	if version != eventsv1.SchemeGroupVersion {
 		return validateAnyway(event, version)
@@ -67,8 +66,8 @@ func ValidateUpdate(event, old *corev1.Event, version schema.GroupVersion) field
 	return errs
 }
 
-// validateAnyway has the rules of all events. One with an eventTime is of the
-// new kind, whatever group it came through.
+// validateAnyway checks the rules for all events. An event with an eventTime is
+// of the new kind, whatever group it came through.
 func validateAnyway(event *corev1.Event, version schema.GroupVersion) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range validation.NameIsDNSSubdomain(event.Namespace, false) {
@@ -99,8 +98,9 @@ func validateAnyway(event *corev1.Event, version schema.GroupVersion) field.Erro
 	return errs
 }
 
-// isAboutItsNamespace: an event is in the namespace of what it is about. Events
-// about what is in none are in a namespace of everybody.
+// isAboutItsNamespace reports whether an event is in the namespace of the
+// object it is about. Events about cluster-scoped objects are in a shared
+// namespace.
 func isAboutItsNamespace(event *corev1.Event) bool {
 	about, in := event.InvolvedObject.Namespace, event.Namespace
 	switch {
@@ -108,7 +108,7 @@ func isAboutItsNamespace(event *corev1.Event) bool {
 		return true
 	case event.EventTime.IsZero():
 		return about == "" && in == metav1.NamespaceDefault
-	default: // the new kind may be about another namespace
+	default: // the new kind may be about an object in another namespace
 		return about != "" || in == metav1.NamespaceDefault || in == metav1.NamespaceSystem
 	}
 }
@@ -138,7 +138,8 @@ func validateSeries(event *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// validateDeprecated: fields of the older kind are for older clients.
+// validateDeprecated refuses fields of the older kind, which are only for older
+// clients.
 func validateDeprecated(event *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	for _, unset := range []struct {

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// IsCleanup reports whether obj differs from old in nothing but what garbage
-// collection changes: a collector must be able to do its work on objects whose
-// content it could not write.
+// IsCleanup reports whether obj differs from old only in what garbage
+// collection changes. A collector must be able to update objects even if their
+// content is no longer valid.
 func IsCleanup(obj, old runtime.Object) bool {
 	reverted := obj.DeepCopyObject()
 	to, err := meta.Accessor(reverted)

@@ -1,5 +1,4 @@
-// Package metadata says what holds for the metadata of objects, whatever their
-// kind.
+// Package metadata has the rules for the metadata of objects of all kinds.
 package metadata
 
 import (
@@ -12,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// AnyName is for kinds whose names follow no rule of their own: the generic
-// registry sees to it that every name fits into a path.
+// AnyName is for kinds that have no rule for their names: the generic registry
+// makes sure that every name fits into a path.
 func AnyName(string, bool) []string { return nil }
 
-// Validate reports what is wrong with the metadata at fldPath.
+// Validate returns the errors of the metadata at fldPath.
 func Validate(metadata *metav1.ObjectMeta, namespaced bool, name validation.ValidateNameFunc, fldPath *field.Path) field.ErrorList {
 	errs := validation.ValidateObjectMeta(metadata, namespaced, name, fldPath)
 	for i, finalizer := range metadata.Finalizers {
@@ -25,15 +24,15 @@ func Validate(metadata *metav1.ObjectMeta, namespaced bool, name validation.Vali
 	return errs
 }
 
-// ValidateFinalizer reports what is wrong with a finalizer outside of
-// metadata, where nobody has looked at its syntax yet.
+// ValidateFinalizer returns the errors of a finalizer outside of metadata,
+// where its syntax has not been checked yet.
 func ValidateFinalizer(finalizer string, fldPath *field.Path) field.ErrorList {
 	errs := validation.ValidateFinalizerName(finalizer, fldPath)
 	return append(errs, validateStandardFinalizer(finalizer, fldPath)...)
 }
 
-// validateStandardFinalizer keeps finalizers without a domain for Kubernetes
-// itself. The library knows only the syntax of a finalizer.
+// validateStandardFinalizer reserves finalizers without a domain for Kubernetes
+// itself. The library checks only the syntax of a finalizer.
 func validateStandardFinalizer(finalizer string, fldPath *field.Path) field.ErrorList {
 	standard := []string{
 		string(corev1.FinalizerKubernetes),

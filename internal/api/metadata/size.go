@@ -6,13 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateSize reports metadata at fldPath whose labels, annotations, finalizers
-// and owner references have more than limit bytes together. What is stored with
-// more, old, may stay, but not grow; old is nil for what is new. It says nothing
-// of annotations that are too large by themselves, as ValidateObjectMeta does.
+// ValidateSize returns an error for metadata at fldPath whose labels,
+// annotations, finalizers and owner references have more than limit bytes
+// together. If the stored metadata, old, already has more, it may stay but must
+// not grow; old is nil for a new object. There is no error for annotations that
+// are too large by themselves, which ValidateObjectMeta reports.
 func ValidateSize(metadata, old *metav1.ObjectMeta, limit int, fldPath *field.Path) field.ErrorList {
 	if apivalidation.ValidateAnnotationsSize(metadata.Annotations) != nil {
-		return nil // which is said of the annotations
+		return nil // already reported for the annotations
 	}
 	size := sizeOf(metadata)
 	if size <= limit || old != nil && size <= sizeOf(old) {

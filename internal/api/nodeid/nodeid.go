@@ -1,4 +1,4 @@
-// Package nodeid tells which users are nodes.
+// Package nodeid identifies the users that are nodes.
 package nodeid
 
 import (
@@ -8,11 +8,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// UserPrefix is how the user name of a node begins; the node's name follows.
+// UserPrefix is the prefix of a node's user name; the node's name follows.
 const UserPrefix = "system:node:"
 
-// Of returns the node that u is. A node whose name cannot be told is one
-// without a name.
+// Of returns the name of the node that u is. The name of a node that cannot be
+// determined is empty.
 func Of(u user.Info) (name string, isNode bool) {
 	if u == nil || !slices.Contains(u.GetGroups(), user.NodesGroup) {
 		return "", false

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Secrets yields the names of the Secrets of the pod's namespace that whoever
-// runs the pod has to read. A name can come more than once.
+// Secrets yields the names of the Secrets of the pod's namespace that a node
+// has to read to run the pod. A name can occur more than once.
 func Secrets(pod *corev1.Pod) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		yieldAll(yield, func(add func(string)) {
@@ -57,7 +57,7 @@ func ConfigMaps(pod *corev1.Pod) iter.Seq[string] {
 	}
 }
 
-// yieldAll yields what collect adds, until yield has enough.
+// yieldAll yields what collect adds, until yield returns false.
 func yieldAll(yield func(string) bool, collect func(add func(string))) {
 	more := true
 	collect(func(name string) {
@@ -79,9 +79,9 @@ func eachEnvironment(pod *corev1.Pod, visit func([]corev1.EnvVar, []corev1.EnvFr
 	}
 }
 
-// volumeSecrets knows every type of volume that names a Secret of the pod's
-// own namespace. It looks at all of them: that a volume has one type only is
-// for validation to say.
+// volumeSecrets handles every type of volume that refers to a Secret of the
+// pod's own namespace. It checks all of them: validation makes sure that a
+// volume has only one type.
 func volumeSecrets(v *corev1.VolumeSource, add func(string)) {
 	if v.Secret != nil {
 		add(v.Secret.SecretName)
@@ -103,8 +103,8 @@ func volumeSecrets(v *corev1.VolumeSource, add func(string)) {
 	}
 }
 
-// secretRefs are the references of the types that have one besides their own
-// settings.
+// secretRefs returns the references of the types that have one besides their
+// own settings.
 func secretRefs(v *corev1.VolumeSource) []*corev1.LocalObjectReference {
 	var refs []*corev1.LocalObjectReference
 	if v.CSI != nil {

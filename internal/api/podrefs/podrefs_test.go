@@ -65,7 +65,7 @@ func TestReferences(t *testing.T) {
 		t.Errorf("ConfigMaps (-want +got):\n%s", diff)
 	}
 	for range Secrets(pod) {
-		break // must not go on after that
+		break // must not continue after that
 	}
 }
 

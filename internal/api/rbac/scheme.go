@@ -1,5 +1,5 @@
-// Package rbac says what the objects of rbac.authorization.k8s.io look like
-// and which of them are valid.
+// Package rbac has the defaults and the validation of the objects of
+// rbac.authorization.k8s.io.
 package rbac
 
 import (
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the four kinds in v1. The v1 types are the internal
-// ones too, so there is nothing to convert.
+// AddToScheme registers the four kinds in v1. The v1 types are also the
+// internal ones, so there is nothing to convert.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: rbacv1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{rbacv1.SchemeGroupVersion, internal} {

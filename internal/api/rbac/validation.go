@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// scope says where an object applies: some things cannot be granted, or must
-// be named in full, in one of the two.
+// scope is where an object applies: some rights can be granted only in one of
+// the two scopes, or must be written in full.
 type scope bool
 
 const (
@@ -42,8 +42,7 @@ func Validate(obj runtime.Object) field.ErrorList {
 	return unexpected(obj)
 }
 
-// ValidateUpdate checks an object of one of the four kinds that is to replace
-// old.
+// ValidateUpdate checks an object of one of the four kinds that replaces old.
 func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	switch obj := obj.(type) {
 	case *rbacv1.Role:
@@ -76,8 +75,8 @@ func validateMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	return validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)
 }
 
-// validateName allows whatever fits into one segment of a URL path, because
-// names such as system:node are not DNS names.
+// validateName allows every name that fits into one segment of a URL path,
+// because names such as system:node are not DNS names.
 func validateName(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)
@@ -172,8 +171,8 @@ func ValidateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	return errs
 }
 
-// validateRoleRefUpdate keeps a binding with its role: who may edit subjects
-// must not thereby choose what is granted to them.
+// validateRoleRefUpdate refuses to change a binding's role: a user who may edit
+// the subjects must not be able to choose what is granted to them.
 func validateRoleRefUpdate(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil

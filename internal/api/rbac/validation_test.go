@@ -54,7 +54,7 @@ func labelIn(value string) metav1.LabelSelector {
 	}}
 }
 
-// summaries leaves out the values, which say nothing about which rule fired.
+// summaries omits the values, which do not show which rule failed.
 func summaries(errs field.ErrorList) []string {
 	var out []string
 	for _, err := range errs {
@@ -64,7 +64,7 @@ func summaries(errs field.ErrorList) []string {
 	return slices.Compact(out)
 }
 
-// validateTest is an object and what is wrong with it.
+// validateTest is an object and its errors.
 type validateTest struct {
 	reason string
 	obj    runtime.Object
@@ -178,7 +178,8 @@ func TestValidateUpdate(t *testing.T) {
 				t.Fatalf("errors = %q, want %q", got, tt.want)
 			}
 			for i, want := range tt.want {
-				// The library's label texts vary; ours are given in full.
+				// The library's label texts vary; those of certplane are
+				// compared in full.
 				if len(got[i]) < len(want) || got[i][:len(want)] != want {
 					t.Errorf("error %d = %q, want %q", i, got[i], want)
 				}

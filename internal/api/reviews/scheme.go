@@ -1,5 +1,5 @@
-// Package reviews says what the questions of authorization.k8s.io and
-// authentication.k8s.io look like and which of them are valid.
+// Package reviews has the validation of the reviews of authorization.k8s.io and
+// authentication.k8s.io.
 package reviews
 
 import (
@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the reviews in v1. The v1 types are the internal ones
-// too, so there is nothing to convert.
+// AddToScheme registers the reviews in v1. The v1 types are also the internal
+// ones, so there is nothing to convert.
 func AddToScheme(scheme *runtime.Scheme) error {
 	err := addGroup(scheme, authorizationv1.SchemeGroupVersion,
 		&authorizationv1.SubjectAccessReview{},

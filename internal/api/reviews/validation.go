@@ -16,7 +16,7 @@ var (
 	resourcePath = specPath.Child("resourceAttributes")
 )
 
-// ValidateSubjectAccessReview checks a question about any user.
+// ValidateSubjectAccessReview checks a review about any user.
 func ValidateSubjectAccessReview(review *authorizationv1.SubjectAccessReview) field.ErrorList {
 	errs := validateSpec(review.Spec)
 	if !isEmpty(review.ObjectMeta) {
@@ -25,7 +25,7 @@ func ValidateSubjectAccessReview(review *authorizationv1.SubjectAccessReview) fi
 	return errs
 }
 
-// ValidateSelfSubjectAccessReview checks a question about the asking user.
+// ValidateSelfSubjectAccessReview checks a review about the requesting user.
 func ValidateSelfSubjectAccessReview(review *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
 	errs := validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
 	if !isEmpty(review.ObjectMeta) {
@@ -34,7 +34,7 @@ func ValidateSelfSubjectAccessReview(review *authorizationv1.SelfSubjectAccessRe
 	return errs
 }
 
-// ValidateLocalSubjectAccessReview checks a question about any user in one
+// ValidateLocalSubjectAccessReview checks a review about any user in one
 // namespace.
 func ValidateLocalSubjectAccessReview(review *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
 	errs := validateSpec(review.Spec)
@@ -52,7 +52,7 @@ func ValidateLocalSubjectAccessReview(review *authorizationv1.LocalSubjectAccess
 	return errs
 }
 
-// isEmpty does not look at managed fields: the server itself fills them in.
+// isEmpty ignores managed fields: the server itself fills them in.
 func isEmpty(meta metav1.ObjectMeta) bool {
 	meta.ManagedFields = nil
 	return equality.Semantic.DeepEqual(meta, metav1.ObjectMeta{})
@@ -86,8 +86,8 @@ func validateFieldSelector(selector *authorizationv1.FieldSelectorAttributes, pa
 		return nil
 	}
 	errs := validateSelectorForm(selector.RawSelector, len(selector.Requirements), path)
-	// An operator of a newer client can only narrow the question, so the
-	// answer without it is still safe.
+	// An operator from a newer client can only narrow the review, so the answer
+	// without it is still safe.
 	opts := metav1validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 	for i, requirement := range selector.Requirements {
 		errs = append(errs, metav1validation.ValidateFieldSelectorRequirement(requirement, opts, path.Child("requirements").Index(i))...)
@@ -107,7 +107,7 @@ func validateLabelSelector(selector *authorizationv1.LabelSelectorAttributes, pa
 	return errs
 }
 
-// validateSelectorForm wants a selector in exactly one of its two forms.
+// validateSelectorForm requires exactly one of the two forms of a selector.
 func validateSelectorForm(raw string, requirements int, path *field.Path) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:

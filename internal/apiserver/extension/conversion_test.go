@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// converted adds a version v2 and says who converts.
+// converted adds a version v2 with a conversion webhook.
 func converted(by apiextensionsv1.WebhookClientConfig) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
 		v2 := *crd.Spec.Versions[0].DeepCopy()
@@ -77,8 +77,8 @@ func calls() *apiextensionsv1.CustomResourceDefinition {
 	return definition("calls", "Call", "services.example.com", converted(by))
 }
 
-// testConversionByService says what to do about a webhook that nobody can
-// reach.
+// testConversionByService checks the error for a conversion webhook that cannot
+// be reached.
 func (w *world) testConversionByService(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	_, err := w.resource(crd, "v2").Create(t.Context(),
 		object(t, `{apiVersion: services.example.com/v2, kind: Call, metadata: {name: one}}`), metav1.CreateOptions{})

@@ -19,16 +19,16 @@ import (
 )
 
 // Built-in groups come before defined ones (of priority 1000), so that a name
-// which both have means the built-in kind. Versions are left in the order of
-// their names.
+// that exists in both refers to the built-in kind. Versions stay in the order
+// of their names.
 const (
 	builtinGroupPriority = 17000
 	versionPriority      = 15
 )
 
-// PublishGroups makes front, whose own groups are installed, list the defined
-// groups at /apis too. Aggregated discovery (KEP-3352) has them from the
-// manager that both servers share; this is for clients that do not ask for it.
+// PublishGroups makes front, whose own groups are installed, also list the
+// defined groups at /apis. Aggregated discovery (KEP-3352) gets them from the
+// manager that both servers share; this is for clients that do not request it.
 func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
 	front.DiscoveryGroupManager.AddGroup(apiGroup(apiextensionsv1.GroupName, []string{apiextensionsv1.SchemeGroupVersion.Version}))
 	builtin, err := front.DiscoveryGroupManager.Groups(context.Background(), &http.Request{Header: http.Header{}})
@@ -54,11 +54,11 @@ func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
 	})
 }
 
-// groupPublisher keeps a list of API groups equal to what definitions define.
+// groupPublisher keeps a list of API groups in sync with the definitions.
 type groupPublisher struct {
 	to          discovery.GroupManager
 	definitions listers.CustomResourceDefinitionLister
-	// builtin groups are not touched.
+	// builtin groups are not modified.
 	builtin map[string]bool
 }
 
@@ -75,7 +75,7 @@ func (p groupPublisher) handler() cache.ResourceEventHandler {
 	}
 }
 
-// publish brings the list up to date about the group of the definition obj.
+// publish updates the list for the group of the definition obj.
 func (p groupPublisher) publish(obj any) {
 	definition, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || p.builtin[definition.Spec.Group] {
@@ -93,7 +93,7 @@ func (p groupPublisher) publish(obj any) {
 	}
 }
 
-// servedVersions are the versions in which any resource of group is served,
+// servedVersions returns the versions in which any resource of group is served,
 // the most stable and newest first.
 func servedVersions(group string, definitions []*apiextensionsv1.CustomResourceDefinition) []string {
 	var versions []string

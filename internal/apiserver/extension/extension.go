@@ -16,26 +16,26 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// patience bounds how long a stop waits for a start to get through.
+// patience bounds how long a stopping server waits for its start to complete.
 const patience = 10 * time.Second
 
-// Config is what the server is made of.
+// Config has the parts and settings of the server.
 type Config struct {
-	// Generic is the configuration of the API server in front: admission,
-	// authorization and encryption are the same in both.
+	// Generic is the configuration of the API server in front. Both servers use
+	// the same admission, authorization and encryption.
 	Generic *genericapiserver.Config
-	// Informers belong to Generic.
+	// Informers are those of Generic.
 	Informers informers.SharedInformerFactory
-	// Backend is where objects are stored.
+	// Backend configures where objects are stored.
 	Backend *storagebackend.Config
 	// Wrap changes how stores are opened.
 	Wrap func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
-	// Shared says that other servers may use the same store. A definition is
-	// then served only after every server can know of it.
+	// Shared means that other servers may use the same store. A definition is
+	// then served only after every server can have seen it.
 	Shared bool
 	// Services finds the conversion webhooks that are named by a Service.
 	Services webhook.ServiceResolver
-	// Credentials are what the server shows to conversion webhooks.
+	// Credentials are those that the server sends to conversion webhooks.
 	Credentials webhook.AuthenticationInfoResolverWrapper
 }
 
@@ -44,17 +44,18 @@ type Server struct {
 	crds *crdserver.CustomResourceDefinitions
 }
 
-// New builds the server. Requests reach it as the delegate of another one.
+// New builds the server. It gets its requests as the delegate of another
+// server.
 func New(cfg Config) (*Server, error) {
 	front := *cfg.Generic
 	front.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	front.MergedResourceConfig = crdserver.DefaultAPIResourceConfigSource()
-	front.SkipOpenAPIInstallation = true // PublishOpenAPI does it
+	front.SkipOpenAPIInstallation = true // PublishOpenAPI publishes it
 	front.RESTOptionsGetter = storedDefinitions(cfg)
 
 	masters := 1
 	if cfg.Shared {
-		masters = 2 // all that matters is that there can be more than one
+		masters = 2 // more than one is all that matters
 	}
 	config := crdserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: front, SharedInformerFactory: cfg.Informers},
@@ -65,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 			AuthResolverWrapper:  cfg.Credentials,
 		},
 	}
-	// Until all definitions are known, "not found" would be a lie.
+	// Until all definitions are known, "not found" could be wrong.
 	notFound := notfoundhandler.New(front.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	crds, err := config.Complete().New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
@@ -75,9 +76,8 @@ func New(cfg Config) (*Server, error) {
 	return s, crds.GenericAPIServer.AddPreShutdownHook("crd-informer-synced", s.awaitDefinitions)
 }
 
-// awaitDefinitions holds a stop up until the definitions are known, if that
-// takes no longer than patience: the library ends the process when it is
-// interrupted before.
+// awaitDefinitions delays a stop until the definitions are known, but no longer
+// than patience: the library ends the process if it is interrupted earlier.
 func (s *Server) awaitDefinitions() error {
 	for _, known := range s.crds.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
 		select {
@@ -88,7 +88,8 @@ func (s *Server) awaitDefinitions() error {
 	return nil
 }
 
-// Delegate takes the requests that the server in front has no answer to.
+// Delegate returns the target for requests that the server in front does not
+// handle.
 func (s *Server) Delegate() genericapiserver.DelegationTarget {
 	return s.crds.GenericAPIServer
 }

@@ -43,8 +43,8 @@ func (w *world) connect(t *testing.T) {
 	}
 }
 
-// definition is a cluster-scoped kind of group, with one version v1 that keeps
-// whatever it gets under spec and status.
+// definition returns a cluster-scoped kind of group, with one version v1 that
+// accepts anything in spec and status.
 func definition(plural, kind, group string, edits ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	anything := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -100,7 +100,7 @@ func (w *world) resource(crd *apiextensionsv1.CustomResourceDefinition, version 
 	return w.dynamic.Resource(schema.GroupVersionResource{Group: crd.Spec.Group, Version: version, Resource: crd.Spec.Names.Plural})
 }
 
-// object reads YAML.
+// object parses YAML.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{}
@@ -119,7 +119,7 @@ func create(t *testing.T, in dynamic.ResourceInterface, obj *unstructured.Unstru
 	return created
 }
 
-// at reads a field of obj, nil when it is not there.
+// at returns a field of obj, or nil if it does not exist.
 func at(obj *unstructured.Unstructured, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	return value

@@ -21,7 +21,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Scheme knows the kinds of apiextensions.k8s.io.
+// Scheme returns the scheme with the kinds of apiextensions.k8s.io.
 func Scheme() *runtime.Scheme { return crdserver.Scheme }
 
 // OpenAPIDefinitions adds the types of apiextensions.k8s.io to those of the
@@ -35,12 +35,12 @@ func OpenAPIDefinitions(front common.GetOpenAPIDefinitions) common.GetOpenAPIDef
 }
 
 // PublishOpenAPI makes front serve one document about the built-in kinds and
-// the defined ones. In a Kubernetes cluster an aggregator joins the documents
-// of two servers; here the controllers that describe definitions are given
-// the document of the server in front to write to.
+// the defined ones. In a Kubernetes cluster an aggregator merges the documents
+// of two servers; here the controllers that describe definitions write to the
+// document of the server in front.
 //
-// config is front's. It must be called once, after front is prepared and before
-// it runs.
+// config is that of front. It must be called once, after front is prepared and
+// before it runs.
 func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config *genericapiserver.Config) {
 	crds, mux := s.crds.GenericAPIServer, front.Handler.NonGoRestfulMux
 	services := joined(front, crds)
@@ -48,9 +48,9 @@ func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config
 	crds.OpenAPIV3VersionedService = routes.OpenAPI{V3Config: config.OpenAPIV3Config}.InstallV3(services, mux)
 }
 
-// publishV2 is the library's InstallV2 but for the moment in which the document
-// is made: when somebody asks for it. It takes 10 MB that most servers never
-// need, because clients have asked for the third version since Kubernetes 1.27.
+// publishV2 is the library's InstallV2, but creates the document when a client
+// first requests it. The document takes 10 MB that most servers never need,
+// because clients have requested the third version since Kubernetes 1.27.
 func publishV2(services *restful.Container, config *common.Config, mux *mux.PathRecorderMux) (*handler.OpenAPIService, *spec.Swagger) {
 	static := &spec.Swagger{}
 	document := handler.NewOpenAPIService(static)
@@ -66,8 +66,7 @@ func publishV2(services *restful.Container, config *common.Config, mux *mux.Path
 	return document, static
 }
 
-// prepared registers handlers that have something to be done before they
-// serve.
+// prepared registers handlers that need preparation before they serve.
 type prepared struct {
 	mux     *mux.PathRecorderMux
 	prepare func()
@@ -81,8 +80,8 @@ func (p prepared) Handle(path string, next http.Handler) {
 	}))
 }
 
-// joined lists the web services of all servers; of those at the same path
-// the first wins, as it does in serving.
+// joined returns the web services of all servers; of those at the same path the
+// first one is used, as in serving.
 func joined(servers ...*genericapiserver.GenericAPIServer) *restful.Container {
 	all, seen := restful.NewContainer(), map[string]bool{}
 	for _, server := range servers {

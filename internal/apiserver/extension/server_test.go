@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// scenario is a kind and what a test does with it.
+// scenario is a kind and the test that uses it.
 type scenario struct {
 	kind *apiextensionsv1.CustomResourceDefinition
 	test func(*testing.T, *apiextensionsv1.CustomResourceDefinition)
@@ -35,8 +35,8 @@ func TestServer(t *testing.T) {
 		"encoding":   {definition("texts", "Text", "encoding.example.com"), w.testStoredAsJSON},
 		"restart":    {definition("keepsakes", "Keepsake", "restart.example.com"), w.testRestart},
 	}
-	// The library takes no object of a kind in its first two seconds: let them
-	// pass for all together.
+	// The library accepts no object of a kind in its first two seconds: wait
+	// once for all of them.
 	for _, s := range scenarios {
 		w.define(t, s.kind)
 	}
@@ -71,7 +71,7 @@ properties:
 	})
 }
 
-// testObjects is what a schema and subresources do to objects.
+// testObjects checks what a schema and subresources do to objects.
 func (w *world) testObjects(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	widgets := w.resource(crd, "v1")
 
@@ -149,7 +149,7 @@ func (w *world) testColumns(t *testing.T, crd *apiextensionsv1.CustomResourceDef
 	}
 }
 
-// testDeletion takes a definition away that has an object.
+// testDeletion deletes a definition of which an object exists.
 func (w *world) testDeletion(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	create(t, w.resource(crd, "v1"), object(t, `{apiVersion: deletion.example.com/v1, kind: Fad, metadata: {name: yo-yo}}`))
 	w.checkDocumented(t, crd, true)
@@ -170,8 +170,8 @@ func (w *world) testDeletion(t *testing.T, crd *apiextensionsv1.CustomResourceDe
 	}
 }
 
-// checkDocumented waits until every place says, or does not say, that a kind
-// is served.
+// checkDocumented waits until every document contains, or does not contain, a
+// kind.
 func (w *world) checkDocumented(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, want bool) {
 	t.Helper()
 	group, kind := crd.Spec.Group, crd.Spec.Names.Kind
@@ -217,7 +217,7 @@ func (w *world) stored(t *testing.T, prefix string) map[string]string {
 	return values
 }
 
-// testStoredAsJSON sends CBOR, which the store must not see.
+// testStoredAsJSON sends CBOR, which must not be stored.
 func (w *world) testStoredAsJSON(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	create(t, w.resource(crd, "v1"), object(t, `{apiVersion: encoding.example.com/v1, kind: Text, metadata: {name: one}}`))
 	_, err := w.admin.Discovery().RESTClient().Patch(types.ApplyCBORPatchType).AbsPath("/apis/encoding.example.com/v1/texts/one").
@@ -236,7 +236,8 @@ func (w *world) testStoredAsJSON(t *testing.T, crd *apiextensionsv1.CustomResour
 	}
 }
 
-// testRestart finds definitions served as soon as a server is ready.
+// testRestart checks that definitions are served as soon as a restarted server
+// is ready.
 func (w *world) testRestart(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	create(t, w.resource(crd, "v1"), object(t, `{apiVersion: restart.example.com/v1, kind: Keepsake, metadata: {name: ring}}`))
 	w.Restart(t)

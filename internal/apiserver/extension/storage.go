@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 )
 
-// restOptions has the key layout of kube-apiserver: group/resource.
+// restOptions uses the key layout of kube-apiserver: group/resource.
 func restOptions(cfg Config, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptionsGetter {
 	backend := *cfg.Backend
 	backend.Codec, backend.EncodeVersioner = codec, version
@@ -24,8 +24,8 @@ func restOptions(cfg Config, codec runtime.Codec, version runtime.GroupVersioner
 	return cfg.Wrap(etcd.CreateRESTOptionsGetter(factory, cfg.Generic.ResourceTransformers))
 }
 
-// storedDefinitions keeps definitions as kube-apiserver does: in v1beta1,
-// which is shorter than v1 where versions share a schema.
+// storedDefinitions stores definitions as kube-apiserver does: in v1beta1,
+// which is shorter than v1 if versions share a schema.
 func storedDefinitions(cfg Config) generic.RESTOptionsGetter {
 	v1beta1 := apiextensionsv1beta1.SchemeGroupVersion
 	return restOptions(cfg,
@@ -33,9 +33,9 @@ func storedDefinitions(cfg Config) generic.RESTOptionsGetter {
 		runtime.NewMultiGroupVersioner(v1beta1, schema.GroupKind{Group: v1beta1.Group}))
 }
 
-// storedResources keeps custom resources as JSON, whichever formats clients
-// may speak, so that etcd tools can read them. CBOR is understood as well: a
-// kube-apiserver may have written it.
+// storedResources stores custom resources as JSON, whichever formats clients
+// use, so that etcd tools can read them. It can also read CBOR, which a
+// kube-apiserver may have written.
 func storedResources(cfg Config) generic.RESTOptionsGetter {
 	fromCBOR := cbor.NewSerializer(unstructuredscheme.NewUnstructuredCreator(), unstructuredscheme.NewUnstructuredObjectTyper())
 	json := unstructured.UnstructuredJSONScheme

@@ -1,5 +1,5 @@
-// Package bootstraptoken honours the tokens with which new nodes ask for
-// their first certificate.
+// Package bootstraptoken accepts the tokens with which new nodes request their
+// first certificate.
 package bootstraptoken
 
 import (
@@ -26,19 +26,19 @@ import (
 // Get returns a secret of namespace kube-system by its name.
 type Get func(name string) (*corev1.Secret, error)
 
-// Authenticator honours bootstrap tokens.
+// Authenticator accepts bootstrap tokens.
 type Authenticator struct {
-	// Get finds the secret of a token.
+	// Get returns the secret of a token.
 	Get Get
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
 var _ authenticator.Token = Authenticator{}
 
-// AuthenticateToken has no opinion on what does not look like a bootstrap
-// token. Of one that does not hold it says no more, so that nobody learns
-// which identifiers exist; the reason is logged.
+// AuthenticateToken has no opinion on a token that does not look like a
+// bootstrap token. For an invalid bootstrap token it returns no reason, so that
+// a client cannot find out which identifiers exist; it logs the reason.
 func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	if !tokens.IsValidBootstrapToken(token) {
 		return nil, false, nil
@@ -62,7 +62,7 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 	}}, true, nil
 }
 
-// accept returns the groups of a token that holds.
+// accept returns the groups of a valid token.
 func accept(secret *corev1.Secret, id, secretPart string, now time.Time) (groups []string, err error) {
 	stored := secrets.GetData(secret, bootstrapapi.BootstrapTokenSecretKey)
 	switch {
@@ -82,14 +82,14 @@ func accept(secret *corev1.Secret, id, secretPart string, now time.Time) (groups
 	return secrets.GetGroups(secret)
 }
 
-// Secrets are the bootstrap tokens that the server knows.
+// Secrets has the bootstrap tokens that the server knows.
 type Secrets struct {
 	informers informers.SharedInformerFactory
 	// Get is for an Authenticator.
 	Get Get
 }
 
-// NewSecrets returns secrets that are read with client.
+// NewSecrets returns a Secrets that reads with client.
 func NewSecrets(client kubernetes.Interface) *Secrets {
 	shared := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithNamespace(metav1.NamespaceSystem),
@@ -100,7 +100,7 @@ func NewSecrets(client kubernetes.Interface) *Secrets {
 	return &Secrets{informers: shared, Get: shared.Core().V1().Secrets().Lister().Secrets(metav1.NamespaceSystem).Get}
 }
 
-// Start begins to watch and returns when all tokens are known; ctx ends it.
+// Start begins to watch until ctx ends, and returns when all tokens are known.
 func (s *Secrets) Start(ctx context.Context) {
 	s.informers.StartWithContext(ctx)
 	s.informers.WaitForCacheSyncWithContext(ctx)

@@ -21,29 +21,29 @@ import (
 
 const (
 	// healthTimeout is how long the issuers of a changed file may take to
-	// answer before it is tried again.
+	// become healthy before the file is applied again.
 	healthTimeout = time.Minute
-	// healthPoll is how often they are looked at until then.
+	// healthPoll is the interval in which they are checked until then.
 	healthPoll = 100 * time.Millisecond
 )
 
-// Config says where the file is and what it is part of.
+// Config has the path of the file and its context.
 type Config struct {
-	// Path is that of the file.
+	// Path is the path of the file.
 	Path string
-	// ServerID tells servers apart in metrics.
+	// ServerID distinguishes servers in metrics.
 	ServerID string
 	// Audiences are those of the API server.
 	Audiences authenticator.Audiences
-	// OwnIssuers are those of the service account tokens: the file must not
-	// name them.
+	// OwnIssuers are the issuers of service account tokens: the file must not
+	// contain them.
 	OwnIssuers []string
-	// Anonymous lists the paths that are open to anybody while the file says
-	// nothing about it.
+	// Anonymous lists the paths that need no credentials if the file does not
+	// configure them.
 	Anonymous []apiserver.AnonymousAuthCondition
 }
 
-// File is the configuration that is in force.
+// File is the configuration in force.
 type File struct {
 	cfg     Config
 	opened  []byte
@@ -51,7 +51,7 @@ type File struct {
 	changes *follow.Files
 }
 
-// state is what one content of the file leads to.
+// state is the result of one content of the file.
 type state struct {
 	issuers   *issuers
 	anonymous authenticator.Request
@@ -74,8 +74,8 @@ func Open(cfg Config) (*File, error) {
 	return f, nil
 }
 
-// Start gets to know the issuers and looks for changes of the file until ctx
-// ends. Issuers that do not answer are asked again and again meanwhile.
+// Start starts the issuers and watches the file for changes until ctx ends.
+// Issuers that do not answer are retried until then.
 func (f *File) Start(ctx context.Context) {
 	f.load(ctx)
 	go f.changes.Run(ctx, clock.RealClock{}, follow.ConfigEvery)
@@ -106,7 +106,7 @@ func (f *File) load(ctx context.Context) {
 	f.changes.InUse(f.opened)
 }
 
-// AuthenticateToken honours the tokens of the issuers in the file.
+// AuthenticateToken accepts the tokens of the issuers in the file.
 func (f *File) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	if issuers := f.current.Load().issuers; issuers != nil {
 		return issuers.tokens.AuthenticateToken(ctx, token)
@@ -114,19 +114,19 @@ func (f *File) AuthenticateToken(ctx context.Context, token string) (*authentica
 	return nil, false, nil
 }
 
-// AuthenticateRequest lets requests without credentials in where the file
-// does.
+// AuthenticateRequest accepts requests without credentials where the file
+// allows them.
 func (f *File) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	return f.current.Load().anonymous.AuthenticateRequest(r)
 }
 
-// apply puts a changed content in force, if it works.
+// apply applies a changed content if it works.
 func (f *File) apply(ctx context.Context, content []byte) error {
 	next, err := f.build(ctx, content)
 	if err != nil {
 		return err
 	}
-	// Clients of issuers that stay must not notice the change.
+	// Clients of issuers that stay must not be affected by the change.
 	if err := next.issuers.wait(ctx); err != nil {
 		next.issuers.stop()
 		return err

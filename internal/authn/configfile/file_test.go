@@ -112,7 +112,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// who returns the user of a token, or "" for nobody.
+// who returns the user of a token, or "" if it is not accepted.
 func who(t *testing.T, file *File, token string) string {
 	t.Helper()
 	answer, ok, _ := file.AuthenticateToken(t.Context(), token)
@@ -164,13 +164,13 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// settle looks often enough for a change to be taken for what it is.
+// settle polls often enough to notice a change.
 func settle(ctx context.Context, file *File) {
 	_ = file.changes.Look(ctx)
 	_ = file.changes.Look(ctx)
 }
 
-// A broken change is not used, and a good one leaves no gap.
+// A broken change is not applied, and a valid one is applied without a gap.
 func TestReload(t *testing.T) {
 	first, second := oidctest.Start(t), oidctest.Start(t)
 	file, path, err := open(t, first.Config(t, "a:"))

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 )
 
-// cacheTTL is how long a token that was honoured is not looked at again: some
-// issuers keep claims elsewhere and have to be asked for them.
+// cacheTTL is how long a token stays accepted without another check: some
+// issuers keep claims elsewhere and have to be called for them.
 const cacheTTL = 10 * time.Second
 
-// issuers are OpenID Connect issuers whose tokens are honoured until stop is
+// issuers are OpenID Connect issuers whose tokens are accepted until stop is
 // called.
 type issuers struct {
 	tokens authenticator.Token
@@ -27,7 +27,7 @@ type issuers struct {
 	stop   context.CancelFunc
 }
 
-// newIssuers starts to fetch the issuers' keys. It goes on until ctx ends.
+// newIssuers starts to fetch the issuers' keys. It continues until ctx ends.
 func newIssuers(ctx context.Context, configs []apiserver.JWTAuthenticator, cfg Config) (*issuers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	all := &issuers{stop: stop}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/cel"
 )
 
-// parse reads a configuration of any version. Errors name the field.
+// parse parses a configuration of any version. Errors contain the field.
 func parse(data []byte, ownIssuers []string) (*apiserver.AuthenticationConfiguration, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
@@ -29,7 +29,8 @@ func parse(data []byte, ownIssuers []string) (*apiserver.AuthenticationConfigura
 	return config, append(errs, validateEgress(config)...).ToAggregate()
 }
 
-// validateEgress refuses what needs an egress proxy: there is none.
+// validateEgress refuses settings that need an egress proxy: the server does
+// not support one.
 func validateEgress(config *apiserver.AuthenticationConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	for i, jwt := range config.JWT {

@@ -17,16 +17,16 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Issuer is an OpenID Connect issuer. Its URL is its name.
+// Issuer is an OpenID Connect issuer. Its name is its URL.
 type Issuer struct {
 	*httptest.Server
-	// Key signs its tokens.
+	// Key signs the issuer's tokens.
 	Key crypto.Signer
 
 	blocked atomic.Bool
 }
 
-// Block has the issuer answer nothing of use, until Unblock.
+// Block makes the issuer return only errors until Unblock is called.
 func (i *Issuer) Block() { i.blocked.Store(true) }
 
 // Unblock ends Block.
@@ -58,12 +58,13 @@ func Start(t testing.TB) *Issuer {
 	return i
 }
 
-// CA is the bundle to which the issuer's certificate chains.
+// CA returns the bundle for verifying the issuer's certificate.
 func (i *Issuer) CA() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}))
 }
 
-// Token is for the audience "certplane" and an hour, with more claims.
+// Token returns a token for the audience "certplane" and an hour, with
+// additional claims.
 func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{
@@ -83,8 +84,8 @@ func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	return token
 }
 
-// Config is an AuthenticationConfiguration that honours the issuer's tokens:
-// sub, behind prefix, is the user.
+// Config returns an AuthenticationConfiguration that accepts the issuer's
+// tokens: sub, after prefix, is the user.
 func (i *Issuer) Config(t testing.TB, prefix string) string {
 	t.Helper()
 	quote := func(s string) string {

@@ -19,10 +19,10 @@ import (
 // deleted still counts.
 const leeway = time.Minute
 
-// Authenticator honours the tokens of an issuer while what they are bound to
-// exists.
+// Authenticator accepts the tokens of an issuer while the objects that they are
+// bound to exist.
 type Authenticator struct {
-	// Issuers are the names that tokens may have been issued under.
+	// Issuers are the issuer names that tokens may have.
 	Issuers []string
 	// Keys verify the signatures.
 	Keys *Keys
@@ -30,14 +30,14 @@ type Authenticator struct {
 	Audiences authenticator.Audiences
 	// Lookup finds the objects that a token is bound to.
 	Lookup Lookup
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
 var _ authenticator.Token = Authenticator{}
 
-// AuthenticateToken has no opinion on tokens of other issuers. A token of its
-// own that does not hold is an error.
+// AuthenticateToken has no opinion on tokens of other issuers. For an invalid
+// token of its own issuer it returns an error.
 func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	if !issuedBy(token, a.Issuers...) {
 		return nil, false, nil
@@ -62,14 +62,15 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 	return &authenticator.Response{User: claims.user(), Audiences: audiences}, true, nil
 }
 
-// issued goes by what the token says about itself.
+// issuedBy reports whether a token names one of issuers. It does not verify the
+// token.
 func issuedBy(token string, issuers ...string) bool {
 	var claims jwt.RegisteredClaims
 	_, _, err := jwt.NewParser().ParseUnverified(token, &claims)
 	return err == nil && slices.Contains(issuers, claims.Issuer)
 }
 
-// verify reads claims, after checking the signature and the times.
+// verify reads claims after verifying the signature and the times.
 func (a Authenticator) verify(token string, claims jwt.Claims, now time.Time, more ...jwt.ParserOption) error {
 	parser := jwt.NewParser(append(more,
 		jwt.WithTimeFunc(func() time.Time { return now }),
@@ -81,7 +82,7 @@ func (a Authenticator) verify(token string, claims jwt.Claims, now time.Time, mo
 	return explain(err)
 }
 
-// explain keeps to what the bearer may know.
+// explain returns only what the bearer may know.
 func explain(err error) error {
 	switch {
 	case err == nil:
@@ -96,7 +97,7 @@ func explain(err error) error {
 	return errors.New("service account token has an invalid signature or claim")
 }
 
-// matchAudiences returns those that both the token and the request are for.
+// matchAudiences returns the audiences of both the token and the request.
 func (a Authenticator) matchAudiences(ctx context.Context, audiences []string) (authenticator.Audiences, error) {
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
@@ -109,8 +110,8 @@ func (a Authenticator) matchAudiences(ctx context.Context, audiences []string) (
 	return both, nil
 }
 
-// Bound returns whom a credential that is no token stands for: its issuer is
-// proven, and what it is bound to is not.
+// Bound returns the user of a credential that is not a token. Its issuer has
+// been verified, but the objects that it is bound to have not.
 func (a Authenticator) Bound(ctx context.Context, binding Binding, credentialID string) (user.Info, error) {
 	if err := a.checkAll(ctx, binding, a.Now()); err != nil {
 		return nil, err
@@ -155,5 +156,5 @@ func (r requirement) refusal() error {
 	return errInvalidated
 }
 
-// errInvalidated refuses a token whose object is gone.
+// errInvalidated refuses a token whose object has been deleted.
 var errInvalidated = errors.New("service account token has been invalidated")

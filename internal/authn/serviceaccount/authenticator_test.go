@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// existing is what the objects of all tokens in these tests are.
+// existing returns the objects of all tokens in these tests.
 func existing() objects {
 	return objects{
 		"serviceaccounts/ci/builder": object("u-builder"),
@@ -45,8 +45,8 @@ func TestAuthenticateToken(t *testing.T) {
 		reason string
 		grant  func(*Grant)
 		after  time.Duration         // between issue and use
-		change func(objects objects) // what has happened since
-		want   string                // part of the error, or nothing for success
+		change func(objects objects) // what has changed since
+		want   string                // part of the error, or "" for success
 	}{
 		{reason: "bound to the account alone"},
 		{reason: "bound to a pod", grant: onPod},
@@ -165,8 +165,8 @@ func TestAudiencesOfTheRequest(t *testing.T) {
 	}
 }
 
-// Tokens of others are not this authenticator's business: it must not keep
-// those who come after it from looking at them.
+// Tokens of other issuers are not for this authenticator: it must let later
+// authenticators check them.
 func TestTokensOfOthers(t *testing.T) {
 	keys := newKeys(t, newSigner(t, pki.ECDSAP256))
 	other, _, err := Issuer{Name: "https://other.example", Keys: keys}.Issue(grant(), testNow)
@@ -189,7 +189,7 @@ func TestForgedTokens(t *testing.T) {
 	rsaKeys := newKeys(t, newSigner(t, pki.RSA2048))
 	token := issue(t, keys, grant())
 	parts := strings.Split(token, ".")
-	// sign makes a token with the claims of an honest one.
+	// sign creates a token with the claims of a valid one.
 	sign := func(method jwt.SigningMethod, key any, header map[string]any) string {
 		forged := jwt.NewWithClaims(method, grant().claims(testIssuer, "id", testNow))
 		for name, value := range header {
@@ -223,7 +223,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// A key has one algorithm, whatever else it could sign with.
+// A key has one algorithm, even if it could sign with others.
 func TestOtherAlgorithmOfOurKey(t *testing.T) {
 	signer := newSigner(t, pki.RSA2048)
 	keys := newKeys(t, signer)

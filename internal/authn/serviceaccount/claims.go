@@ -1,5 +1,5 @@
-// Package serviceaccount issues and verifies the tokens of service accounts,
-// which are JSON Web Tokens as kube-apiserver makes them (KEP-1205).
+// Package serviceaccount issues and verifies the tokens of service accounts.
+// They are JSON Web Tokens with the format of kube-apiserver (KEP-1205).
 package serviceaccount
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Claims are what a token says.
+// Claims are the claims of a token.
 type Claims struct {
 	jwt.RegisteredClaims
 	// Kubernetes says whose the token is and what it is bound to.
@@ -37,13 +37,13 @@ type Binding struct {
 	WarnAfter *jwt.NumericDate `json:"warnafter,omitempty"`
 }
 
-// Ref names one object, not just any of its name.
+// Ref refers to one object by UID, not just by name.
 type Ref struct {
 	Name string    `json:"name,omitempty"`
 	UID  types.UID `json:"uid,omitempty"`
 }
 
-// Kind is a kind of object that tokens depend on, by its plural.
+// Kind is a kind of object that tokens depend on, by its plural name.
 type Kind string
 
 // The kinds.
@@ -54,8 +54,8 @@ const (
 	Nodes    Kind = "nodes"
 )
 
-// Lookup finds an object, or returns a NotFound API error. An answer with
-// another UID than that of ref must be as new as it can be.
+// Lookup returns an object, or a NotFound API error. If the result has another
+// UID than ref, it must be as current as possible.
 type Lookup func(ctx context.Context, kind Kind, namespace string, ref Ref) (metav1.Object, error)
 
 // requirement is an object that must exist for a token to be valid.
@@ -65,8 +65,8 @@ type requirement struct {
 	ref       Ref
 }
 
-// requirements lists them, the service account first. The node of a pod is
-// not among them: the pod's end is what ends the token.
+// requirements returns the objects that must exist, the service account first.
+// The node of a pod is not among them: the token ends with the pod.
 func (b Binding) requirements() []requirement {
 	all := []requirement{{Accounts, b.Namespace, b.Account}}
 	if b.Secret != nil {
@@ -81,17 +81,17 @@ func (b Binding) requirements() []requirement {
 	return all
 }
 
-// isStale reports whether the token outlived what was asked for.
+// isStale reports whether the token is older than its requested lifetime.
 func (b Binding) isStale(now time.Time) bool {
 	return b.WarnAfter != nil && now.After(b.WarnAfter.Time)
 }
 
-// user is who a valid token stands for.
+// user returns the user of a valid token.
 func (c Claims) user() user.Info {
 	return c.Kubernetes.user(tokenjwt.CredentialIDForJTI(c.ID))
 }
 
-// user is who a valid credential stands for.
+// user returns the user of a valid credential.
 func (b Binding) user(credentialID string) user.Info {
 	info := serviceaccount.ServiceAccountInfo{
 		Namespace:    b.Namespace,

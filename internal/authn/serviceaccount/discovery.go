@@ -11,17 +11,17 @@ import (
 	"slices"
 )
 
-// The paths at which other services learn how to verify tokens.
+// The paths of the documents with which other services verify tokens.
 const (
 	ConfigPath = "/.well-known/openid-configuration"
 	KeysPath   = "/openid/v1/jwks"
 )
 
-// maxAge is how long clients may keep the documents, in seconds.
+// maxAge is how long clients may cache the documents, in seconds.
 const maxAge = 3600
 
-// providerMetadata is what verifying a token needs of OpenID Provider Metadata
-// (OpenID Connect Discovery 1.0 section 3).
+// providerMetadata is the part of OpenID Provider Metadata that is needed to
+// verify a token (OpenID Connect Discovery 1.0 section 3).
 type providerMetadata struct {
 	Issuer        string   `json:"issuer"`
 	KeysURI       string   `json:"jwks_uri"`
@@ -46,7 +46,7 @@ type jsonWebKey struct {
 }
 
 // Documents returns the handlers of the discovery documents by their path.
-// keysURI is where clients find KeysPath.
+// keysURI is the URI of KeysPath for clients.
 func (i Issuer) Documents(keysURI string) (map[string]http.Handler, error) {
 	config, err := json.Marshal(i.metadata(keysURI))
 	if err != nil {
@@ -121,6 +121,6 @@ func document(contentType string, body []byte) http.Handler {
 		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", maxAge))
-		w.Write(body) // an error means that the client has gone
+		w.Write(body) // an error means that the client has disconnected
 	})
 }

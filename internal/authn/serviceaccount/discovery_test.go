@@ -19,7 +19,7 @@ func fetch(t *testing.T, handler http.Handler, method string) *httptest.Response
 	return recorder
 }
 
-// Another library must be able to verify a token by the documents alone.
+// Another library must be able to verify a token with only the documents.
 func TestDocumentsVerifyTokens(t *testing.T) {
 	for _, keyType := range []pki.KeyType{pki.ECDSAP256, pki.ECDSAP384, pki.RSA2048} {
 		t.Run(string(keyType), func(t *testing.T) {

@@ -36,8 +36,8 @@ func newKeys(t testing.TB, signer crypto.Signer, former ...crypto.PublicKey) *Ke
 	return keys
 }
 
-// grant is for an hour and for account "builder" of namespace "ci", bound to
-// nothing else.
+// grant returns a grant for an hour and for account "builder" of namespace
+// "ci", bound to no other object.
 func grant() Grant {
 	return Grant{
 		Binding:   Binding{Namespace: "ci", Account: Ref{"builder", "u-builder"}},
@@ -55,7 +55,7 @@ func issue(t testing.TB, keys *Keys, grant Grant) string {
 	return token
 }
 
-// objects is a Lookup in a table; keys are like "pods/ci/web".
+// objects is a Lookup in a map; keys are like "pods/ci/web".
 type objects map[string]*metav1.ObjectMeta
 
 func (o objects) find(_ context.Context, kind Kind, namespace string, ref Ref) (metav1.Object, error) {

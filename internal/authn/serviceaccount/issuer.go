@@ -10,27 +10,28 @@ import (
 	tokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
 )
 
-// Issuer makes tokens.
+// Issuer issues tokens.
 type Issuer struct {
 	// Name is the issuer's URL.
 	Name string
-	// Keys sign.
+	// Keys signs the tokens.
 	Keys *Keys
 }
 
-// Grant is what a token is to say.
+// Grant is the content of a token to be issued.
 type Grant struct {
 	Binding
 	// Audiences are those that the token is meant for.
 	Audiences []string
-	// Lifetime starts with the token.
+	// Lifetime begins when the token is issued.
 	Lifetime time.Duration
-	// WarnAfter, if it is not zero, is how long after its start a token should
+	// WarnAfter, if not zero, is the time after issue by which a token should
 	// have been replaced.
 	WarnAfter time.Duration
 }
 
-// Issue returns a signed token and the identifier by which audit logs know it.
+// Issue returns a signed token and the identifier under which it appears in
+// audit logs.
 func (i Issuer) Issue(grant Grant, now time.Time) (token, credentialID string, err error) {
 	claims := grant.claims(i.Name, string(uuid.NewUUID()), now)
 	token, err = i.Keys.sign(claims)

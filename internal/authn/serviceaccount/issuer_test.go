@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// decode returns a part of a token as it is on the wire.
+// decode returns a part of a token as it is encoded.
 func decode(t testing.TB, part string) map[string]any {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(part)
@@ -33,7 +33,7 @@ func TestTokenOnTheWire(t *testing.T) {
 	tests := []struct {
 		reason string
 		change func(*Grant)
-		want   map[string]any // the claims that differ
+		want   map[string]any // the claims that are different
 	}{
 		{"bound to the account alone", func(*Grant) {}, nil},
 		{"several audiences", func(g *Grant) { g.Audiences = []string{"api", "vault"} }, map[string]any{"aud": []any{"api", "vault"}}},
@@ -123,7 +123,7 @@ func TestKeysThatCannotSignTokens(t *testing.T) {
 	tests := []struct {
 		reason  string
 		keyType pki.KeyType
-		want    string // the algorithm, or nothing if there is none
+		want    string // the algorithm, or "" if there is none
 	}{
 		{"P-256", pki.ECDSAP256, "ES256"},
 		{"P-384", pki.ECDSAP384, "ES384"},

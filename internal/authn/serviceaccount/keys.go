@@ -14,21 +14,22 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys sign tokens with one key and verify them with that and older ones.
+// Keys signs tokens with one key and verifies them with that one and older
+// ones.
 type Keys struct {
 	signer    crypto.Signer
 	signing   key
 	verifying []key
 }
 
-// key is a public key as JOSE sees it.
+// key is a public key with its JOSE parameters.
 type key struct {
 	id     string
 	method jwt.SigningMethod
 	public crypto.PublicKey
 }
 
-// NewKeys returns keys that sign with signer and also honour what the former
+// NewKeys returns keys that sign with signer and also verify what the former
 // keys have signed. A key is an RSA key, or an ECDSA one on P-256, P-384 or
 // P-521.
 func NewKeys(signer crypto.Signer, former ...crypto.PublicKey) (*Keys, error) {
@@ -61,8 +62,8 @@ func newKey(public crypto.PublicKey) (key, error) {
 	return key{id: id, method: method, public: public}, nil
 }
 
-// keyID is derived as Kubernetes does it, so that a key that moves between
-// the two keeps its name.
+// keyID derives the identifier as Kubernetes does, so that a key keeps its name
+// when it moves between the two.
 func keyID(public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -72,7 +73,7 @@ func keyID(public crypto.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// methodOf is the one JOSE algorithm of a key (RFC 7518 section 3.1).
+// methodOf returns the only JOSE algorithm of a key (RFC 7518 section 3.1).
 func methodOf(public crypto.PublicKey) (jwt.SigningMethod, error) {
 	switch public := public.(type) {
 	case *rsa.PublicKey:
@@ -103,7 +104,7 @@ func (k *Keys) find(id string) (key, bool) {
 }
 
 // verifier returns the key that must have signed token. The algorithm in the
-// token's header only counts if it is the key's own (RFC 8725 section 3.1).
+// token's header must be the key's own (RFC 8725 section 3.1).
 func (k *Keys) verifier(token *jwt.Token) (any, error) {
 	id, named := token.Header["kid"].(string)
 	if !named {
@@ -118,7 +119,7 @@ func (k *Keys) verifier(token *jwt.Token) (any, error) {
 
 func (k *Keys) sign(claims jwt.Claims) (string, error) {
 	token := jwt.NewWithClaims(k.signing.method, claims)
-	delete(token.Header, "typ") // as Kubernetes' tokens
+	delete(token.Header, "typ") // as in Kubernetes' tokens
 	token.Header["kid"] = k.signing.id
 	return token.SignedString(k.signer)
 }

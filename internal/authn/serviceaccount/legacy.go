@@ -16,21 +16,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LegacyIssuer is the issuer that tokens in Secrets name, on every server.
+// LegacyIssuer is the issuer in tokens in Secrets, on every server.
 const LegacyIssuer = "kubernetes/serviceaccount"
 
 // Labels of Secrets with tokens.
 const (
-	// LastUsedLabel has the day on which the token was last used.
+	// LastUsedLabel is the day on which the token was last used.
 	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
-	// InvalidSinceLabel has the token refused.
+	// InvalidSinceLabel makes the token invalid.
 	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
-	// DateFormat is how both tell a day.
+	// DateFormat is the format of the day in both.
 	DateFormat = time.DateOnly
 )
 
-// LegacyClaims are what a token in a Secret says. It holds until the Secret or
-// the account is deleted, and is for the API server.
+// LegacyClaims are the claims of a token in a Secret. The token is valid until
+// the Secret or the account is deleted, and is for the API server.
 type LegacyClaims struct {
 	jwt.RegisteredClaims
 	Namespace   string    `json:"kubernetes.io/serviceaccount/namespace"`
@@ -39,7 +39,7 @@ type LegacyClaims struct {
 	AccountUID  types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
 }
 
-// IssueLegacy returns the token that belongs into the Secret of this name.
+// IssueLegacy returns the token for the Secret of this name.
 func (k *Keys) IssueLegacy(namespace, secret string, account Ref) (string, error) {
 	token, err := k.sign(LegacyClaims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: LegacyIssuer, Subject: serviceaccount.MakeUsername(namespace, account.Name)},
@@ -54,7 +54,7 @@ func (k *Keys) IssueLegacy(namespace, secret string, account Ref) (string, error
 	return token, nil
 }
 
-// validate reports what keeps claims from naming a Secret and an account.
+// validate returns an error if claims do not name a Secret and an account.
 func (c LegacyClaims) validate() error {
 	if c.Namespace == "" || c.SecretName == "" || c.AccountName == "" || c.AccountUID == "" {
 		return errors.New("service account token lacks a claim")
@@ -65,12 +65,12 @@ func (c LegacyClaims) validate() error {
 	return nil
 }
 
-// Legacy honours the tokens in Secrets of type
-// kubernetes.io/service-account-token as long as the Secret has them.
+// Legacy accepts the tokens in Secrets of type
+// kubernetes.io/service-account-token as long as the Secret contains them.
 type Legacy struct {
 	// Authenticator has the keys, the audiences, the clock and the accounts.
 	Authenticator
-	// Secret returns a Secret as it is now.
+	// Secret returns the current Secret.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// MarkUsed labels a Secret with the day on which its token is used.
 	MarkUsed func(ctx context.Context, secret *corev1.Secret, day string) error
@@ -106,8 +106,8 @@ func (l Legacy) AuthenticateToken(ctx context.Context, token string) (*authentic
 	return &authenticator.Response{User: binding.user(""), Audiences: audiences}, true, nil
 }
 
-// checkSecret wants the Secret to be that of the token, which a copy under
-// another type or for another account is not.
+// checkSecret requires that the Secret is that of the token. A copy of another
+// type or for another account is not.
 func (l Legacy) checkSecret(ctx context.Context, token string, claims LegacyClaims, now time.Time) error {
 	secret, err := l.Secret(ctx, claims.Namespace, claims.SecretName)
 	if err != nil {
@@ -128,8 +128,8 @@ func (l Legacy) checkSecret(ctx context.Context, token string, claims LegacyClai
 	return nil
 }
 
-// markUsed writes the day once. Tomorrow is the day of a server whose clock is
-// ahead. That it cannot be written is no reason to refuse the token.
+// markUsed writes the day once. The day can be tomorrow if it was written by a
+// server whose clock is ahead. A failed write is no reason to refuse the token.
 func (l Legacy) markUsed(ctx context.Context, secret *corev1.Secret, now time.Time) {
 	today, tomorrow := now.UTC().Format(DateFormat), now.UTC().AddDate(0, 0, 1).Format(DateFormat)
 	if marked := secret.Labels[LastUsedLabel]; marked == today || marked == tomorrow {

@@ -54,9 +54,9 @@ func TestLegacyTokens(t *testing.T) {
 		secret func(*corev1.Secret)
 		change func(objects)
 		wanted authenticator.Audiences
-		keys   *Keys // that have signed
+		keys   *Keys // the keys that have signed
 		marked string
-		want   string // part of the error, or nothing for success
+		want   string // part of the error, or "" for success
 	}{
 		{reason: "first use", marked: today},
 		{reason: "used today", secret: func(s *corev1.Secret) { s.Labels = map[string]string{LastUsedLabel: today} }},
@@ -112,7 +112,7 @@ func TestLegacyTokens(t *testing.T) {
 				},
 				MarkUsed: func(_ context.Context, _ *corev1.Secret, day string) error {
 					marked = day
-					return errors.New("the store is full") // which keeps nobody out
+					return errors.New("the store is full") // the token is accepted nevertheless
 				},
 			}
 			ctx := t.Context()
@@ -139,7 +139,7 @@ func TestLegacyTokens(t *testing.T) {
 	}
 }
 
-// A token is honoured by the one who issues its kind alone.
+// A token is accepted only by the authenticator for its kind.
 func TestLegacyTokensAreNotBoundTokens(t *testing.T) {
 	keys := newKeys(t, newSigner(t, pki.ECDSAP256))
 	token, err := keys.IssueLegacy("ci", "s", Ref{"builder", "u-builder"})
@@ -150,7 +150,7 @@ func TestLegacyTokensAreNotBoundTokens(t *testing.T) {
 	if _, ok, err := bound.AuthenticateToken(t.Context(), token); ok || err != nil {
 		t.Errorf("a token of a Secret for the others: %v, %v", ok, err)
 	}
-	bound.Issuers = append(bound.Issuers, LegacyIssuer) // by a bad configuration
+	bound.Issuers = append(bound.Issuers, LegacyIssuer) // by an invalid configuration
 	if _, ok, err := bound.AuthenticateToken(t.Context(), token); ok || err == nil {
 		t.Errorf("a token without an end: %v, %v", ok, err)
 	}

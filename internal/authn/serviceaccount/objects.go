@@ -12,16 +12,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Objects knows which objects that tokens are bound to exist.
+// Objects finds the objects that tokens are bound to.
 type Objects struct {
 	client    metadata.Interface
 	informers metadatainformer.SharedInformerFactory
-	// watched has the kinds that every other token is bound to. The rest is
-	// asked for when it is needed: there may be very many secrets.
+	// watched has the kinds to which most tokens are bound. The others are read
+	// when they are needed: there may be very many secrets.
 	watched map[Kind]cache.GenericLister
 }
 
-// NewObjects returns objects that are read with cfg.
+// NewObjects returns an Objects that reads with cfg.
 func NewObjects(cfg *rest.Config) (*Objects, error) {
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
@@ -46,12 +46,12 @@ func newObjects(client metadata.Interface) (*Objects, error) {
 	return o, nil
 }
 
-// Start begins to watch; ctx ends it. Until the first lists have arrived every
-// lookup asks the server.
+// Start begins to watch, until ctx ends. Until the first lists have arrived,
+// every lookup calls the server.
 func (o *Objects) Start(ctx context.Context) { o.informers.Start(ctx.Done()) }
 
-// Find is a Lookup. What is not in the cache as the token has it may be newer
-// than the cache, so the server is asked.
+// Find is a Lookup. If the cache does not have the object as the token names
+// it, the object may be newer than the cache, so the server is called.
 func (o *Objects) Find(ctx context.Context, kind Kind, namespace string, ref Ref) (metav1.Object, error) {
 	if object, ok := o.cached(kind, namespace, ref); ok {
 		return object, nil
@@ -79,7 +79,8 @@ func (k Kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: string(k)}
 }
 
-// strip keeps what lookups need: thousands of pods should cost little.
+// strip keeps only what lookups need, so that thousands of pods take little
+// memory.
 func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -65,7 +65,8 @@ func TestFind(t *testing.T) {
 	t.Run("with caches", check)
 }
 
-// The server is asked only for what the cache does not have as the token does.
+// The server is called only for objects that the cache does not have as in the
+// token.
 func TestFindUsesTheCache(t *testing.T) {
 	found, client := newFakeObjects(t, partial("Pod", "ci", "web", "u-web"))
 	found.Start(t.Context())

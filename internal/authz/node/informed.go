@@ -9,19 +9,19 @@ import (
 	"github.com/certplane/certplane/internal/api/podrefs"
 )
 
-// byUse indexes pods by what their node may read because of them.
+// byUse indexes pods by the objects that their node may read because of them.
 const byUse = "certplane.dev/node-use"
 
-// FromInformers returns what the pod informer of shared knows. It must be
+// FromInformers returns the pods in the pod informer of shared. It must be
 // called once, before the informers start.
 func FromInformers(shared informers.SharedInformerFactory) Pods {
 	pods := shared.Core().V1().Pods().Informer()
-	// Adding fails only when the informer runs already.
+	// Adding an index fails only if the informer is already running.
 	utilruntime.Must(pods.AddIndexers(cache.Indexers{byUse: indexUses}))
 	return informed{pods.GetIndexer()}
 }
 
-// informed keeps nothing but the index: the pods are the informer's.
+// informed keeps only the index: the pods belong to the informer.
 type informed struct{ pods cache.Indexer }
 
 func (p informed) Uses(node string, kind Kind, namespace, name string) bool {
@@ -38,7 +38,7 @@ func (p informed) Runs(node, namespace, name string) bool {
 	return ok && node != "" && pod.Spec.NodeName == node
 }
 
-// indexUses lists what the node of a pod may read because of it.
+// indexUses returns the objects that the node of a pod may read because of it.
 func indexUses(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName == "" {
@@ -63,8 +63,8 @@ func indexUses(obj any) ([]string, error) {
 	return keys, nil
 }
 
-// useKey is unambiguous: no name of a node, a namespace or an object has a
-// slash in it.
+// useKey is unambiguous: the name of a node, a namespace or an object never
+// contains a slash.
 func useKey(node string, kind Kind, namespace, name string) string {
 	return node + "/" + string(kind) + "/" + namespace + "/" + name
 }

@@ -1,4 +1,4 @@
-// Package node decides what a node may do: what the pods that run on it need.
+// Package node authorizes nodes to do what the pods that run on them need.
 package node
 
 import (
@@ -15,20 +15,19 @@ import (
 	"github.com/certplane/certplane/internal/authz/rbac"
 )
 
-// Pods is what is known of the pods that nodes run. It may lag behind the
-// store.
+// Pods has the known pods of nodes. It may lag behind the store.
 type Pods interface {
 	// Runs reports whether the pod is bound to the node.
 	Runs(node, namespace, pod string) bool
-	// Uses reports whether a pod that is bound to the node refers to the object.
-	// The pods that a node has made itself, mirrors, do not count: they would
-	// let it name any object.
+	// Uses reports whether a pod that is bound to the node refers to the
+	// object. The mirror pods that a node has created itself do not count: they
+	// would let the node refer to any object.
 	Uses(node string, kind Kind, namespace, name string) bool
 }
 
-// Requests tells for the pods of which node a PodCertificateRequest is, or
-// nothing if there is none of this name. It asks the store, so that a node can
-// read what it has just written.
+// Requests returns the node whose pods a PodCertificateRequest is for, or "" if
+// no request of this name exists. It reads the store, so that a node can read
+// what it has just written.
 type Requests func(ctx context.Context, namespace, name string) (node string, err error)
 
 // Kind is a kind of object that pods refer to.
@@ -41,16 +40,17 @@ const (
 	ServiceAccount Kind = "serviceaccounts"
 )
 
-// leaseNamespace is where each node shows that it is alive.
+// leaseNamespace is the namespace of the leases with which nodes show that they
+// are alive.
 const leaseNamespace = "kube-node-lease"
 
 // Authorizer decides about the requests of nodes and has no opinion on others.
-// It never denies: what it does not allow, a role still can.
+// It never denies: a role can still allow what it does not.
 type Authorizer struct {
 	pods     Pods
 	requests Requests
-	// rules say what nodes may do whatever runs on them, for resources that
-	// are not decided one by one.
+	// rules are what nodes may do whatever runs on them, for resources without
+	// a function in decisions.
 	rules []rbacv1.PolicyRule
 }
 
@@ -85,7 +85,7 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 	}
 }
 
-// refusal says why a node may not do something, or nothing if it may.
+// refusal returns the reason why a node may not do something, or "" if it may.
 func (a *Authorizer) refusal(node string, request authorizer.Attributes) string {
 	if request.IsResourceRequest() {
 		resource := schema.GroupResource{Group: request.GetAPIGroup(), Resource: request.GetResource()}
@@ -101,11 +101,11 @@ func (a *Authorizer) refusal(node string, request authorizer.Attributes) string 
 	return noRule
 }
 
-// noRule is why a request is refused that nodes never make. Users do not read
-// it: it would only repeat that they may not.
+// noRule is the reason for refusing a request that nodes never send. It is not
+// shown to users: it would only repeat that they may not.
 const noRule = "no rule"
 
-// decisions are the resources that are decided one by one.
+// decisions are the resources with a function of their own.
 var decisions = map[schema.GroupResource]func(a *Authorizer, node string, request authorizer.Attributes) string{
 	{Resource: "secrets"}: func(a *Authorizer, node string, r authorizer.Attributes) string { return a.readUsed(node, Secret, r) },
 	{Resource: "configmaps"}: func(a *Authorizer, node string, r authorizer.Attributes) string {
@@ -119,7 +119,7 @@ var decisions = map[schema.GroupResource]func(a *Authorizer, node string, reques
 }
 
 // readUsed lets a node read one object that a pod on it refers to. A list or a
-// watch of one object has its name too.
+// watch of one object also has its name.
 func (a *Authorizer) readUsed(node string, kind Kind, r authorizer.Attributes) string {
 	switch {
 	case !oneOf(r.GetVerb(), "get", "list", "watch"):
@@ -140,8 +140,8 @@ func unrelated(node string) string {
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 }
 
-// serviceAccount lets a node make tokens for the accounts of its pods, and see
-// what these accounts are.
+// serviceAccount lets a node create tokens for the accounts of its pods, and
+// read these accounts.
 func (a *Authorizer) serviceAccount(node string, r authorizer.Attributes) string {
 	switch {
 	case r.GetSubresource() == "token" && r.GetVerb() != "create":
@@ -156,8 +156,8 @@ func (a *Authorizer) serviceAccount(node string, r authorizer.Attributes) string
 	return ""
 }
 
-// pod lets a node see the pods that are bound to it and tell how they are. Of
-// what it writes, admission looks at the content.
+// pod lets a node read the pods that are bound to it and update their status.
+// Admission checks the content of what it writes.
 func (a *Authorizer) pod(node string, r authorizer.Attributes) string {
 	what := r.GetVerb()
 	if r.GetSubresource() != "" {
@@ -182,13 +182,13 @@ func (a *Authorizer) pod(node string, r authorizer.Attributes) string {
 
 var podRequests = schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}
 
-// podRequest lets a node ask for the certificates of its pods.
+// podRequest lets a node request certificates for its pods.
 func podRequest(node string, r authorizer.Attributes) string {
 	switch {
 	case r.GetSubresource() != "":
 		return "nodes may not access subresources of podcertificaterequests"
 	case r.GetVerb() == "create":
-		return "" // admission looks at the content
+		return "" // admission checks the content
 	case oneOf(r.GetVerb(), "list", "watch") && selectsNode(node, r):
 		return ""
 	case oneOf(r.GetVerb(), "list", "watch"):
@@ -197,7 +197,7 @@ func podRequest(node string, r authorizer.Attributes) string {
 	return noRule
 }
 
-// readsPodRequest reports whether somebody reads one request by its name.
+// readsPodRequest reports whether r reads one request by its name.
 func readsPodRequest(r authorizer.Attributes) bool {
 	resource := schema.GroupResource{Group: r.GetAPIGroup(), Resource: r.GetResource()}
 	return r.IsResourceRequest() && resource == podRequests && r.GetSubresource() == "" && r.GetVerb() == "get"
@@ -217,9 +217,8 @@ func (a *Authorizer) readPodRequest(ctx context.Context, node string, r authoriz
 	return "", nil
 }
 
-// ownNode lets a node look after its own object. Whether an object that it
-// writes is its own is for admission to say; it reads it by name before it is
-// there.
+// ownNode lets a node manage its own object. Admission checks whether an object
+// that it writes is its own; it reads it by name before the object exists.
 func ownNode(node string, r authorizer.Attributes) string {
 	switch what := r.GetVerb() + " " + r.GetSubresource(); what {
 	case "create ", "update ", "patch ", "update status", "patch status":
@@ -236,7 +235,7 @@ func ownNode(node string, r authorizer.Attributes) string {
 	return noRule
 }
 
-// ownLease lets a node show that it is alive.
+// ownLease lets a node use its own lease to show that it is alive.
 func ownLease(node string, r authorizer.Attributes) string {
 	switch {
 	case !oneOf(r.GetVerb(), "get", "create", "update", "patch", "delete"):

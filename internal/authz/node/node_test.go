@@ -17,7 +17,7 @@ const (
 	none  = authorizer.DecisionNoOpinion
 )
 
-// world is a pod "p" of namespace "ns" that is bound to node "n" and uses
+// world is a pod "p" of namespace "ns" that is bound to node "n" and refers to
 // objects called "used".
 type world struct{}
 
@@ -29,8 +29,8 @@ func (world) Uses(node string, _ Kind, namespace, name string) bool {
 	return node == "n" && namespace == "ns" && name == "used"
 }
 
-// requestsOfN knows the request "mine" of namespace "ns", and cannot tell of
-// namespace "broken".
+// requestsOfN knows the request "mine" of namespace "ns", and returns an error
+// for namespace "broken".
 func requestsOfN(_ context.Context, namespace, name string) (string, error) {
 	if namespace == "broken" {
 		return "", errors.New("the store is away")
@@ -149,7 +149,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// A node that cannot be told about a request asks again, it is not refused.
+// If a request cannot be looked up, the node gets an error and retries; it is
+// not refused.
 func TestPodRequestOfUnknownNode(t *testing.T) {
 	request := parse(t, "get podcertificaterequests broken/x")
 	request.APIGroup = "certificates.k8s.io"
@@ -159,7 +160,7 @@ func TestPodRequestOfUnknownNode(t *testing.T) {
 	}
 }
 
-// certificatesOf selects requests for certificates.
+// certificatesOf adds a selector for certificate requests.
 func certificatesOf(text string) func(*authorizer.AttributesRecord) {
 	return func(a *authorizer.AttributesRecord) {
 		selector(text)(a)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// parse reads "verb resource[/subresource] namespace/name" as a request of
+// parse parses "verb resource[/subresource] namespace/name" as a request of
 // node n.
 func parse(t *testing.T, text string) authorizer.AttributesRecord {
 	t.Helper()
@@ -85,7 +85,7 @@ func TestFromInformers(t *testing.T) {
 	}
 }
 
-// pod uses objects that are called like it.
+// pod returns a pod that refers to objects of its own name.
 func pod(name, node string) *corev1.Pod {
 	local := corev1.LocalObjectReference{Name: name}
 	return &corev1.Pod{

@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// A node with nothing but its certificate registers, shows that it lives, and
-// reads what its pods need for as long as they are bound to it.
+// A node that has only its certificate can register, renew its lease, and read
+// what its pods need for as long as they are bound to it.
 func TestNode(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
@@ -52,8 +52,8 @@ func TestNode(t *testing.T) {
 	apitest.Eventually(t, "the node cannot read the Secret of a pod that is gone", func() bool { return !canRead(t, kubelet, "used") })
 }
 
-// A host without a kubelet registers the pods of the accounts that it may
-// host, and has tokens for these alone.
+// A host without a kubelet registers the pods of the accounts that it may host,
+// and gets tokens only for these.
 func TestHostedPods(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
@@ -116,7 +116,7 @@ func grantHosting(t *testing.T, admin kubernetes.Interface, account string) {
 	}, metav1.CreateOptions{}))(t)
 }
 
-// What a node must not do, whoever stops it.
+// What a node must not do, whichever component refuses it.
 func TestNodeIsRefused(t *testing.T) {
 	s := apitest.Start(t)
 	kubelet := apitest.Client(t, s.Login(t, "system:node:n", "system:nodes"))
@@ -127,7 +127,7 @@ func TestNodeIsRefused(t *testing.T) {
 	}
 }
 
-// With NodeRestriction off, the content of a node's writes is its own.
+// If NodeRestriction is off, the content of a node's writes is not checked.
 func TestWithoutNodeRestriction(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) { c.Admission.DisabledPlugins = []string{"NodeRestriction"} })
 	kubelet := apitest.Client(t, s.Login(t, "system:node:n", "system:nodes"))

@@ -8,9 +8,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// FromStore returns what client, which may read everything, finds out about
-// requests. Nodes rarely read one by its name: it is cheaper to look it up
-// each time than to remember them all.
+// FromStore returns a function that looks up requests with client, which may
+// read everything. Nodes rarely read one by its name: a lookup each time is
+// cheaper than keeping all of them in memory.
 func FromStore(client kubernetes.Interface) Requests {
 	return func(ctx context.Context, namespace, name string) (string, error) {
 		request, err := client.CertificatesV1().PodCertificateRequests(namespace).Get(ctx, name, metav1.GetOptions{})

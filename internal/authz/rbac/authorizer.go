@@ -1,4 +1,4 @@
-// Package rbac decides by roles and bindings who may do what.
+// Package rbac authorizes requests by roles and bindings.
 package rbac
 
 import (
@@ -16,7 +16,7 @@ var (
 	_ authorizer.RuleResolver = (*Authorizer)(nil)
 )
 
-// Authorizer allows what a rule allows and has no opinion on everything else.
+// Authorizer allows what a rule allows and has no opinion on other requests.
 type Authorizer struct {
 	resolver *Resolver
 }
@@ -45,8 +45,8 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 	return authorizer.DecisionNoOpinion, explain(errs), nil
 }
 
-// explain tells the user about broken bindings: a missing role is the usual
-// cause of a refusal that nobody expected.
+// explain returns a message about broken bindings for the user: a missing role
+// is the usual cause of an unexpected refusal.
 func explain(errs []error) string {
 	if len(errs) == 0 {
 		return ""
@@ -54,7 +54,7 @@ func explain(errs []error) string {
 	return fmt.Sprintf("RBAC: %v", utilerrors.NewAggregate(errs))
 }
 
-// ConditionsAwareAuthorize is Authorize: rules know no conditions.
+// ConditionsAwareAuthorize is Authorize: rules have no conditions.
 func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, request))
 }
@@ -64,8 +64,8 @@ func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAw
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// RulesFor lists what u may do in namespace. Together with an error it returns
-// the rules that could be found.
+// RulesFor returns what u may do in namespace. Together with an error it
+// returns the rules that could be found.
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	rules, err := a.resolver.Rules(ctx, u, namespace)
 	var resources []authorizer.ResourceRuleInfo

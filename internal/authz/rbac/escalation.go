@@ -12,10 +12,10 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// ConfirmNoEscalation returns an error that lists what is missing unless u
-// holds all of rules in namespace: nobody may grant what they do not have.
+// ConfirmNoEscalation returns an error that lists the missing rules unless u
+// holds all of rules in namespace: users may grant only what they have.
 func ConfirmNoEscalation(ctx context.Context, resolver *Resolver, u user.Info, namespace string, rules []rbacv1.PolicyRule) error {
-	// An unresolved binding only hides rights, it never adds any.
+	// An unresolved binding can only hide rights, it never adds any.
 	held, err := resolver.Rules(ctx, u, namespace)
 	covered, missing := validation.Covers(held, rules)
 	if covered {
@@ -29,8 +29,8 @@ func ConfirmNoEscalation(ctx context.Context, resolver *Resolver, u user.Info, n
 	return errors.New(msg)
 }
 
-// describeRules prints single-verb rules as they come from validation.Covers,
-// sorted, those that differ only in their verb on one line.
+// describeRules formats single-verb rules from validation.Covers, sorted. Those
+// that differ only in their verb are on one line.
 func describeRules(rules []rbacv1.PolicyRule) []string {
 	byTarget := map[string]*rbacv1.PolicyRule{}
 	for _, rule := range rules {

@@ -13,7 +13,7 @@ type Grant struct {
 	from binding
 }
 
-// String says where the grant comes from, for audit records and reviews.
+// String returns where the grant comes from, for audit records and reviews.
 func (g Grant) String() string {
 	return fmt.Sprintf("%s %q of %s %q to %s",
 		g.from.kind, nameIn(g.from.name, g.from.namespace),
@@ -27,7 +27,7 @@ type binding struct {
 	namespace  string // empty for a ClusterRoleBinding
 	role       rbacv1.RoleRef
 	subjects   []rbacv1.Subject
-	subject    rbacv1.Subject // the one that findSubject found
+	subject    rbacv1.Subject // the subject that findSubject found
 }
 
 // findSubject looks for u among the subjects.
@@ -49,7 +49,7 @@ func describeSubject(subject rbacv1.Subject, bindingNamespace string) string {
 	return fmt.Sprintf("%s %q", subject.Kind, name)
 }
 
-// nameIn is how reasons have always named what lives in a namespace.
+// nameIn returns the form that reasons have for an object in a namespace.
 func nameIn(name, namespace string) string {
 	if namespace == "" {
 		return name

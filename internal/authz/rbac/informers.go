@@ -12,15 +12,15 @@ import (
 )
 
 // bySubject indexes bindings by the users and groups they name, so that a
-// decision does not visit the bindings of everybody else.
+// decision does not visit the bindings of all other users.
 const bySubject = "certplane.dev/rbac-subject"
 
-// FromInformers returns the policy that the informers of shared hold. It must
-// be called once, before they start.
+// FromInformers returns the policy in the informers of shared. It must be
+// called once, before they start.
 func FromInformers(shared informers.SharedInformerFactory) Policy {
 	v1 := shared.Rbac().V1()
 	roleBindings, clusterRoleBindings := v1.RoleBindings().Informer(), v1.ClusterRoleBindings().Informer()
-	// Adding fails only when the factory is in use already.
+	// Adding an index fails only if the factory is already in use.
 	utilruntime.Must(roleBindings.AddIndexers(cache.Indexers{bySubject: indexRoleBinding}))
 	utilruntime.Must(clusterRoleBindings.AddIndexers(cache.Indexers{bySubject: indexClusterRoleBinding}))
 	return informed{
@@ -32,7 +32,7 @@ func FromInformers(shared informers.SharedInformerFactory) Policy {
 }
 
 // informed is a policy in the caches of informers. The role listers' "not
-// found" errors are part of what a refused user reads.
+// found" errors are part of the reason that a refused user reads.
 type informed struct {
 	roles               rbaclisters.RoleLister
 	clusterRoles        rbaclisters.ClusterRoleLister
@@ -65,8 +65,8 @@ func indexClusterRoleBinding(obj any) ([]string, error) {
 	return subjectKeys(obj.(*rbacv1.ClusterRoleBinding).Subjects, ""), nil
 }
 
-// inNamespace prefixes keys. No namespace has a slash in its name, so keys of
-// different namespaces cannot meet.
+// inNamespace prefixes keys. A namespace name never contains a slash, so keys
+// of different namespaces cannot collide.
 func inNamespace(namespace string, keys []string) []string {
 	for i := range keys {
 		keys[i] = namespace + "/" + keys[i]
@@ -74,7 +74,7 @@ func inNamespace(namespace string, keys []string) []string {
 	return keys
 }
 
-// lookup returns each object under any of keys once.
+// lookup returns each object that has any of keys once.
 func lookup[T comparable](indexer cache.Indexer, keys []string) ([]T, error) {
 	var found []T
 	seen := map[T]struct{}{}

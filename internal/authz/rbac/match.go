@@ -25,8 +25,8 @@ func includes(list []string, everything, want string) bool {
 	return slices.ContainsFunc(list, func(have string) bool { return have == everything || have == want })
 }
 
-// allowsResource matches "pods", "pods/log", "*/log" and "*". There is no
-// "pods/*".
+// allowsResource matches "pods", "pods/log", "*/log" and "*". "pods/*" has no
+// special meaning.
 func allowsResource(rule *rbacv1.PolicyRule, resource, subresource string) bool {
 	if subresource == "" {
 		return includes(rule.Resources, rbacv1.ResourceAll, resource)

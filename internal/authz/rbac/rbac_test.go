@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// policyOf holds objs in informers that never run.
+// policyOf stores objs in informers that never run.
 func policyOf(t *testing.T, objs ...metav1.Object) Policy {
 	t.Helper()
 	shared := informers.NewSharedInformerFactory(nil, 0)
@@ -312,7 +312,7 @@ func TestConfirmNoEscalation(t *testing.T) {
 	}
 }
 
-// TestIndexFollowsUpdates makes sure that a removed subject loses its rights.
+// TestIndexFollowsUpdates checks that a removed subject loses its rights.
 func TestIndexFollowsUpdates(t *testing.T) {
 	shared := informers.NewSharedInformerFactory(nil, 0)
 	policy := FromInformers(shared)

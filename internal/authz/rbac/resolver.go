@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Policy is the state that decisions are made from. What it returns is shared
-// and must not be changed.
+// Policy is the state on which decisions are based. Its results are shared and
+// must not be modified.
 type Policy interface {
 	Role(ctx context.Context, namespace, name string) (*rbacv1.Role, error)
 	ClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error)
@@ -23,7 +23,7 @@ type Policy interface {
 	ClusterRoleBindings(ctx context.Context, u user.Info) ([]*rbacv1.ClusterRoleBinding, error)
 }
 
-// Resolver finds out which rules apply to whom.
+// Resolver finds the rules that apply to a user.
 type Resolver struct {
 	policy Policy
 }
@@ -33,9 +33,9 @@ func NewResolver(policy Policy) *Resolver {
 	return &Resolver{policy: policy}
 }
 
-// Grants yields each rule that applies to u: those of the whole cluster and,
-// if namespace is not empty, those of namespace. A binding that cannot be
-// resolved yields an error in its place and takes nothing from the others.
+// Grants yields each rule that applies to u: those of the whole cluster and, if
+// namespace is not empty, those of namespace. For a binding that cannot be
+// resolved it yields an error, and continues with the others.
 func (r *Resolver) Grants(ctx context.Context, u user.Info, namespace string) iter.Seq2[Grant, error] {
 	return func(yield func(Grant, error) bool) {
 		for b, err := range r.bindings(ctx, u, namespace) {
@@ -52,7 +52,7 @@ func (r *Resolver) Grants(ctx context.Context, u user.Info, namespace string) it
 	}
 }
 
-// yieldRules yields what b grants and reports whether to go on.
+// yieldRules yields the rules that b grants and reports whether to continue.
 func (r *Resolver) yieldRules(ctx context.Context, b binding, yield func(Grant, error) bool) bool {
 	rules, err := r.RoleRules(ctx, b.role, b.namespace)
 	if err != nil {
@@ -66,7 +66,8 @@ func (r *Resolver) yieldRules(ctx context.Context, b binding, yield func(Grant, 
 	return true
 }
 
-// bindings yields those that may have u as a subject, the cluster's first.
+// bindings yields those that may have u as a subject, ClusterRoleBindings
+// first.
 func (r *Resolver) bindings(ctx context.Context, u user.Info, namespace string) iter.Seq2[binding, error] {
 	return func(yield func(binding, error) bool) {
 		ofCluster, err := r.policy.ClusterRoleBindings(ctx, u)
@@ -94,7 +95,7 @@ func (r *Resolver) bindings(ctx context.Context, u user.Info, namespace string) 
 }
 
 // Rules returns all rules that apply to u in namespace. Together with an error
-// it returns those that could be found.
+// it returns the rules that could be found.
 func (r *Resolver) Rules(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
 	var errs []error

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// isSubject reports whether u is the subject of a binding in namespace, which is
-// empty for a binding of the cluster.
+// isSubject reports whether u is the subject of a binding in namespace, which
+// is empty for a ClusterRoleBinding.
 func isSubject(u user.Info, subject rbacv1.Subject, namespace string) bool {
 	switch subject.Kind {
 	case rbacv1.UserKind:
@@ -23,8 +23,8 @@ func isSubject(u user.Info, subject rbacv1.Subject, namespace string) bool {
 	return false
 }
 
-// accountNamespace is where a service account lives: in a RoleBinding it may
-// be left out and is then the binding's.
+// accountNamespace returns the namespace of a service account. A RoleBinding
+// may omit it; it is then the binding's.
 func accountNamespace(subject rbacv1.Subject, bindingNamespace string) string {
 	if subject.Namespace != "" {
 		return subject.Namespace

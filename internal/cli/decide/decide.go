@@ -22,11 +22,11 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// Decision is what is decided, and why.
+// Decision is a decision and its reason.
 type Decision struct {
 	// Kind is Approved or Denied.
 	Kind cmv1.CertificateRequestConditionType
-	// Reason is one word that says by what, Message is for people.
+	// Reason is one word for what has decided, Message is a text for people.
 	Reason, Message string
 }
 
@@ -38,10 +38,10 @@ func (d Decision) Validate() error {
 	return nil
 }
 
-// fieldManager is who decides, in managed fields.
+// fieldManager is the manager of the decision in managed fields.
 const fieldManager = "certplane"
 
-// Connect returns a client for Requests. It asks the server nothing yet.
+// Connect returns a client for Requests. It does not call the server yet.
 func Connect(cfg *rest.Config) (client.Client, error) {
 	kinds := runtime.NewScheme()
 	if err := certmanager.AddToScheme(kinds); err != nil {
@@ -56,11 +56,12 @@ func Connect(cfg *rest.Config) (client.Client, error) {
 	return connected, nil
 }
 
-// ErrNotFound says that there is no request by a name.
+// ErrNotFound says that a request with this name does not exist.
 var ErrNotFound = errors.New("there is no CertificateRequest")
 
-// Requests decides about the requests with these names, and says so. It goes on
-// after a failure, and fails then in the end.
+// Requests approves or denies the requests with these names, and prints each
+// decision. After a failure it goes on with the others, and returns the error
+// at the end.
 func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
 	var failed error
 	for _, name := range names {
@@ -86,8 +87,8 @@ func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision,
 	})
 }
 
-// refused names the request that a server does not let be decided, and what to
-// do; nil if err is.
+// refused returns an error that names the request whose decision the server
+// refused, and what to do; nil if err is nil.
 func refused(key client.ObjectKey, d Decision, err error) error {
 	doing := fmt.Sprintf("setting %s on CertificateRequest %s", d.Kind, key)
 	switch {

@@ -23,8 +23,8 @@ import (
 
 const example = "../../../deploy/examples/cert-manager/approve-by-hand/"
 
-// The example lets a person decide about everything and a program about the
-// requests to one issuer, and nobody else.
+// The example lets a person decide about all requests, a program about the
+// requests to one issuer, and no other user about any.
 func TestApproveByHand(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) { c.Controllers = controllers(t) })
 	admin := connect(t, s.Admin(t))
@@ -78,7 +78,7 @@ func TestApproveByHand(t *testing.T) {
 	}
 }
 
-// controllers are those that the example's configuration chooses.
+// controllers returns the controllers that the example's configuration chooses.
 func controllers(t *testing.T) []string {
 	t.Helper()
 	var cfg struct{ Controllers []string }
@@ -106,7 +106,7 @@ func connect(t *testing.T, cfg *rest.Config) client.Client {
 	return connected
 }
 
-// apply creates what files of the example have.
+// apply creates the objects in files of the example.
 func apply(t *testing.T, cfg *rest.Config, files ...string) {
 	t.Helper()
 	anything, err := client.New(cfg, client.Options{})

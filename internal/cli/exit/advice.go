@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Advise turns what a server, or its absence, answered into something a
+// Advise turns the error of a server, or of a missing server, into one that a
 // person can act on. Doing is what was tried.
 func Advise(doing string, err error) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
@@ -31,7 +31,7 @@ func Advise(doing string, err error) error {
 	return wrapped
 }
 
-// invalidError shows which fields a server refused, without the submitted
+// invalidError shows the fields that a server refused, without the submitted
 // data that the server's own message repeats.
 type invalidError struct {
 	doing  string
@@ -56,7 +56,7 @@ func (e *invalidError) Error() string {
 	return fmt.Sprintf("%s: the server refuses it: %s", e.doing, strings.Join(causes, "; "))
 }
 
-// shorten cuts the middle out of messages that quote a whole request.
+// shorten removes the middle of messages that quote a whole request.
 func shorten(s string) string {
 	const most = 400
 	if len(s) <= most {

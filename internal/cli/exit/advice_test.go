@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// What a server refuses is shown with its field, if it has one: what policies
-// refuse has none.
+// A refusal is shown with its field, if it has one. Refusals by policies have
+// none.
 func TestInvalid(t *testing.T) {
 	for reason, tc := range map[string]struct {
 		cause metav1.StatusCause

@@ -1,5 +1,5 @@
-// Package exit says how a command line ends: its exit code and last words, with what
-// to do about errors of servers and about their absence.
+// Package exit defines the exit codes and final errors of a command line, with
+// advice for errors of servers and for missing servers.
 package exit
 
 import (
@@ -15,24 +15,22 @@ const (
 	OK      = 0
 	General = 1
 	Usage   = 2
-	// Denied and Failed are verdicts on a certificate request, TimedOut the
-	// lack of one.
+	// Denied and Failed are verdicts on a certificate request. TimedOut means
+	// that there was none in time.
 	Denied   = 3
 	Failed   = 4
 	TimedOut = 5
-	// Unwell says that what was asked about was found, and does not work as it
-	// should.
+	// Unwell says that the object was found, and does not work as it should.
 	Unwell = 6
-	// Interrupted is 128 + SIGINT, as shells have it.
+	// Interrupted is 128 + SIGINT, as in shells.
 	Interrupted = 130
 )
 
-// Error is an error that knows the exit code it deserves and what the person
-// can do about it.
+// Error is an error with its exit code and with advice for the user.
 type Error struct {
 	Err  error
 	Code int
-	// Next tells what to do now, one line each. A line may be a command to type.
+	// Next is what to do now, in lines. A line may be a command to type.
 	Next []string
 }
 
@@ -40,8 +38,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// WithNext adds advice to an error. Advice that is already there is more
-// specific and stays in front.
+// WithNext adds advice to an error. Existing advice is more specific and stays
+// in front.
 func WithNext(err error, next ...string) error {
 	var known *Error
 	if errors.As(err, &known) {
@@ -50,13 +48,13 @@ func WithNext(err error, next ...string) error {
 	return &Error{Err: err, Code: code(err), Next: next}
 }
 
-// UsageError is an error in how the command was typed; command is the one
-// whose help explains it.
+// UsageError returns an error for a mistyped command line; command is the
+// command whose help explains it.
 func UsageError(command string, err error) error {
 	return &Error{Err: err, Code: Usage, Next: []string{fmt.Sprintf("See '%s --help'.", command)}}
 }
 
-// Report tells the person what went wrong and returns the exit code.
+// Report prints the error and its advice and returns the exit code.
 func Report(w io.Writer, err error) int {
 	if err == nil {
 		return OK

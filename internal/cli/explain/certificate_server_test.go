@@ -37,7 +37,7 @@ func (w issuing) keystore(t *testing.T, name, secret, issuer, password, key stri
 	}})
 }
 
-// silent fails where a text says what it should not.
+// silent fails the test if text contains one of the parts.
 func silent(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -48,7 +48,7 @@ func silent(t *testing.T, text string, parts ...string) {
 }
 
 // certificateBecomes waits until the verdict about a Certificate, without its
-// name, begins so.
+// name, begins with verdict.
 func (w issuing) certificateBecomes(t *testing.T, name, verdict string) (e explain.CertificateExplanation, text string) {
 	t.Helper()
 	defer func() {
@@ -63,8 +63,8 @@ func (w issuing) certificateBecomes(t *testing.T, name, verdict string) (e expla
 	return e, text
 }
 
-// Of a Certificate it is explained what its certificate waits for, who else has
-// its Secret, and when it is tried again.
+// The explanation of a Certificate says what its certificate waits for, which
+// other Certificates name its Secret, and when the issuance is tried again.
 func TestCertificates(t *testing.T) {
 	w := startIssuing(t)
 	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}))
@@ -129,7 +129,7 @@ func TestCertificates(t *testing.T) {
 	says(t, text, "web is ready", "you may not get secrets", "you may not list certificaterequests", "you may not list events")
 }
 
-// fail has a request fail as an issuer would.
+// fail marks a request as failed, as an issuer would.
 func (w issuing) fail(t *testing.T, name string) {
 	t.Helper()
 	cr := &cmv1.CertificateRequest{}

@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// certificateText is the explanation for people: the verdict first.
+// certificateText returns the explanation for people: the verdict first.
 func certificateText(e explain.CertificateExplanation, now time.Time) string {
 	p := &print.Page{}
 	p.Line(e.Verdict)

@@ -1,5 +1,5 @@
-// Package explain writes what becomes of certificate requests, Certificates and
-// signers, and why, for people and for machines.
+// Package explain writes the state of certificate requests, Certificates and
+// signers, and its reasons, for people and for machines.
 package explain
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// Config is what to explain, and to whom.
+// Config says what to explain, and how to write it.
 type Config struct {
-	// Name is what is explained, Namespace where it is, if it is in one.
+	// Name is the name of the object, Namespace its namespace, if it has one.
 	Name, Namespace string
-	// Output is json, yaml, or empty for people.
+	// Output is json, yaml, or empty for the text for people.
 	Output string
 	// Connect connects to the server.
 	Connect func() (explain.Reader, error)
-	// Kubectl is how to call kubectl, Flags are those that lead it and
-	// certplane's verbs to the same server as the same user.
+	// Kubectl is how to call kubectl. Flags are the flags with which kubectl
+	// and certplane's verbs use the same server as the same user.
 	Kubectl, Flags []string
-	// Now is the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Stdout gets the explanation.
+	// Stdout is where the explanation is written.
 	Stdout io.Writer
 }
 
-// Run explains a CertificateSigningRequest. Its errors and those of its
-// neighbours are those of not knowing: a request that is denied is explained as
-// well as one that is issued.
+// Run explains a CertificateSigningRequest. Like the functions below, it
+// returns an error only if the explanation could not be found: a denied request
+// is explained without an error, as an issued one is.
 func Run(ctx context.Context, cfg Config) error {
 	return write(ctx, cfg, explain.CertificateSigningRequest, requestText(signingRequestRows))
 }
@@ -52,7 +52,7 @@ func IssuedCertificate(ctx context.Context, cfg Config) error {
 	return write(ctx, cfg, explain.IssuedCertificate, certificateText)
 }
 
-// Signer explains a signer, by its name or by that of its Signer.
+// Signer explains a signer, by its signer name or by the name of its Signer.
 func Signer(ctx context.Context, cfg Config) error {
 	return write(ctx, cfg, explain.Signer, signerText)
 }
@@ -73,12 +73,12 @@ func write[E any](
 	return print.Found(cfg.Stdout, cfg.Output, found, func() string { return text(found, q.Now) })
 }
 
-// Query is what to ask for, now.
+// Query returns the query for the configuration at the current time.
 func (cfg Config) Query() explain.Query {
 	return explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: cfg.Now()}
 }
 
-// Advise adds what to do about it to an error of explaining.
+// Advise adds advice to an error of an explanation.
 func Advise(err error) error {
 	var absent *explain.NotFoundError
 	var unread *explain.ReadError

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// csr sends a CertificateSigningRequest as a user.
+// csr creates a CertificateSigningRequest as a user.
 func (w issuing) csr(t *testing.T, user, name, signerName string, annotations map[string]string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	c := apitest.NewCSR(t, name, signerName, pki.Subject{CommonName: name}, apitest.NewKey(t))
@@ -28,8 +28,9 @@ func (w issuing) explainCSR(t *testing.T, name string) (explain.Explanation, str
 	return ask[explain.Explanation](t, verb.Run, w.Admin(t), name, time.Now())
 }
 
-// Of a request to an issuer it is explained what the issuer will say, before
-// somebody approves it in vain: who may refer to it, what it takes.
+// The explanation of a request to an issuer says what the issuer will answer,
+// before a user approves the request in vain: which users may refer to the
+// issuer, and what it accepts.
 func TestRequestsToIssuers(t *testing.T) {
 	w := startIssuing(t)
 	admin := apitest.Client(t, w.Admin(t))
@@ -59,7 +60,7 @@ func TestRequestsToIssuers(t *testing.T) {
 	})
 	says(t, text, "stranger failed at its signer: "+denied, "This is final.")
 
-	// What is printed is what it takes.
+	// The printed input is enough to permit the request.
 	i := slices.IndexFunc(e.Next, func(s explain.Step) bool { return s.Input != "" })
 	if i < 0 {
 		t.Fatal(e.Next)

@@ -69,7 +69,8 @@ func newIssuer(name string, config cmv1.IssuerConfig) *cmv1.Issuer {
 	return &cmv1.Issuer{ObjectMeta: named(name), Spec: cmv1.IssuerSpec{IssuerConfig: config}}
 }
 
-// request sends a CertificateRequest, whose key is in a Secret if one is named.
+// request creates a CertificateRequest, whose key is in a Secret if one is
+// named.
 func (w issuing) request(t *testing.T, name string, ref cmmeta.IssuerReference, secret ...string) *cmv1.CertificateRequest {
 	t.Helper()
 	pem, err := pki.NewRequest(pki.Subject{CommonName: name}, apitest.NewKey(t))
@@ -96,7 +97,7 @@ func (w issuing) set(t *testing.T, cr *cmv1.CertificateRequest, kind cmv1.Certif
 	})
 }
 
-// ask returns what machines get, and what people do.
+// ask returns the explanation for machines, and the text for people.
 func ask[T any](t *testing.T, run func(context.Context, verb.Config) error, who *rest.Config, name string, now time.Time) (T, string) {
 	t.Helper()
 	var texts [2]bytes.Buffer
@@ -122,7 +123,8 @@ func (w issuing) explain(t *testing.T, name string) (explain.RequestExplanation,
 	return ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), name, time.Now())
 }
 
-// becomes waits until the verdict about a request, without its name, begins so.
+// becomes waits until the verdict about a request, without its name, begins
+// with verdict.
 func (w issuing) becomes(t *testing.T, name, verdict string) (e explain.RequestExplanation, text string) {
 	t.Helper()
 	defer func() {
@@ -146,8 +148,8 @@ func says(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// Of requests that nobody approves by himself it is explained what became of
-// them, and what to type next.
+// The explanation of requests that no controller approves says what their state
+// is, and what to type next.
 func TestRequestsDecidedByHand(t *testing.T) {
 	w := startIssuing(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })
 	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}),
@@ -168,7 +170,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 		t.Error(late.Verdict)
 	}
 
-	// Who takes one kind of request for another is told.
+	// A user who mistakes one kind of request for another gets a hint.
 	var none bytes.Buffer
 	err := verb.Run(t.Context(), verb.Config{
 		Namespace: "default", Name: "undecided", Now: time.Now, Stdout: &none, Flags: []string{"--context", "c"},
@@ -221,7 +223,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	says(t, text, "Install the program that brings the kind Remote of example.com")
 }
 
-// remotes is the definition of a kind of issuers that another program brings.
+// remotes is the definition of a kind of issuers that another program installs.
 const remotes = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -238,7 +240,8 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// applyYAML creates what a manifest says, as who reads an explanation would.
+// applyYAML creates the objects of a manifest, as the reader of an explanation
+// would.
 func applyYAML(t *testing.T, c client.Client, manifest string) {
 	t.Helper()
 	for _, document := range strings.Split(manifest, "---\n") {
@@ -252,8 +255,8 @@ func applyYAML(t *testing.T, c client.Client, manifest string) {
 	}
 }
 
-// A request to an issuer of another program waits for the right to be approved,
-// which is printed, and then for that program.
+// A request to an issuer of another program waits for the permission to approve
+// it, which the explanation prints, and then for that program.
 func TestRequestsElsewhere(t *testing.T) {
 	w := startIssuing(t)
 	applyYAML(t, w.admin, remotes)
@@ -279,7 +282,7 @@ func TestRequestsElsewhere(t *testing.T) {
 	says(t, text, "Remote.example.com x in the namespace default exists; whether it is ready it does not say", "Does the program that signs for issuers of the group example.com run?")
 }
 
-// Who may read the request and nothing else gets an answer.
+// A user who may read only the request gets an answer.
 func TestRequestForItsRequester(t *testing.T) {
 	w := startIssuing(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })
 	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}))

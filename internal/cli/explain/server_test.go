@@ -32,7 +32,7 @@ func TestServer(t *testing.T) {
 	t.Run("no such request", w.testAbsent)
 }
 
-// explainAs asks as somebody and returns what machines get.
+// explainAs asks as a user and returns the explanation for machines.
 func explainAs(t *testing.T, who *rest.Config, name string) explain.Explanation {
 	t.Helper()
 	data, err := run(t, who, name)
@@ -56,7 +56,7 @@ func run(t *testing.T, who *rest.Config, name string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// ask makes a request for a node's client certificate in a user's name.
+// ask creates a request for a node's client certificate as a user.
 func (w world) ask(t *testing.T, user, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	subject := pki.Subject{CommonName: "system:node:" + name, Organizations: []string{"system:nodes"}}
@@ -74,7 +74,7 @@ func check(t *testing.T, e explain.Explanation, name string) explain.Check {
 	return explain.Check{}
 }
 
-// testNotPermitted: what the approver and the explanation say is the same.
+// testNotPermitted checks that the approver and the explanation say the same.
 func (w world) testNotPermitted(t *testing.T) {
 	w.Grant(t, "nobody", apitest.Allow("create", "certificatesigningrequests"))
 	created := w.ask(t, "nobody", "n1")
@@ -108,8 +108,8 @@ func (w world) testIssued(t *testing.T) {
 	}
 }
 
-// testCallers: who may read the request gets an answer, and what else they
-// may not ask is unknown.
+// testCallers checks that a user who may read the request gets an answer, in
+// which everything that the user may not ask is unknown.
 func (w world) testCallers(t *testing.T) {
 	w.Grant(t, "requester", apitest.Allow("create get", "certificatesigningrequests"))
 	w.Grant(t, "approver", apitest.Allow("get", "certificatesigningrequests"),
@@ -144,7 +144,8 @@ func (w world) testAbsent(t *testing.T) {
 	}
 }
 
-// A server without the API says the same code as one without the request.
+// A server without the API leads to the same exit code as a server without the
+// request.
 func TestAnotherSortOfServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)

@@ -38,7 +38,7 @@ spec:
     lifetime: {maximum: 36h, default: 24h}
 `
 
-// explains runs a verb and returns what machines get, or people.
+// explains runs a verb and returns the output for machines, or for people.
 func explains(t *testing.T, who *rest.Config, run func(*verb.Config) error, name, output string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -119,20 +119,21 @@ func TestSigner(t *testing.T) {
 		t.Errorf("signer: %s", c.Message)
 	}
 	testSignerNames(t, s)
-	// Who may not list Signers is told that, and not that nobody knows.
+	// A user who may not list Signers gets that answer, and not that the signer
+	// is unknown.
 	s.Grant(t, "approver", apitest.Allow("get", "certificatesigningrequests"))
 	if c := check(t, explainAs(t, s.As(t, "approver"), "host"), "profile"); c.Result != explain.Unknown || c.Message != "you may not list signers.certplane.dev, one of which may say what example.com/workload demands" {
 		t.Errorf("profile to who may not list Signers: %+v", c)
 	}
-	// Who may not list requests is told so.
+	// A user who may not list requests gets that answer.
 	s.Grant(t, "reader", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"certplane.dev"}, Resources: []string{"signers"}})
 	if err := json.Unmarshal(signerOf(t, s.As(t, "reader"), "workload", "json"), &e); err != nil || len(e.Unknown) != 2 {
 		t.Errorf("unknown: %v, %v", e.Unknown, err)
 	}
 }
 
-// testSignerNames: signers are explained by their names, with and without an
-// object that declares them.
+// testSignerNames checks that signers are explained by their names, with and
+// without an object that declares them.
 func testSignerNames(t *testing.T, s *apitest.Server) {
 	for _, tc := range []struct {
 		name       string
@@ -159,7 +160,7 @@ func testSignerNames(t *testing.T, s *apitest.Server) {
 	}
 }
 
-// What the explanation and the controller say of a pod's request is the same.
+// The explanation and the controller say the same about a pod's request.
 func TestPodCertificateRequest(t *testing.T) {
 	s := apitest.Start(t)
 	declareSigner(t, s, workload)

@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// signerText is the explanation for people: the verdict first.
+// signerText returns the explanation for people: the verdict first.
 func signerText(e *explain.SignerExplanation, now time.Time) string {
 	p := &print.Page{}
 	p.Line(e.Verdict)

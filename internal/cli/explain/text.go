@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// requestText is the explanation of a request for people: the verdict first. Rows
-// are what it asks for.
+// requestText returns a function that writes the explanation of a request for
+// people: the verdict first. rows returns what the request asks for.
 func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) func(explain.Explained[R], time.Time) string {
 	return func(e explain.Explained[R], now time.Time) string {
 		p := &print.Page{}
@@ -121,7 +121,7 @@ func list[S ~string](items []S) string {
 	return print.OrNone(strings.Join(names, ", "))
 }
 
-// writeSteps tells what to do next.
+// writeSteps writes what to do next.
 func writeSteps(p *print.Page, steps []explain.Step) {
 	if len(steps) == 0 {
 		return
@@ -140,8 +140,8 @@ func writeSteps(p *print.Page, steps []explain.Step) {
 	}
 }
 
-// writeInput is for the command before it. It is not moved to the right: it is
-// to be copied as it is.
+// writeInput writes the input of the preceding command. It is not indented,
+// because it is to be copied unchanged.
 func writeInput(p *print.Page, text string) {
 	if text == "" {
 		return
@@ -152,5 +152,5 @@ func writeInput(p *print.Page, text string) {
 	p.Line(inputEnd)
 }
 
-// inputEnd ends what a command reads.
+// inputEnd marks the end of a command's input.
 const inputEnd = "END"

@@ -23,8 +23,8 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// memory is an API with one request, whose requester may do nothing. The caller
-// and the signers may do everything.
+// memory is an API with one request. Its requester has no permissions; the
+// caller and the signers have all.
 type memory struct {
 	explain.Reader
 	csr    *certificatesv1.CertificateSigningRequest

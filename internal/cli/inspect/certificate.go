@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Certificate are the facts of a certificate, as machines get them.
+// Certificate holds the facts of a certificate in the form for machines.
 type Certificate struct {
 	Subject string `json:"subject"`
 	Issuer  string `json:"issuer"`
@@ -34,7 +34,7 @@ type Certificate struct {
 	IssuingCertificateURLs []string `json:"issuingCertificateURLs,omitempty"`
 }
 
-// Describe reads a certificate.
+// Describe returns the facts of a certificate.
 func Describe(cert *x509.Certificate) Certificate {
 	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
 	return Certificate{
@@ -55,7 +55,7 @@ func describeAll(certs []*x509.Certificate) []Certificate {
 	return all
 }
 
-// Rows are the facts for people, each with its name.
+// Rows returns the facts for people, each with its name.
 func (c Certificate) Rows(now time.Time) [][]string {
 	rows := [][]string{
 		{"subject", print.OrNone(c.Subject)},

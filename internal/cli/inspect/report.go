@@ -1,7 +1,8 @@
 package inspect
 
-// Report is what is in the Secret of a Certificate, as machines get it. Later
-// versions may add fields; those that are there stay and mean the same.
+// Report is the content of the Secret of a Certificate in the form for
+// machines. Later versions may add fields; existing fields stay and keep their
+// meaning.
 type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -15,7 +16,7 @@ type Report struct {
 	CA    []Certificate `json:"ca,omitempty"`
 }
 
-// Report is what there is to know of the Secret with this name.
+// Report returns the report about the Secret with this name.
 func (c *Contents) Report(namespace, name string) Report {
 	_, bad := c.bad()
 	return Report{

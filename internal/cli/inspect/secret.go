@@ -17,33 +17,33 @@ import (
 // Result is the outcome of a check of a Secret.
 type Result string
 
-// The results. Unknown is for what nothing in the Secret says.
+// The results. Unknown means that the Secret does not contain the answer.
 const (
 	Good    Result = "ok"
 	Bad     Result = "bad"
 	Unknown Result = "unknown"
 )
 
-// Check is something that should be true of a Secret.
+// Check is a check of a Secret.
 type Check struct {
 	Name    string `json:"name"`
 	Result  Result `json:"result"`
 	Message string `json:"message"`
 }
 
-// Contents are what the Secret of a Certificate holds, but for its key.
+// Contents are the contents of the Secret of a Certificate, except its key.
 type Contents struct {
 	// Chain is tls.crt, the certificate first; CA is ca.crt.
 	Chain, CA []*x509.Certificate
 	Checks    []Check
 }
 
-// caKey is where the Secret of a Certificate has its CA.
+// caKey is the key of the CA in the Secret of a Certificate.
 const caKey = "ca.crt"
 
-// Secret reads a Secret as it is at a time. System are the roots that this
-// computer trusts; nil: they are not known. It fails where there is no
-// certificate to read.
+// Secret reads a Secret and checks it at a time. system holds the roots that
+// this computer trusts; nil means that they are not known. Secret returns an
+// error if the Secret has no readable certificate.
 func Secret(secret *corev1.Secret, system *x509.CertPool, now time.Time) (*Contents, error) {
 	data := secret.Data[corev1.TLSCertKey]
 	if len(data) == 0 {
@@ -61,7 +61,7 @@ func Secret(secret *corev1.Secret, system *x509.CertPool, now time.Time) (*Conte
 	return c, nil
 }
 
-// keysOf lists what a Secret has.
+// keysOf lists the keys of a Secret's data.
 func keysOf(secret *corev1.Secret) string {
 	var keys []string
 	for key := range secret.Data {
@@ -87,8 +87,8 @@ func (c *Contents) checkTime(now time.Time) Check {
 	return check
 }
 
-// checkKey says whether the key is the certificate's. It shows nothing of it,
-// nor of what is wrong with it.
+// checkKey checks whether the key is the certificate's. It shows neither the
+// key nor details of an error in it.
 func (c *Contents) checkKey(data []byte) Check {
 	check := Check{Name: "key fits", Result: Good, Message: corev1.TLSPrivateKeyKey + " is the certificate's"}
 	if len(data) == 0 {
@@ -105,8 +105,9 @@ func (c *Contents) checkKey(data []byte) Check {
 	return check
 }
 
-// checkOrder: servers send tls.crt as it is, and clients expect each certificate
-// to be followed by its issuer's (RFC 8446 4.4.2).
+// checkOrder checks the order of the chain. Servers send tls.crt unchanged, and
+// clients expect each certificate to be followed by its issuer's (RFC 8446
+// 4.4.2).
 func (c *Contents) checkOrder() Check {
 	for i := 1; i < len(c.Chain); i++ {
 		if err := c.Chain[i-1].CheckSignatureFrom(c.Chain[i]); err != nil {
@@ -144,7 +145,8 @@ func (c *Contents) checkSystem(system *x509.CertPool, now time.Time) Check {
 	return Check{name, Good, "by this computer's own roots"}
 }
 
-// verify is for any usage: which one counts, the certificate's users know.
+// verify verifies the chain for any usage, as only the users of the certificate
+// know which usage counts.
 func (c *Contents) verify(trusted *x509.CertPool, now time.Time) error {
 	between := x509.NewCertPool()
 	for _, cert := range c.Chain[1:] {
@@ -156,7 +158,7 @@ func (c *Contents) verify(trusted *x509.CertPool, now time.Time) error {
 	return err
 }
 
-// Text is what there is to know of the Secret, for people.
+// Text returns the report about the Secret for people.
 func (c *Contents) Text(now time.Time) string {
 	p := &print.Page{}
 	p.Line(c.verdict())
@@ -174,7 +176,7 @@ func (c *Contents) verdict() string {
 	return "The certificate is good"
 }
 
-// bad returns the first check that is.
+// bad returns the first check that is bad.
 func (c *Contents) bad() (first Check, found bool) {
 	for _, check := range c.Checks {
 		if check.Result == Bad {
@@ -200,7 +202,7 @@ func chainRows(certs []*x509.Certificate, now time.Time) [][]string {
 	return rows
 }
 
-// When shows a time, and how far from now it is.
+// When returns the text of a time, and how far from now it is.
 func When(t, now time.Time) string {
 	distance := print.Ago(now, t)
 	if t.After(now) {

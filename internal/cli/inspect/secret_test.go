@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// issued is a CA, and a server's certificate of a day from it.
+// issued is a CA, and a server's certificate from it that is valid for a day.
 type issued struct {
 	ca    *pki.Authority
 	chain []*x509.Certificate
@@ -139,7 +139,7 @@ func TestSecretTrustedHere(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error that says what there is.
+// An unreadable Secret leads to an error that says what the Secret contains.
 func TestSecretWithoutCertificate(t *testing.T) {
 	for _, tt := range []struct {
 		data map[string][]byte
@@ -172,7 +172,8 @@ func TestSecretText(t *testing.T) {
 	}
 }
 
-// Machines get the same as people, in fields, and no key.
+// The report for machines says the same as the text for people, in fields, and
+// does not contain the key.
 func TestReport(t *testing.T) {
 	good, other := newIssued(t), newIssued(t)
 	secret := good.secret(t)

@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats are those for machines.
+// Formats are the output formats for machines.
 var Formats = []string{"json", "yaml"}
 
-// CheckFormat reports a format that does not exist. Empty is text for people.
+// CheckFormat returns an error for a format that does not exist. Empty is text
+// for people.
 func CheckFormat(format string) error {
 	if format != "" && !slices.Contains(Formats, format) {
 		return fmt.Errorf("--output is %q, want %s", format, strings.Join(Formats, " or "))
@@ -21,7 +22,7 @@ func CheckFormat(format string) error {
 	return nil
 }
 
-// Found writes found in a format of Formats, and text() in any other.
+// Found writes found in a format of Formats, and text() for any other format.
 func Found(out io.Writer, format string, found any, text func() string) error {
 	var data []byte
 	var err error

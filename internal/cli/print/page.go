@@ -1,5 +1,5 @@
-// Package print writes what verbs say: text for people at a terminal, command lines
-// for them to copy, and formats for machines.
+// Package print writes the output of verbs: text for people at a terminal,
+// command lines to copy, and formats for machines.
 package print
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Page is what a terminal shows. The zero value is empty.
+// Page is a text for a terminal. The zero value is empty.
 type Page struct{ strings.Builder }
 
 // Line writes a line.
@@ -38,13 +38,14 @@ func (p *Page) Section(title string, rows [][]string) {
 	table.Flush()
 }
 
-// Ago tells how long ago something was. It does not trust that two clocks agree.
+// Ago returns how long before now then was. It allows for clocks that differ: a
+// time in the future counts as now.
 func Ago(now, then time.Time) string { return Span(max(0, now.Sub(then))) + " ago" }
 
-// Span shows how long something takes.
+// Span returns the text of a duration.
 func Span(d time.Duration) string { return duration.HumanDuration(d) }
 
-// OrNone shows that something is empty.
+// OrNone returns s, or a text that says that it is empty.
 func OrNone(s string) string {
 	if s == "" {
 		return "none"
@@ -52,8 +53,8 @@ func OrNone(s string) string {
 	return s
 }
 
-// Printable shows what would act on a terminal, which a hostile request could
-// hold, instead of doing it.
+// Printable makes control characters visible, which could come from a hostile
+// request and would otherwise control the terminal.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, unprintable) {
 		return text

@@ -7,7 +7,7 @@ import (
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote writes a word so that a POSIX shell reads it back.
+// Quote quotes a word so that a POSIX shell reads it unchanged.
 func Quote(word string) string {
 	if plain.MatchString(word) {
 		return word
@@ -15,7 +15,7 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// CommandLine writes a command line for people to copy.
+// CommandLine returns a command line for people to copy.
 func CommandLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

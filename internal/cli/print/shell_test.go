@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/print"
 )
 
-// A shell reads back what was meant.
+// A shell reads the quoted words unchanged.
 func TestLine(t *testing.T) {
 	words := []string{"a", "it's", "two words", "$HOME", "`x`", "", "-n", "a\nb", "--as=system:node:n1", "*"}
 	line := print.CommandLine(append([]string{"printf", `%s|`}, words...)...)

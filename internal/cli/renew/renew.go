@@ -1,4 +1,5 @@
-// Package renew has Certificates of cert-manager.io renewed before their time.
+// Package renew triggers the renewal of Certificates of cert-manager.io before
+// they are due.
 package renew
 
 import (
@@ -22,18 +23,18 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// Config says which Certificates.
+// Config says which Certificates to renew.
 type Config struct {
-	// Namespace is where they are; empty: in all namespaces, if there are no
-	// Names.
+	// Namespace is the namespace of the Certificates. Empty means all
+	// namespaces, if Names is empty.
 	Namespace string
-	// Names are theirs; without any, those of Selector are meant, and all if
-	// that is empty.
+	// Names are the names of the Certificates. If there are none, Selector
+	// chooses, and if that is empty, all Certificates are renewed.
 	Names    []string
 	Selector string
 	// Connect returns a client.
 	Connect func() (dynamic.Interface, error)
-	// Kubectl is how the user calls kubectl.
+	// Kubectl is the command with which the user calls kubectl.
 	Kubectl string
 	Now     func() time.Time
 	Stdout  io.Writer
@@ -41,9 +42,10 @@ type Config struct {
 
 var resource = cmv1.SchemeGroupVersion.WithResource("certificates")
 
-// Run has a new certificate issued for each of the Certificates, whatever the
-// state of the present one and whatever has failed before. It does not wait for
-// them. One that cannot be renewed does not keep the others from it.
+// Run triggers the issuance of a new certificate for each of the Certificates,
+// whatever the state of the current one and whatever has failed before. It does
+// not wait for the new certificates. A Certificate that cannot be renewed does
+// not stop the renewal of the others.
 func Run(ctx context.Context, cfg Config) error {
 	client, err := cfg.Connect()
 	if err != nil {
@@ -82,7 +84,7 @@ func (r renewer) selected(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// noneError says what was looked for, and where.
+// noneError returns an error that says what was looked for, and where.
 func (r renewer) noneError() error {
 	what, where := "there is no Certificate", "in any namespace"
 	if r.Selector != "" {
@@ -98,7 +100,8 @@ func (r renewer) seeAll() string {
 	return fmt.Sprintf("See which there are: %s get certificates -A --show-labels", r.Kubectl)
 }
 
-// renew begins again when somebody else has changed the Certificate meanwhile.
+// renew triggers the renewal of a Certificate. It starts again if another
+// client has changed the Certificate meanwhile.
 func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.attempt(ctx, namespace, name) })
 	switch {
@@ -111,10 +114,11 @@ func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// checkOwner refuses a Certificate whose Secret is another one's: nothing would
-// be issued for it. Its condition says so, also where cert-manager writes that;
-// one that says so of a Certificate that is gone is no obstacle. Without the
-// right to list Certificates nobody can tell, and it is tried.
+// checkOwner returns an error for a Certificate whose Secret belongs to another
+// Certificate: no certificate would be issued for it. Its condition says so,
+// also if cert-manager writes it. A condition that names a deleted Certificate
+// is ignored. If the caller may not list Certificates, this cannot be checked,
+// and the renewal is tried.
 func (r renewer) checkOwner(ctx context.Context, crt *cmv1.Certificate) error {
 	ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
 	if ready == nil || ready.Status != cmmeta.ConditionFalse || ready.Reason != issuance.ReasonIncorrectCertificate {

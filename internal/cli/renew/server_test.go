@@ -33,8 +33,8 @@ func connect(t *testing.T, s *apitest.Server) client.Client {
 	return api
 }
 
-// A Certificate whose Secret is another one's is not said to be renewed; once
-// that one is gone, it is.
+// A Certificate whose Secret belongs to another Certificate is not reported as
+// renewed. Once the other Certificate is gone, it is renewed.
 func TestSecretOfAnother(t *testing.T) {
 	s := apitest.Start(t)
 	api := connect(t, s)
@@ -84,8 +84,8 @@ func TestSecretOfAnother(t *testing.T) {
 	}
 }
 
-// Certificates are renewed by name, by label, and all of them, with the right
-// to write their status.
+// Certificates are renewed by name, by label, or all of them, with the
+// permission to update their status.
 func TestRun(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificates"} })
 	api := connect(t, s)

@@ -13,11 +13,13 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// approvalReason is how an approval by this program can be told from others.
+// approvalReason is the reason that distinguishes an approval by this program
+// from others.
 const approvalReason = "CertplaneApprove"
 
-// approve approves the run's own request, which needs the same rights as
-// approving anybody's. A request that is decided already is left as it is.
+// approve approves the run's own request, which needs the same permissions as
+// approving any other request. A request that is already approved or denied is
+// left as it is.
 func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	name, uid := csr.Name, csr.UID
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// compare returns in which way a stored request is not the wanted one, or "".
-// The encoded requests cannot be compared as bytes: signatures are random.
+// compare returns how a stored request differs from the wanted one, or "". The
+// encoded requests cannot be compared as bytes: signatures are random.
 func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 	a, err := pki.ParseRequest(stored.Spec.Request)
 	if err != nil {
@@ -37,7 +37,7 @@ func compare(stored, wanted *certificatesv1.CertificateSigningRequest) string {
 	return ""
 }
 
-// sameUsages compares as sets: order and repeats mean nothing.
+// sameUsages compares usages as sets: order and duplicates are ignored.
 func sameUsages(a, b []certificatesv1.KeyUsage) bool {
 	set := func(usages []certificatesv1.KeyUsage) []certificatesv1.KeyUsage {
 		return slices.Compact(slices.Sorted(slices.Values(usages)))

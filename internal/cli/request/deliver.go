@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// deliver writes the issued chain, once it is certain that it is for our key.
+// deliver writes the issued chain after checking that it is for our key.
 func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
 	chain, err := pki.ParseCertificates(csr.Status.Certificate)
 	if err != nil {
@@ -48,9 +48,9 @@ func nameOf(cert *x509.Certificate) string {
 	return strings.Join(pki.CertificateNames(cert), ", ")
 }
 
-// surprises are the ways in which a certificate is not what was asked for. A
-// signer has the right to every one of them, but nobody should learn of it
-// from an outage.
+// surprises returns the ways in which a certificate differs from the request. A
+// signer is permitted to make each of these changes, but the user should not
+// learn of them from an outage.
 func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *pki.Request, leaf *x509.Certificate, now time.Time) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -79,8 +79,8 @@ func missing(want, have []string) []string {
 	return slices.DeleteFunc(slices.Clone(want), func(name string) bool { return slices.Contains(have, name) })
 }
 
-// lifetime returns how long a certificate lives, and whether that is what was
-// asked for within the tolerance of KEP-2784: five minutes for backdating
+// lifetime returns how long a certificate is valid, and whether that is what
+// was requested within the tolerance of KEP-2784: five minutes for backdating
 // plus a twentieth.
 func lifetime(asked *int32, cert *x509.Certificate) (got time.Duration, honoured bool) {
 	got = cert.NotAfter.Sub(cert.NotBefore)

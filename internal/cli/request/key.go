@@ -18,17 +18,18 @@ const (
 	chainName = "tls.crt"
 )
 
-// privateKey is a key and the file that keeps it; without a path nothing does.
+// privateKey is a key and the file that holds it; without a path it is in no
+// file.
 type privateKey struct {
 	crypto.Signer
 	path string
-	// isNew: this run made the file.
+	// isNew reports that this run created the file.
 	isNew bool
 }
 
-// takeKey returns the key to certify. A new one is on disk before anybody
-// hears of it, so that whatever interrupts the run, no certificate is
-// without its key.
+// takeKey returns the key to certify. A new key is on disk before it is used in
+// a request, so that no certificate is without its key, whatever interrupts the
+// run.
 func (r *run) takeKey() (*privateKey, error) {
 	if r.KeyFile != "" {
 		return r.readKey()
@@ -87,7 +88,8 @@ func loadKey(path string) (crypto.Signer, error) {
 	return key, nil
 }
 
-// refuseOtherKey keeps a certificate from being put next to a key that it is not for.
+// refuseOtherKey returns an error if a certificate would be written next to
+// another key.
 func refuseOtherKey(path string, want crypto.Signer) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -103,7 +105,7 @@ func refuseOtherKey(path string, want crypto.Signer) error {
 	return nil
 }
 
-// forget removes the key's file if this run made it.
+// forget removes the key's file if this run created it.
 func (k *privateKey) forget() error {
 	if !k.isNew {
 		return nil

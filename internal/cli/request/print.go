@@ -30,8 +30,8 @@ func (r *run) print(csr *certificatesv1.CertificateSigningRequest) error {
 	return err
 }
 
-// manifestOf leaves out what a person writing a request would: an empty
-// status and the server's bookkeeping.
+// manifestOf returns the manifest of a request without the fields that a person
+// would not write: an empty status and the server's metadata.
 func manifestOf(csr *certificatesv1.CertificateSigningRequest) (map[string]any, error) {
 	csr = csr.DeepCopy()
 	csr.APIVersion, csr.Kind = certificatesv1.SchemeGroupVersion.String(), "CertificateSigningRequest"

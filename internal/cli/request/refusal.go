@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// verdictError is nil for an issued request and the refusal otherwise.
+// verdictError returns nil for an issued request and the refusal otherwise.
 func (w *waiter) verdictError() error {
 	v := certificates.Judge(w.last)
 	switch v.State {
@@ -29,8 +29,8 @@ func (w *waiter) verdictError() error {
 	return nil
 }
 
-// delay is the condition by which the signer of an approved request says why it
-// cannot sign at present; nil if it has not.
+// delay returns the condition with which the signer of an approved request says
+// why it cannot sign at present; nil if there is none.
 func delay(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequestCondition {
 	if certificates.Judge(csr).State != certificates.Approved {
 		return nil
@@ -38,7 +38,7 @@ func delay(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Certif
 	return certificates.Condition(csr, certificates.ConditionDelayed)
 }
 
-// because quotes a condition as far as it says anything.
+// because quotes the reason and the message of a condition, if they are set.
 func because(reason, message string) string {
 	switch {
 	case reason != "" && message != "":
@@ -49,7 +49,8 @@ func because(reason, message string) string {
 	return ", no reason given"
 }
 
-// timeoutError says who has not acted and how to have them do so.
+// timeoutError returns an error that says which party has not acted, and what
+// to do about it.
 func (r *run) timeoutError(w *waiter) error {
 	again := []string{"To go on waiting:", "  " + r.again(w.name)}
 	out := &exit.Error{Code: exit.TimedOut}

@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Requests are the certificate signing requests on a server, as far as one
-// who wants a certificate needs them. Clients of client-go fulfil it.
+// Requests are the methods for certificate signing requests on a server that a
+// requester needs. Clients of client-go implement it.
 type Requests interface {
 	Create(context.Context, *certificatesv1.CertificateSigningRequest, metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error)
 	Get(context.Context, string, metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
@@ -34,44 +34,46 @@ type DryRun string
 // The dry runs, named as kubectl names them.
 const (
 	DryRunNone   DryRun = "none"
-	DryRunClient DryRun = "client" // nothing is sent
-	DryRunServer DryRun = "server" // the server checks the request and forgets it
+	DryRunClient DryRun = "client" // no request is sent
+	DryRunServer DryRun = "server" // the server checks the request and does not store it
 )
 
-// Config says what to obtain and how.
+// Config says which certificate to obtain and how.
 type Config struct {
 	Wish Wish
-	// Name is the request's name. Without one the server makes it up.
+	// Name is the request's name. If it is empty, the server generates one.
 	Name string
-	// KeyFile holds the private key to use; without one a key of KeyType is
-	// made and saved as tls.key in Out.
+	// KeyFile holds the private key to use. If it is empty, a key of KeyType is
+	// created and saved as tls.key in Out.
 	KeyFile string
 	KeyType pki.KeyType
-	// Out is the folder for tls.key and tls.crt. A client or server dry run
-	// may do without; its new key is then forgotten.
+	// Out is the folder for tls.key and tls.crt. It may be empty in a client or
+	// server dry run; a new key is then discarded.
 	Out string
-	// Approve has the run approve its own request.
+	// Approve makes the run approve its own request.
 	Approve bool
-	// Wait bounds the time until the certificate is there. Zero submits only.
+	// Wait bounds the time until the certificate is issued. With zero, the
+	// request is only submitted.
 	Wait time.Duration
 
 	DryRun DryRun
 	// Output prints the request as "yaml" or "json" on Stdout.
 	Output string
 
-	// Connect reaches the server. It is called once at most, not at all in a
-	// client dry run, and before a key is made.
+	// Connect connects to the server. It is called at most once, before a key
+	// is created, and not at all in a client dry run.
 	Connect func() (Requests, error)
-	// Again returns the command line that takes up the request of that name
-	// with that key file.
+	// Again returns the command line that resumes the request with that name
+	// and key file.
 	Again func(name, keyFile string) string
-	// Explain returns the command line that explains the request of that name.
+	// Explain returns the command line that explains the request with that
+	// name.
 	Explain func(name string) string
-	// Now is the clock that issued certificates are looked at with.
+	// Now is the clock for checking issued certificates.
 	Now func() time.Time
 
-	// Stdout gets what Output asks for, or else a line for each step; Stderr
-	// gets warnings.
+	// Stdout is for what Output selects, or otherwise a line for each step;
+	// Stderr is for warnings.
 	Stdout, Stderr io.Writer
 }
 
@@ -82,8 +84,8 @@ type run struct {
 	key    *privateKey
 }
 
-// Run obtains the certificate. Its errors are *exit.Error where there is
-// something to advise.
+// Run obtains the certificate. Its errors are *exit.Error if there is advice to
+// give.
 func Run(ctx context.Context, cfg Config) error {
 	r := &run{Config: cfg}
 	if err := r.prepare(); err != nil {
@@ -106,7 +108,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return r.obtain(ctx, stored)
 }
 
-// prepare meets every condition that can fail before anything is sent.
+// prepare does everything that can fail before the request is sent.
 func (r *run) prepare() error {
 	if r.DryRun != DryRunClient {
 		server, err := r.Connect()
@@ -129,7 +131,7 @@ func (r *run) prepare() error {
 }
 
 func prepareFolder(dir string) error {
-	// A private key is to live here.
+	// The folder is for a private key.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the output folder: %w", err)
 	}
@@ -146,7 +148,7 @@ func (r *run) previewLocally(csr *certificatesv1.CertificateSigningRequest) erro
 	return nil
 }
 
-// obtain sees a stored request through to the certificate.
+// obtain takes a stored request to its certificate.
 func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	if r.Approve {
 		approved, err := r.approve(ctx, csr)
@@ -178,7 +180,7 @@ func (r *run) printIfAsked(csr *certificatesv1.CertificateSigningRequest) error 
 	return r.print(csr)
 }
 
-// say reports a step; nothing depends on it being seen.
+// say prints a step. Errors of printing are ignored.
 func (r *run) say(format string, args ...any) {
 	if r.Output == "" {
 		fmt.Fprintf(r.Stdout, format+"\n", args...)

@@ -22,7 +22,7 @@ import (
 
 var testNow = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// bench is a run in the making.
+// bench is a run that is being set up.
 type bench struct {
 	Config
 	server *server
@@ -86,7 +86,7 @@ func TestIssued(t *testing.T) {
 	}
 }
 
-// Text around the blocks is legal in the API but trips up TLS servers.
+// Text around the blocks is valid in the API but breaks TLS servers.
 func TestChainFileHoldsBlocksOnly(t *testing.T) {
 	b := newBench(t)
 	b.server.onWatch = append(b.server.onWatch, signed(newAuthority(t)))

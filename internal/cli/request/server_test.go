@@ -21,25 +21,27 @@ import (
 
 type csrObject = certificatesv1.CertificateSigningRequest
 
-// server is the edge of the network: a certificates API that holds one
-// request. Tests script what goes wrong and what others do to the request.
+// server is a fake certificates API that holds one request. Tests script its
+// failures and what other clients do to the request.
 type server struct {
 	t  *testing.T
 	mu sync.Mutex
 	rv int
 
 	stored *csrObject
-	// createErr and approveErr answer instead of the API, one for each call.
+	// createErr and approveErr are returned instead of the API's answers, one
+	// for each call.
 	createErr, approveErr []error
-	// storeAnyway has Create store the request although it returns an error.
+	// storeAnyway makes Create store the request although it returns an error.
 	storeAnyway bool
-	// listErr and watchErr answer lists and watches, one for each call.
+	// listErr and watchErr are the errors of lists and watches, one for each
+	// call.
 	listErr, watchErr []error
-	// onWatch is what happens to the request once a watch has begun, one for
-	// each watch. Later watches see nothing happen.
+	// onWatch changes the request once a watch has begun, one for each watch.
+	// Later watches see no changes.
 	onWatch []func(s *server, w *watch.RaceFreeFakeWatcher)
 
-	// onConflict is what somebody else does when approveErr is a conflict.
+	// onConflict is what another client does when approveErr is a conflict.
 	onConflict func()
 
 	approvals []certificatesv1.CertificateSigningRequestCondition
@@ -139,7 +141,7 @@ func take[T any](script *[]T) (head T) {
 	return head
 }
 
-// The steps below change the stored request and tell the watch.
+// The steps below change the stored request and send an event to the watch.
 
 func condition(kind certificatesv1.RequestConditionType, reason, message string) func(*server, *watch.RaceFreeFakeWatcher) {
 	return func(s *server, w *watch.RaceFreeFakeWatcher) {
@@ -176,10 +178,11 @@ func watchFails(status metav1.Status) func(*server, *watch.RaceFreeFakeWatcher) 
 	return func(_ *server, w *watch.RaceFreeFakeWatcher) { w.Error(&status) }
 }
 
-// authority issues certificates for requests, truthfully unless told otherwise.
+// authority issues certificates for requests, as requested unless change is
+// set.
 type authority struct {
 	ca *pki.Authority
-	// change is applied to what is issued.
+	// change is applied to each issued certificate.
 	change func(*issue)
 }
 

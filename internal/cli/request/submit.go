@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// fieldManager owns what this program writes.
+// fieldManager is the manager of the fields that this program writes.
 const fieldManager = "certplane-request"
 
 // submit stores the request, or finds it stored by an earlier run.
@@ -37,7 +37,8 @@ func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigning
 	}
 }
 
-// howToFindOut is for those who cannot know whether their request arrived.
+// howToFindOut returns the advice for a user who cannot know whether the server
+// received the request.
 func (r *run) howToFindOut() []string {
 	if r.Name == "" {
 		return []string{
@@ -48,7 +49,7 @@ func (r *run) howToFindOut() []string {
 	return []string{"It is not certain that the server stored the request. To find out and go on:", "  " + r.again(r.Name)}
 }
 
-// resume takes up a stored request if it is the very one that is wanted.
+// resume resumes a stored request if it is the wanted one.
 func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	stored, err := r.server.Get(ctx, csr.Name, metav1.GetOptions{})
 	if err != nil {
@@ -62,7 +63,7 @@ func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigning
 	return stored, nil
 }
 
-// differentError says that a name is taken by somebody else's request.
+// differentError says that another request has the name.
 type differentError struct{ name, difference string }
 
 func (e *differentError) Error() string {
@@ -70,8 +71,8 @@ func (e *differentError) Error() string {
 }
 
 // mayBeStored reports whether the request could have reached the store although
-// creating it failed. It is certain that it has not when the server refused
-// it or when there was no connection to begin with.
+// creating it failed. It returns false if the server refused the request, or if
+// there was no connection at all.
 func mayBeStored(err error) bool {
 	var different *differentError
 	var dial *net.OpError
@@ -86,8 +87,8 @@ func mayBeStored(err error) bool {
 	return !errors.As(err, &refusal) || refusal.Status().Code >= 500
 }
 
-// forgetUnused removes a new key that no stored request is for, so that the
-// corrected command can be typed again as it was.
+// forgetUnused removes a new key if no stored request uses it, so that the
+// corrected command can be run with the same flags.
 func (r *run) forgetUnused(err error) error {
 	if mayBeStored(err) {
 		return nil

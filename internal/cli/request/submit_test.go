@@ -128,7 +128,7 @@ func TestResumeComparesDurations(t *testing.T) {
 	wantEnd(t, b.run(), exit.General, "another duration")
 }
 
-// Approving by name alone would approve whatever has the name by now.
+// Approving by name alone would approve any request that has the name by now.
 func TestApproveOnlyItsOwn(t *testing.T) {
 	b := newBench(t)
 	b.Approve = true
@@ -140,7 +140,7 @@ func TestApproveOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// The answer to the submission was lost, the request was not.
+// The answer to the submission is lost, but the request is stored.
 func TestLostAnswerIsFoundAgain(t *testing.T) {
 	b := newBench(t)
 	b.Name = "alice"

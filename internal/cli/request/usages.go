@@ -11,10 +11,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// DefaultUsages are the usages to ask for when none are named: what the
-// well-known signers demand, and from any other signer a server certificate
-// for something that has a DNS name or an IP address, a client certificate
-// for everything else. Only RSA keys can encipher keys (RFC 8422 section 5.1
+// DefaultUsages returns the usages to request when none are named: those that
+// the well-known signers require. From any other signer it is a server
+// certificate for a subject with a DNS name or an IP address, and a client
+// certificate otherwise. Only RSA keys can encipher keys (RFC 8422 section 5.1
 // leaves ECDSA and EdDSA certificates with nothing but signatures).
 func DefaultUsages(signer string, key crypto.PublicKey, namesHost bool) []certificatesv1.KeyUsage {
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}
@@ -37,7 +37,7 @@ func defaultPurpose(signer string, namesHost bool) certificatesv1.KeyUsage {
 	return certificatesv1.UsageClientAuth
 }
 
-// distinctUsages are all usages of the API but those that are other names
+// distinctUsages are all usages of the API except those that are other names
 // for one of these ("signing", "s/mime").
 var distinctUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature,
@@ -63,13 +63,13 @@ var distinctUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageNetscapeSGC,
 }
 
-// missingUsages are those of asked that a certificate does not have.
+// missingUsages returns the usages in asked that a certificate does not have.
 func missingUsages(asked []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
 	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
 	return slices.DeleteFunc(slices.Clone(asked), func(u certificatesv1.KeyUsage) bool { return includes(have, u) })
 }
 
-// extraUsages are those of a certificate that asked does not have.
+// extraUsages returns the usages of a certificate that are not in asked.
 func extraUsages(asked []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
 	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
 	wanted, err := pki.ParseUsages(asked)
@@ -81,7 +81,8 @@ func extraUsages(asked []certificatesv1.KeyUsage, cert *x509.Certificate) []cert
 	})
 }
 
-// includes is false for names that it does not know.
+// includes reports whether usages has the named usage. It returns false for
+// unknown names.
 func includes(usages pki.Usages, name certificatesv1.KeyUsage) bool {
 	one, err := pki.ParseUsages([]certificatesv1.KeyUsage{name})
 	if err != nil || usages.Key&one.Key != one.Key {

@@ -24,8 +24,8 @@ import (
 
 const relistDelay = time.Second
 
-// wait follows the request until it is issued and returns it then. Every
-// other end is an error that says what happened and what to do.
+// wait watches the request until it is issued, and returns it then. Otherwise
+// it returns an error that says what happened and what to do.
 func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	limited, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
@@ -50,24 +50,24 @@ func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRe
 	}
 }
 
-// waiter follows one request.
+// waiter watches one request.
 type waiter struct {
 	server Requests
 	name   string
 	uid    types.UID
 	// last is the request as it was last seen.
 	last *certificatesv1.CertificateSigningRequest
-	// delay is how long a server in trouble is left alone.
+	// delay is how long to wait after an error of the server.
 	delay time.Duration
-	// trouble is why the server could last not be asked.
+	// trouble is the last error of calling the server.
 	trouble error
 }
 
-// errGone says that the watch has to begin again with a list.
+// errGone says that the watch has to start again with a list.
 var errGone = errors.New("resource version is too old to watch from")
 
-// follow returns nil when the request is at its end. It outlives restarts of
-// the server and losses of its history.
+// follow returns nil when the request is in a final state. It continues after
+// restarts of the server and losses of its history.
 func (w *waiter) follow(ctx context.Context) error {
 	for {
 		done, err := w.listThenWatch(ctx)
@@ -140,7 +140,7 @@ func (w *waiter) see(csr *certificatesv1.CertificateSigningRequest) (done bool, 
 	return false, nil
 }
 
-// lostError says that the request is no longer there to wait for.
+// lostError says that the request no longer exists.
 type lostError struct{ error }
 
 func deletedError(name string) error {
@@ -155,7 +155,7 @@ func watchError(event watch.Event) error {
 	return err
 }
 
-// isFinal tells errors that waiting cannot cure from those that it can.
+// isFinal reports whether waiting cannot resolve an error.
 func isFinal(err error) bool {
 	var lost *lostError
 	if errors.As(err, &lost) {

@@ -20,7 +20,7 @@ import (
 
 type step = func(*server, *watch.RaceFreeFakeWatcher)
 
-// refusals are the ends without a certificate.
+// refusals are the final states without a certificate.
 var refusals = []struct {
 	reason   string
 	steps    []step
@@ -135,7 +135,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// The API lets a signer act too early; client-go waits for the approval, too.
+// The API lets a signer issue before the approval; client-go waits for the
+// approval too.
 func TestCertificateCountsOnceApproved(t *testing.T) {
 	b := newBench(t)
 	b.Wait = 50 * time.Millisecond
@@ -149,7 +150,7 @@ func TestCertificateCountsOnceApproved(t *testing.T) {
 	wantNone(t, b.path(chainName))
 }
 
-// Trouble that is over is no explanation.
+// A past error of the server does not explain a timeout.
 func TestTimeoutAfterTrouble(t *testing.T) {
 	stored := storedRequest(t)
 	s := &server{t: t, stored: stored, listErr: []error{errors.New("connection refused")}}
@@ -170,8 +171,8 @@ func TestInterrupted(t *testing.T) {
 	wantNext(t, err, "again alice-x7k2p "+b.path(keyName))
 }
 
-// A server that restarts, loses its history or hides behind a broken proxy
-// for a moment is no reason to give up.
+// A server that restarts, loses its history or is briefly behind a broken proxy
+// does not end the wait.
 func TestFollowOutlivesTrouble(t *testing.T) {
 	ca := newAuthority(t)
 	gone := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired}
@@ -231,10 +232,10 @@ func both(steps ...step) step {
 	}
 }
 
-// breaksOff ends the watch as a server does that stops.
+// breaksOff ends the watch, as a server that stops does.
 func breaksOff(_ *server, w *watch.RaceFreeFakeWatcher) { w.Stop() }
 
-// quietly does a step that the watch does not learn of before it fails.
+// quietly does a step for which the watch gets no event before it fails.
 func quietly(do step, fails metav1.Status) step {
 	return func(s *server, w *watch.RaceFreeFakeWatcher) {
 		do(s, watch.NewRaceFreeFake())

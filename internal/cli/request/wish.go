@@ -13,18 +13,19 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Wish is the certificate somebody wants.
+// Wish is the requested certificate.
 type Wish struct {
 	pki.Subject
 	Signer string
-	// Usages are DefaultUsages if empty.
+	// Usages are the requested usages; DefaultUsages if empty.
 	Usages []certificatesv1.KeyUsage
-	// Expires is how long the certificate should live; zero leaves it to the signer.
+	// Expires is how long the certificate should be valid; with zero, the
+	// signer decides.
 	Expires time.Duration
 }
 
-// manifest returns the request object for a wish. Without a name it asks the
-// server for one that begins like the subject's.
+// manifest returns the request object for w. If name is empty, the server
+// generates a name that begins like the subject's.
 func (w Wish) manifest(name string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
 	encoded, err := pki.NewRequest(w.Subject, key)
 	if err != nil {
@@ -55,7 +56,7 @@ func (w Wish) usages(key crypto.PublicKey) []certificatesv1.KeyUsage {
 	return DefaultUsages(w.Signer, key, len(w.DNSNames)+len(w.IPAddresses) > 0)
 }
 
-// firstName is what a person would call the wish.
+// firstName returns the name that a person would give the certificate.
 func (w Wish) firstName() string {
 	names := append([]string{w.CommonName}, w.DNSNames...)
 	names = append(names, w.EmailAddresses...)
@@ -73,11 +74,11 @@ func (w Wish) firstName() string {
 	return ""
 }
 
-// maxGeneratedBase is how much of a generateName the server keeps.
+// maxGeneratedBase is how many characters of a generateName the server keeps.
 const maxGeneratedBase = 58
 
-// generateName makes a prefix that is easy to type and fit for every kind of
-// object, though requests themselves could be named almost anything.
+// generateName returns a prefix that is easy to type and valid for every kind
+// of object, although the API accepts almost any name for a request.
 func generateName(subject string) string {
 	base := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(subject), "-")
 	base = strings.Trim(base, "-")

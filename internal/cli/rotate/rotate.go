@@ -15,33 +15,33 @@ import (
 	"github.com/certplane/certplane/internal/encryption"
 )
 
-// Config is one call of the command.
+// Config is the configuration of one run of the command.
 type Config struct {
-	// File holds the keys: the one that the server uses.
+	// File is the file with the keys that the server uses.
 	File string
-	// Server uses the keys.
+	// Server is the server that uses the keys.
 	Server Server
-	// OneStep stops after each change of the file, so that it can be brought
-	// to other servers.
+	// OneStep stops after each change of the file, so that it can be copied to
+	// other servers.
 	OneStep bool
-	// Out is told what happens.
+	// Out is where progress is printed.
 	Out io.Writer
 }
 
-// Server is what a rotation needs of the server that uses the keys.
+// Server has the methods of the server that a rotation needs.
 type Server interface {
 	// AwaitFile returns when the server uses the file with this hash.
 	AwaitFile(ctx context.Context, hash string) error
-	// StoreAnew has the server store all objects of the resources once more
-	// and returns how many there are. It is safe to repeat.
+	// StoreAnew makes the server store all objects of the resources again and
+	// returns their number. It is safe to repeat.
 	StoreAnew(ctx context.Context, resources []string) (int, error)
 }
 
-// Run changes the keys: it adds a new one, makes it the one that encrypts once
-// the server knows it, has everything stored again, and removes the old one.
-// How far it is can be seen in the file alone, so that an interrupted rotation
-// is taken up by the next; at no time is anything stored that the keys in the
-// file cannot read.
+// Run changes the keys: it adds a new key, makes it the encrypting key once the
+// server knows it, has everything stored again, and removes the old key. The
+// file alone shows the progress, so that the next run continues an interrupted
+// rotation. At no time is anything stored that the keys in the file cannot
+// decrypt.
 func Run(ctx context.Context, cfg Config) error {
 	unlock, err := lock(filepath.Dir(cfg.File))
 	if err != nil {
@@ -106,8 +106,8 @@ func (cfg Config) step(ctx context.Context, keys *encryption.Keys) error {
 	return nil
 }
 
-// storeAnew goes over everything twice: a write that was under way while the
-// server changed keys may have come after the first look.
+// storeAnew stores everything twice: a write that was in progress while the
+// server changed keys may have completed after the first pass.
 func (cfg Config) storeAnew(ctx context.Context, resources []string) error {
 	var count int
 	for range 2 {
@@ -120,8 +120,8 @@ func (cfg Config) storeAnew(ctx context.Context, resources []string) error {
 	return nil
 }
 
-// write replaces the file and leaves it to its owner: the server, which may
-// run as somebody else.
+// write replaces the file and keeps its owner: the server, which may run as
+// another user.
 func write(file string, keys *encryption.Keys) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -142,7 +142,7 @@ func write(file string, keys *encryption.Keys) error {
 	return nil
 }
 
-// lock keeps a second rotation out. The lock ends with the process.
+// lock prevents a second rotation. The lock ends with the process.
 func lock(dir string) (unlock func(), err error) {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 
 const stored = "/registry/secrets/default/hidden"
 
-// Wherever a rotation stops, all Secrets can be read, and the next one ends it.
+// Wherever a rotation stops, all Secrets can be read, and the next rotation
+// completes it.
 func TestRotation(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
@@ -53,7 +54,7 @@ func TestRotation(t *testing.T) {
 	check(t, apitest.Client(t, s.Admin(t)))
 }
 
-// With --one-step a person brings the file to other servers after each change.
+// With --one-step a person copies the file to other servers after each change.
 func TestOneStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	data, err := encryption.New().Encode()
@@ -94,7 +95,7 @@ func TestWrongFile(t *testing.T) {
 
 var errBroken = errors.New("the connection broke")
 
-// breaking fails after a number of calls.
+// breaking is a server that fails after a number of calls.
 type breaking struct {
 	rotate.Server
 	calls int
@@ -115,13 +116,13 @@ func (b *breaking) AwaitFile(ctx context.Context, hash string) error {
 	return b.Server.AwaitFile(ctx, hash)
 }
 
-// StoreAnew fails when the work is done: the answer gets lost.
+// StoreAnew fails after the work is done, as if the answer was lost.
 func (b *breaking) StoreAnew(ctx context.Context, resources []string) (int, error) {
 	n, err := b.Server.StoreAnew(ctx, resources)
 	return n, errors.Join(err, b.next())
 }
 
-// willing does as it is told.
+// willing is a server that does not fail.
 type willing struct{}
 
 func (willing) AwaitFile(context.Context, string) error          { return nil }

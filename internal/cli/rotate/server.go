@@ -26,11 +26,11 @@ const (
 	fieldManager  = "certplane-encryption"
 )
 
-// hashMetric tells which file the server uses.
+// hashMetric is the metric that shows which file the server uses.
 const hashMetric = "apiserver_encryption_config_controller_last_config_info{"
 
-// API is a Server that is reached through its API. It never sees the objects
-// that it has stored again, only their names.
+// API is a Server that is reached through its API. It reads only the names of
+// the objects that are stored again, never their content.
 type API struct {
 	discovery *discovery.DiscoveryClient
 	objects   metadata.Interface
@@ -42,7 +42,7 @@ var _ Server = (*API)(nil)
 // and to list and patch all encrypted resources.
 func NewAPI(cfg *rest.Config) (*API, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // the server has limits of its own
+	cfg.QPS = -1 // the server has its own limits
 	discovery, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
@@ -54,7 +54,7 @@ func NewAPI(cfg *rest.Config) (*API, error) {
 	return &API{discovery, objects}, nil
 }
 
-// AwaitFile looks at the server's metrics.
+// AwaitFile polls the server's metrics.
 func (a *API) AwaitFile(ctx context.Context, hash string) error {
 	err := wait.PollUntilContextTimeout(ctx, reloadPoll, reloadTimeout, true, func(ctx context.Context) (bool, error) {
 		metrics, err := a.discovery.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
@@ -75,8 +75,8 @@ func uses(metrics []byte, hash string) bool {
 	return false
 }
 
-// StoreAnew changes nothing in each object, which makes the server store it
-// with the key that encrypts now if it was stored with another.
+// StoreAnew sends an empty patch for each object, which makes the server store
+// it with the current encrypting key if it was stored with another.
 func (a *API) StoreAnew(ctx context.Context, covered []string) (int, error) {
 	resources, err := a.resolve(covered)
 	if err != nil {
@@ -111,8 +111,8 @@ func (a *API) storeAnew(ctx context.Context, resource schema.GroupVersionResourc
 	return count, err
 }
 
-// resolve finds the resources that an entry such as "secrets",
-// "*.example.com" or "*.*" stands for.
+// resolve returns the resources that entries such as "secrets", "*.example.com"
+// or "*.*" stand for.
 func (a *API) resolve(covered []string) ([]schema.GroupVersionResource, error) {
 	served, err := a.discovery.ServerPreferredResources()
 	if err != nil {
@@ -138,7 +138,8 @@ func (a *API) resolve(covered []string) ([]schema.GroupVersionResource, error) {
 	return found, nil
 }
 
-// covers reads an entry as the EncryptionConfiguration does.
+// covers reports whether an entry covers a resource, by the rules of the
+// EncryptionConfiguration.
 func covers(entry string, resource schema.GroupResource) bool {
 	pattern := schema.ParseGroupResource(entry)
 	if pattern.Resource == "*" && pattern.Group == "*" {

@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Report is how a Certificate is, as machines get it. Later versions may add
-// fields; those that are there stay and mean the same.
+// Report is the status of a Certificate in the form for machines. Later
+// versions may add fields; existing fields stay and keep their meaning.
 type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -50,7 +50,7 @@ type Report struct {
 	Next *Step `json:"next,omitempty"`
 }
 
-// Part is an object that has to do with the Certificate.
+// Part is an object that is related to the Certificate.
 type Part struct {
 	Name string `json:"name"`
 	// Problem is why nothing is known of it: it does not exist, for one. Without
@@ -60,7 +60,7 @@ type Part struct {
 	Events     []Event             `json:"events,omitempty"`
 }
 
-// Secret is the Secret of the Certificate, but for its key.
+// Secret is the Secret of the Certificate, without its key.
 type Secret struct {
 	Name string `json:"name"`
 	// Problem is why there is no Certificate below.
@@ -69,7 +69,7 @@ type Secret struct {
 	Certificate *inspect.Certificate `json:"certificate,omitempty"`
 }
 
-// Event is one about an object. Time is when it was seen last.
+// Event is an event about an object. Time is when it was last seen.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Type   string    `json:"type"`
@@ -83,7 +83,7 @@ type Step struct {
 	Command []string `json:"command,omitempty"`
 }
 
-// report is all of it for machines.
+// report returns the whole status for machines.
 func (f facts) report() Report {
 	crt, status := f.Certificate, &f.Certificate.Status
 	r := Report{
@@ -111,7 +111,7 @@ func completed(ref cmmeta.IssuerReference) cmmeta.IssuerReference {
 	return ref
 }
 
-// problems are what could not be found out.
+// problems returns what could not be found out.
 func (f facts) problems() []string {
 	var problems []string
 	if f.Events.Unknown || f.Issuer.Events.Unknown || f.Next != nil && f.Next.Events.Unknown {

@@ -22,7 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// world is a server whose requests somebody has to approve.
+// world is a server whose requests a user has to approve.
 type world struct {
 	*apitest.Server
 	admin explain.API
@@ -67,7 +67,7 @@ func certificate(name, issuer string) *cmv1.Certificate {
 	}}
 }
 
-// says waits until what is told of a Certificate matches all patterns.
+// says waits until the status of a Certificate matches all patterns.
 func (w world) says(t *testing.T, c explain.API, name string, patterns ...string) string {
 	t.Helper()
 	var said string
@@ -99,8 +99,8 @@ func (w world) print(t *testing.T, c explain.API, name, format string) string {
 	return out.String()
 }
 
-// A Certificate is followed from what holds it up to its certificate, and no
-// further than its key.
+// The test follows a Certificate from what delays it to its certificate. The
+// status never shows the key.
 func TestCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("web", "own"))
@@ -140,7 +140,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// report is what machines get.
+// report returns the status for machines.
 func (w world) report(t *testing.T, name, format string) status.Report {
 	t.Helper()
 	var r status.Report
@@ -150,7 +150,7 @@ func (w world) report(t *testing.T, name, format string) status.Report {
 	return r
 }
 
-// Machines get the same as people, in fields.
+// The report for machines says the same as the text for people, in fields.
 func TestReport(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("web", "own"))
@@ -195,7 +195,7 @@ func (w world) approve(t *testing.T, name string) {
 	}
 }
 
-// What cannot be had is said, and what to do about it.
+// The status says what is missing, and what to do about it.
 func TestCertificateWithout(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("lost", "nowhere"))

@@ -1,5 +1,5 @@
-// Package status tells how a Certificate of cert-manager.io is, and what is on
-// its way for it, in the form that users of cmctl know.
+// Package status prints the status of a Certificate of cert-manager.io and of
+// its next certificate, in the form that users of cmctl know.
 package status
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// Certificate tells how a Certificate is. Its errors are those of not knowing.
+// Certificate prints the status of a Certificate. It returns an error only if
+// the status could not be found out.
 func Certificate(ctx context.Context, cfg verb.Config) error {
 	api, err := cfg.Connect()
 	if err != nil {
@@ -33,10 +34,10 @@ func Certificate(ctx context.Context, cfg verb.Config) error {
 	return print.Found(cfg.Stdout, cfg.Output, f.report(), f.text)
 }
 
-// facts are what is told of a Certificate.
+// facts are the facts that the status of a Certificate shows.
 type facts struct{ *explain.CertificateFacts }
 
-// The problems of what cannot be shown.
+// The reasons why something is not shown.
 const (
 	absent    = "it does not exist"
 	forbidden = "you may not read it"
@@ -49,7 +50,7 @@ func problemOf(exists explain.Result) string {
 	return map[explain.Result]string{explain.No: absent, explain.Unknown: forbidden}[exists]
 }
 
-// issuerProblem is why nothing is shown of the issuer.
+// issuerProblem returns why nothing is shown of the issuer.
 func (f facts) issuerProblem() string {
 	ref := f.Certificate.Spec.IssuerRef
 	if !certmanager.IsBuiltIn(ref) {

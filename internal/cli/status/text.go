@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// text is all of it for people: the verdict first.
+// text returns the whole status for people: the verdict first.
 func (f facts) text() string {
 	p := &print.Page{}
 	p.Line(f.verdict())
@@ -89,7 +89,7 @@ func revision(n *int) string {
 
 func (f facts) ago(t time.Time) string { return print.Ago(f.Now, t) }
 
-// at shows a time that can be in the future.
+// at returns the text of a time that can be in the future.
 func (f facts) at(t *metav1.Time) string {
 	if t == nil {
 		return "none"
@@ -97,7 +97,7 @@ func (f facts) at(t *metav1.Time) string {
 	return inspect.When(t.Time, f.Now)
 }
 
-// conditionRows shows conditions to people.
+// conditionRows returns conditions as rows for people.
 func (f facts) conditionRows(conditions []explain.Condition) [][]string {
 	var rows [][]string
 	for _, c := range conditions {
@@ -136,7 +136,7 @@ func (f facts) writeIssuer(p *print.Page) {
 	f.writeEvents(p, "Events of "+title, f.Issuer.Events)
 }
 
-// writeSecret shows what anybody may know of the Secret: not its key.
+// writeSecret writes the public content of the Secret, without its key.
 func (f facts) writeSecret(p *print.Page) {
 	title := "Secret " + f.Certificate.Spec.SecretName
 	if f.Secret == nil {
@@ -157,8 +157,8 @@ func (f facts) writeSecret(p *print.Page) {
 	p.Section(title, append(rows, inspect.Describe(chain[0]).Rows(f.Now)...))
 }
 
-// pairs lists labels or annotations. What kubectl keeps for itself repeats the
-// whole object.
+// pairs lists labels or annotations. It omits kubectl's own annotation, which
+// repeats the whole object.
 func pairs(all map[string]string) string {
 	var list []string
 	for key, value := range all {
@@ -191,7 +191,7 @@ func (f facts) writeRequest(p *print.Page) {
 	f.writeEvents(p, "Events of "+title, f.Next.Events)
 }
 
-// writeNext says what the user can do, if anything.
+// writeNext writes what the user can do, if anything.
 func (f facts) writeNext(p *print.Page) {
 	if certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady) && !f.IsIssuing() {
 		return
@@ -207,7 +207,7 @@ func (f facts) writeNext(p *print.Page) {
 	p.Line("    " + print.CommandLine(f.Certplane("explain", "certificate", "-n", f.Certificate.Namespace, f.Certificate.Name)...))
 }
 
-// next looks for what holds up the next certificate, the first cause first.
+// next returns what delays the next certificate, the first cause first.
 func (f facts) next() (text string, command []string) {
 	crt := f.Certificate
 	failed := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)

@@ -18,10 +18,10 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
-// Secrets are those of namespace kube-system.
+// Secrets is a client for the Secrets of namespace kube-system.
 type Secrets = corev1client.SecretInterface
 
-// Create makes a token that works from now on.
+// Create creates a token that is valid from now on.
 func Create(ctx context.Context, secrets Secrets, wish Wish, now time.Time) (string, error) {
 	token, err := tokens.GenerateBootstrapToken()
 	if err != nil {
@@ -51,7 +51,7 @@ func List(ctx context.Context, secrets Secrets, out io.Writer, now time.Time) er
 	return table.Flush()
 }
 
-// Delete ends tokens, each named by its ID or as a whole.
+// Delete deletes tokens, each given by its ID or in full.
 func Delete(ctx context.Context, secrets Secrets, out io.Writer, names ...string) error {
 	for _, name := range names {
 		id, err := parseID(name)
@@ -70,7 +70,8 @@ func Delete(ctx context.Context, secrets Secrets, out io.Writer, names ...string
 	return nil
 }
 
-// parseID takes care not to repeat what may be a secret.
+// parseID returns the ID of a token. Its errors do not quote the input, which
+// may be a secret.
 func parseID(name string) (string, error) {
 	id, _, _ := strings.Cut(name, ".")
 	if !tokens.IsValidBootstrapTokenID(id) {

@@ -9,8 +9,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig returns what a kubelet takes as --bootstrap-kubeconfig. Server
-// has its URL and its CA.
+// Kubeconfig returns a file for kubelet's flag --bootstrap-kubeconfig. server
+// has the URL and the CA of the server.
 func Kubeconfig(token string, wish Wish, server *rest.Config, now time.Time) ([]byte, error) {
 	const name = "bootstrap"
 	withCA := rest.CopyConfig(server)

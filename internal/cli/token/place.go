@@ -14,14 +14,14 @@ import (
 
 // Place is the file for a new token.
 type Place struct {
-	// Path of the file.
+	// Path is the path of the file.
 	Path string
-	// Overwrite replaces what is there.
+	// Overwrite allows Write to replace an existing file.
 	Overwrite bool
 }
 
-// Check reports why the file cannot be written, before there is a token that
-// would be lost.
+// Check returns an error if the file cannot be written, before a token is
+// created that would be lost.
 func (p Place) Check() error {
 	info, err := os.Lstat(p.Path)
 	switch {
@@ -38,7 +38,7 @@ func (p Place) Check() error {
 	return nil
 }
 
-// Write writes the file, which only its owner can read.
+// Write writes the file with permissions for its owner only.
 func (p Place) Write(data []byte) error {
 	write := atomicfile.Create
 	if p.Overwrite {
@@ -55,8 +55,8 @@ func (p Place) taken() error {
 	return fmt.Errorf("--out %s exists already: name another file, or replace it with --overwrite", p.Path)
 }
 
-// ServerURL returns the URL that --server stands for. HOST:PORT is completed: a
-// token is sent to nobody without TLS.
+// ServerURL returns the URL that --server stands for. HOST:PORT is completed to
+// an https URL, because a token is sent only over TLS.
 func ServerURL(text string) (string, error) {
 	whole := text
 	if !strings.Contains(text, "://") {

@@ -50,7 +50,7 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	assertFile(t, file, "first")
-	// What an older version or a redirection has left is closed to others.
+	// A file from an older version or a redirection is closed to other users.
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package token manages the bootstrap tokens of a server: what a new node
-// asks for its first certificate with.
+// Package token manages the bootstrap tokens of a server, with which new nodes
+// request their first certificates.
 package token
 
 import (
@@ -16,17 +16,18 @@ import (
 	"k8s.io/cluster-bootstrap/util/secrets"
 )
 
-// Wish is what a new token is to be.
+// Wish describes a new token.
 type Wish struct {
-	// TTL is how long the token works; 0 is forever.
+	// TTL is how long the token is valid; 0 is forever.
 	TTL time.Duration
 	// Description is for people.
 	Description string
-	// Groups are those of the token's user besides system:bootstrappers.
+	// Groups are the groups of the token's user besides system:bootstrappers.
 	Groups []string
 }
 
-// Validate reports what the server would not honour, by its flag.
+// Validate returns an error for a value that the server would not honour, by
+// its flag.
 func (w Wish) Validate() error {
 	if w.TTL < 0 {
 		return fmt.Errorf("--ttl is %s, want 0 or more", w.TTL)
@@ -40,7 +41,7 @@ func (w Wish) Validate() error {
 	return nil
 }
 
-// Until says how long a token works that is made now.
+// Until returns the text for how long a token that is created now is valid.
 func (w Wish) Until(now time.Time) string {
 	if w.TTL == 0 {
 		return "until it is deleted"
@@ -48,13 +49,13 @@ func (w Wish) Until(now time.Time) string {
 	return "until " + now.Add(w.TTL).UTC().Format(time.RFC3339)
 }
 
-// ID is the part of a token that is no secret.
+// ID returns the part of a token that is not secret.
 func ID(token string) string {
 	id, _, _ := strings.Cut(token, ".")
 	return id
 }
 
-// secret is the object that makes token work. Token is ID.SECRET.
+// secret returns the Secret object of token, which has the form ID.SECRET.
 func (w Wish) secret(token string, now time.Time) *corev1.Secret {
 	id, secretPart, _ := strings.Cut(token, ".")
 	data := map[string]string{
@@ -82,7 +83,7 @@ func (w Wish) secret(token string, now time.Time) *corev1.Secret {
 	return secret
 }
 
-// row is a token as a list shows it.
+// row is a token in a list.
 type row struct {
 	id, expires, groups, description string
 }

@@ -124,7 +124,7 @@ func TestCreateAndDelete(t *testing.T) {
 			t.Errorf("deleting %q: %v", name, err)
 		}
 	}
-	// By the whole token, as it stands in somebody's notes.
+	// By the whole token, as a user may have noted it.
 	if err := Delete(t.Context(), secrets, &bytes.Buffer{}, token); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func TestKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing of the person who made it must be in it.
+	// It must not contain credentials of the user who created it.
 	want := &rest.Config{Host: server.Host, BearerToken: "abcdef.0123456789abcdef", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA")}}
 	if got.String() != want.String() || got.BearerToken != want.BearerToken || string(got.CAData) != "the CA" {
 		t.Errorf("config is %v, want %v", got, want)

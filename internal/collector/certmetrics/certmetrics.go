@@ -17,15 +17,15 @@ import (
 
 const namespace = "certmanager"
 
-// Metrics are those that the controllers of a process share. Safe for concurrent
-// use; nil counts and shows nothing.
+// Metrics are shared by the controllers of a process. They are safe for
+// concurrent use; nil counts and exports nothing.
 type Metrics struct {
 	calls, failures *prometheus.CounterVec
 	objects         *objects
 }
 
 // New registers the metrics, or joins those that are registered already. With a
-// nil registry nobody sees them.
+// nil registry they are not exported.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -51,13 +51,13 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// shareClock registers the time, in both forms that there are.
+// shareClock registers the time, both as a gauge and as a counter.
 func shareClock(registry prometheus.Registerer) error {
 	seconds := func() float64 { return float64(time.Now().Unix()) }
 	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "clock_time_seconds_gauge", Help: "The time, in seconds since 1970.",
 	}, seconds)
-	// It is a counter by mistake, and stays for who uses it.
+	// This one is a counter by mistake, and is kept for those that use it.
 	counter := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "clock_time_seconds", Help: "Deprecated: use clock_time_seconds_gauge.",
 	}, seconds)
@@ -70,7 +70,7 @@ func shareClock(registry prometheus.Registerer) error {
 	return nil
 }
 
-// Count has what a controller does counted.
+// Count returns a reconciler that counts the calls of next.
 func (m *Metrics) Count(controller string, next reconcile.Reconciler) reconcile.Reconciler {
 	if m == nil {
 		return next
@@ -93,8 +93,8 @@ func (c counted) Reconcile(ctx context.Context, key reconcile.Request) (reconcil
 	return result, err
 }
 
-// ShowCertificates has the Certificates of a cache shown until stop is called.
-// They must be there until then, and are not modified.
+// ShowCertificates exports series for the Certificates of a cache until stop is
+// called. They must exist until then, and are not modified.
 func (m *Metrics) ShowCertificates(list func(context.Context) []*cmv1.Certificate) (stop func()) {
 	if m == nil {
 		return func() {}

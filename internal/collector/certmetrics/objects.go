@@ -20,8 +20,8 @@ type source struct {
 	issuers      func(context.Context) []cmv1.GenericIssuer
 }
 
-// objects are the series about objects. They are made of caches when somebody
-// asks for them: a series goes with its object, and none takes memory.
+// objects are the series about objects. They are built from caches at each
+// scrape: a series disappears with its object, and no series takes memory.
 type objects struct {
 	ready, expiration, notAfter, notBefore, renewal *prometheus.Desc
 	issuerReady, clusterIssuerReady                 *prometheus.Desc
@@ -30,12 +30,12 @@ type objects struct {
 	sources []*source // the latest last
 }
 
-// patience is how long a cache may take to answer: one that is not filled yet
-// has nothing to say.
+// patience is how long a cache may take to answer. A cache that is not filled
+// yet adds no series.
 const patience = time.Second
 
-// statuses are those that a condition can have: each has a series, of which one
-// is 1.
+// statuses are the statuses that a condition can have. Each has a series, and
+// one of these series is 1.
 var statuses = []cmmeta.ConditionStatus{cmmeta.ConditionTrue, cmmeta.ConditionFalse, cmmeta.ConditionUnknown}
 
 func newObjects() *objects {
@@ -81,8 +81,8 @@ func (o *objects) Collect(series chan<- prometheus.Metric) {
 	o.mu.Lock()
 	sources := o.sources
 	o.mu.Unlock()
-	// A process can have several servers, which know of objects of one name. A
-	// series can be there once: that of the server that came last.
+	// A process can have several servers, which know objects of the same name. A
+	// series may be listed once only: that of the server that came last.
 	seen := map[string]bool{}
 	for _, s := range slices.Backward(sources) {
 		o.collect(ctx, s, seen, series)

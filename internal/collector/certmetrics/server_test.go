@@ -17,7 +17,7 @@ import (
 )
 
 // Dashboards and alerts that were made for cert-manager find their series, and
-// these go with their objects.
+// the series disappear with their objects.
 func TestMetrics(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))

@@ -25,7 +25,7 @@ func labelled(name string, labels map[string]string, rules ...rbacv1.PolicyRule)
 	return rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Rules: rules}
 }
 
-// gathering returns a role that gathers by each of labels.
+// gathering returns a role that aggregates by each of labels.
 func gathering(name string, labels ...map[string]string) *rbacv1.ClusterRole {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, AggregationRule: &rbacv1.AggregationRule{}}
 	for _, set := range labels {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// fieldManager is the name under which Kubernetes writes aggregated rules, so
-// that appliers see the same owner here.
+// fieldManager is the name under which Kubernetes writes aggregated rules.
+// Clients that apply roles see the same owner here.
 const fieldManager = "clusterrole-aggregation-controller"
 
 // Config is what the controller is made of.
@@ -33,7 +33,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r := &reconciler{cache: mgr.GetCache(), client: cfg.Client}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("clusterrole-aggregation").
-		// Whatever happens to a role may concern every aggregated role.
+		// Any change of a role can concern every aggregated role.
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.aggregated)).
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
@@ -48,7 +48,7 @@ type reconciler struct {
 	client client.Writer
 }
 
-// aggregated names the roles that gather others.
+// aggregated returns the names of the aggregated roles.
 func (r *reconciler) aggregated(ctx context.Context, _ client.Object) []reconcile.Request {
 	var roles rbacv1.ClusterRoleList
 	if err := r.cache.List(ctx, &roles); err != nil {
@@ -89,9 +89,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, r.write(ctx, updated)
 }
 
-// write updates and does not apply: an update cannot bring back a role that
-// was deleted meanwhile, and can take the last rule away. When the role has
-// changed or gone, the event about it comes and leads here again.
+// write updates instead of applying: an update cannot bring back a role that
+// was deleted meanwhile, and it can remove the last rule. If the role has
+// changed or is gone, a watch event triggers another Reconcile.
 func (r *reconciler) write(ctx context.Context, role *rbacv1.ClusterRole) error {
 	err := r.client.Update(ctx, role, client.FieldOwner(fieldManager))
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

@@ -1,5 +1,5 @@
 // Package aggregate keeps the rules of each aggregated ClusterRole equal to
-// those of the roles that it gathers.
+// those of the roles that it selects.
 package aggregate
 
 import (
@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Union returns the rules of those of roles that target's aggregation rule
-// selects: each rule once, in the order of the selectors and of the roles'
-// names, so that the result does not depend on the order of roles.
+// Union returns the rules of those roles that target's aggregation rule
+// selects. Each rule appears once, in the order of the selectors and of the
+// roles' names, so that the result does not depend on the order of roles.
 func Union(target *rbacv1.ClusterRole, roles []rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	byName := slices.SortedFunc(slices.Values(roles), func(a, b rbacv1.ClusterRole) int {
 		return cmp.Compare(a.Name, b.Name)
@@ -35,7 +35,7 @@ func Union(target *rbacv1.ClusterRole, roles []rbacv1.ClusterRole) ([]rbacv1.Pol
 	return union, nil
 }
 
-// appendNew appends those of rules that union does not have yet.
+// appendNew appends those rules that union does not contain yet.
 func appendNew(union, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	for _, rule := range rules {
 		if !slices.ContainsFunc(union, func(have rbacv1.PolicyRule) bool {

@@ -1,5 +1,5 @@
-// Package approve approves the CertificateSigningRequests that need no person
-// for it, and says on the others what they lack.
+// Package approve approves the CertificateSigningRequests that need no person's
+// decision, and reports on the others what they lack.
 package approve
 
 import (
@@ -33,14 +33,14 @@ type Config struct {
 	// subjectaccessreviews, update on certificatesigningrequests/approval and
 	// approve on the signer kubernetes.io/kube-apiserver-client-kubelet.
 	Client client.Client
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells in the approver's name why a request is
-	// left to a person.
+	// Events, if not nil, records in the approver's name why a request is left
+	// to a person.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the approver's metrics.
+	// Metrics, if not nil, is where the approver's metrics are registered.
 	Metrics prometheus.Registerer
 }
 
@@ -57,7 +57,8 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),
 			ReconciliationTimeout:   time.Minute,
-			// Names are unique in a manager; a process can have several.
+			// Names are unique in a manager, but a process can have several
+			// managers.
 			SkipNameValidation: ptr.To(true),
 		}).
 		Complete(r)
@@ -85,14 +86,15 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	}, nil
 }
 
-// backOff is for errors. It counts for each request alone: no flood of
-// requests that have to wait slows down one that need not.
+// backOff limits retries after errors. It counts for each request separately: a
+// flood of requests that have to wait does not slow down one that need not.
 func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
 }
 
-// arrivals lets a request pass when it begins to wait. What the decision is
-// about never changes after that, so later changes are no reason to look.
+// arrivals lets a request pass when it begins to wait. What the decision
+// depends on never changes after that, so later changes are no reason to look
+// at it.
 func arrivals() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },

@@ -48,8 +48,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// Only what begins to wait is looked at, so that neither the changes of a
-// request nor its end cost anything.
+// Only requests that begin to wait are looked at, so that neither the changes
+// of a request nor its end cost anything.
 func TestArrivals(t *testing.T) {
 	waiting := newRequest(t, node)
 	again := waiting.DeepCopy()
@@ -83,7 +83,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// No number of failing requests makes another one wait.
+// However many requests fail, no other request has to wait.
 func TestBackOffIsEachOnesOwn(t *testing.T) {
 	limiter := backOff()
 	named := func(name string) reconcile.Request {

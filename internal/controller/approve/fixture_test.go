@@ -28,7 +28,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is a reconciler with an API in memory that counts its calls.
+// fixture is a reconciler with an in-memory API that counts its calls.
 type fixture struct {
 	*reconciler
 	t        *testing.T
@@ -38,11 +38,11 @@ type fixture struct {
 	events   *events.FakeRecorder
 	log      strings.Builder
 
-	// allowed are the subresources that everybody may create.
+	// allowed are the subresources that every user may create.
 	allowed string
 	// askingFails and writingFails are the API's answers, if not nil.
 	askingFails, writingFails error
-	// calls are what the reconciler called, past its cache.
+	// calls are the reconciler's calls that did not go to its cache.
 	calls []string
 }
 
@@ -70,7 +70,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return f
 }
 
-// create answers access reviews; the API in memory cannot.
+// create answers access reviews, which the in-memory API cannot.
 func (f *fixture) create(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 	review, ok := obj.(*authorizationv1.SubjectAccessReview)
 	if !ok {
@@ -81,7 +81,7 @@ func (f *fixture) create(_ context.Context, _ client.WithWatch, obj client.Objec
 	return f.askingFails
 }
 
-// update writes an approval as an API server does: conditions alone.
+// update writes an approval as an API server does: only the conditions.
 func (f *fixture) update(ctx context.Context, c client.Client, subresource string, obj client.Object, _ ...client.SubResourceUpdateOption) error {
 	f.calls = append(f.calls, "update certificatesigningrequests/"+subresource)
 	if f.writingFails != nil {
@@ -90,7 +90,7 @@ func (f *fixture) update(ctx context.Context, c client.Client, subresource strin
 	return c.Status().Update(ctx, obj)
 }
 
-// reconcile runs the reconciler once on the request of n1.
+// reconcile runs the reconciler once on the request named n1.
 func (f *fixture) reconcile() (reconcile.Result, error) {
 	f.t.Helper()
 	logger := funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{Verbosity: 1})
@@ -118,10 +118,10 @@ func (f *fixture) eventText() string {
 	}
 }
 
-// node is the name of who asks for the certificate of node n1: n1 itself.
+// node is the user name of node n1, which requests its own certificate.
 const node = "system:node:n1"
 
-// newRequest is what a user asks for on behalf of node n1.
+// newRequest returns a request of a user on behalf of node n1.
 func newRequest(t *testing.T, user string) *csr {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)

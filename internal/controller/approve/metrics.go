@@ -13,9 +13,9 @@ type metrics struct {
 	duration              *prometheus.HistogramVec
 }
 
-// newMetrics makes the metrics and registers them with registry; nil makes
-// metrics that nobody sees. Where there are metrics of the same names already,
-// made for another server in this process, those are used.
+// newMetrics makes the metrics and registers them with registry. If registry is
+// nil, they are not registered. If metrics of the same names are registered
+// already, for another server in this process, newMetrics returns those.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		approved: counter("approved_total",

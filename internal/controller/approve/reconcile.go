@@ -28,10 +28,10 @@ type reconciler struct {
 	report  reporter
 }
 
-// Reconcile approves one request, if it waits for that and may be approved.
+// Reconcile approves one request if it is pending and may be approved.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
-	// The object is the cache's own: it is not written to.
+	// The object belongs to the cache and must not be modified.
 	err := r.cache.Get(ctx, req.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
 	if err != nil || !approval.Waits(c) {
 		r.waiting.leave(req.Name)
@@ -46,7 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.decide(ctx, c, known)
 }
 
-// decide asks for the requester's permission and approves.
+// decide checks the requester's permission and approves.
 func (r *reconciler) decide(ctx context.Context, c *csr, known []approval.Recogniser) (reconcile.Result, error) {
 	start := r.clock.Now()
 	permitted, err := r.permitted(ctx, c, known)
@@ -59,7 +59,7 @@ func (r *reconciler) decide(ctx context.Context, c *csr, known []approval.Recogn
 	err = r.client.SubResource("approval").Update(ctx, permitted.Approve(c))
 	switch {
 	case apierrors.IsConflict(err):
-		// Nobody's fault and no news: the cache is about to catch up.
+		// This is neither an error nor news: the cache is about to catch up.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return r.unavailable(c, fmt.Errorf("writing the approval: %w", err))
@@ -86,8 +86,8 @@ func (r *reconciler) permitted(ctx context.Context, c *csr, known []approval.Rec
 	return nil, nil
 }
 
-// refuse leaves c to a person, until a permission is there after all. New
-// requests come first meanwhile.
+// refuse leaves c to a person until the requester gets the permission after
+// all. Meanwhile, new requests come first.
 func (r *reconciler) refuse(ctx context.Context, c *csr, known []approval.Recogniser) reconcile.Result {
 	wait, news := r.waiting.enter(c, reasonNotPermitted, r.clock.Now())
 	if news {
@@ -96,7 +96,7 @@ func (r *reconciler) refuse(ctx context.Context, c *csr, known []approval.Recogn
 	return reconcile.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)}
 }
 
-// unavailable is for when the fault is the approver's or the API's.
+// unavailable handles faults of the approver and of the API.
 func (r *reconciler) unavailable(c *csr, err error) (reconcile.Result, error) {
 	if _, news := r.waiting.enter(c, reasonUnavailable, r.clock.Now()); news {
 		r.report.unavailable(c)

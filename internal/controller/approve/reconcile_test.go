@@ -77,8 +77,8 @@ func TestApproves(t *testing.T) {
 	}
 }
 
-// What is nobody's sort, or decided, costs nothing: the API is not called,
-// whatever it would permit.
+// Requests that no recogniser knows, or that are decided, cost nothing: the API
+// is not called, whatever it would permit.
 func TestLeavesAlone(t *testing.T) {
 	decided := func(kind certificatesv1.RequestConditionType) func(*csr) {
 		return func(c *csr) { c.Status.Conditions = []condition{{Type: kind, Status: "True"}} }
@@ -120,7 +120,7 @@ func TestLeavesAlone(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	f := newFixture(t, newRequest(t, "mallory"))
-	f.allowed = "selfnodeclient" // which is not hers to use
+	f.allowed = "selfnodeclient" // which is not for her to use
 	result, err := f.reconcile()
 	if err != nil || result.RequeueAfter != minWait || result.Priority == nil || *result.Priority != handler.LowPriority {
 		t.Errorf("%+v, error %v, want another attempt later, after the new requests", result, err)
@@ -150,9 +150,9 @@ func TestNoteFits(t *testing.T) {
 	}
 }
 
-// A request that nobody permits is asked about less often than Kubernetes
-// does, about a hundred times a day, and told of once. A permission that is
-// granted late still works, and soon.
+// A request that is not permitted is checked less often than in Kubernetes,
+// about a hundred times a day, and reported once. A permission that is granted
+// late still takes effect, and soon.
 func TestAsksLessAndLess(t *testing.T) {
 	f := newFixture(t, newRequest(t, "mallory"))
 	longest := time.Duration(0)
@@ -188,7 +188,8 @@ func TestAsksLessAndLess(t *testing.T) {
 	}
 }
 
-// Another request by the same name does not inherit the wait, and is told of.
+// Another request with the same name does not inherit the wait, and is
+// reported.
 func TestRequestMadeAgain(t *testing.T) {
 	f := newFixture(t, newRequest(t, "mallory"))
 	if _, err := f.reconcile(); err != nil {
@@ -210,7 +211,7 @@ func TestRequestMadeAgain(t *testing.T) {
 	}
 }
 
-// Whatever ends a request's wait, nothing of it is kept.
+// However a request's wait ends, no state of it is kept.
 func TestForgets(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -263,8 +264,8 @@ func TestConflictIsQuiet(t *testing.T) {
 	assertQuiet(t, f)
 }
 
-// A fault of the API or of the approver is retried as an error, which is
-// logged, and told of once, without its cause.
+// A fault of the API or of the approver is retried as an error. It is logged,
+// and reported in one Event without its cause.
 func TestUnavailable(t *testing.T) {
 	tests := []struct {
 		reason string

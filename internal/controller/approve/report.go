@@ -12,28 +12,27 @@ import (
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
-// The reasons for which a request is not approved, as events and metrics show
-// them.
+// The reasons why a request is not approved, as Events and metrics show them.
 const (
-	// reasonNotRecognised: the request is not what its signer is for.
+	// reasonNotRecognised means that the request is not what its signer is for.
 	reasonNotRecognised = "NotRecognised"
-	// reasonNotPermitted: the requester lacks a permission.
+	// reasonNotPermitted means that the requester lacks a permission.
 	reasonNotPermitted = "NotPermitted"
-	// reasonUnavailable: the approver cannot ask or write at present.
+	// reasonUnavailable means that the approver cannot ask or write at present.
 	reasonUnavailable = "ApproverUnavailable"
 )
 
-// action is what events say the approver was doing.
+// action is the action in the approver's Events.
 const action = "Approve"
 
-// reporter tells operators and requesters what has become of requests.
+// reporter reports to operators and requesters what has become of requests.
 type reporter struct {
 	metrics *metrics
 	events  events.EventRecorder // can be nil
 }
 
 func (r reporter) approved(ctx context.Context, c *csr, by approval.Recogniser, took time.Duration) {
-	// The signer's line about the certificate says who has asked for it.
+	// The signer logs who has requested the certificate.
 	log.FromContext(ctx).V(1).Info("Approved request", "uid", c.UID, "requester", c.Spec.Username, "recogniser", by.Name)
 	r.metrics.approved.WithLabelValues(c.Spec.SignerName, by.Name).Inc()
 	r.metrics.duration.WithLabelValues(c.Spec.SignerName).Observe(took.Seconds())
@@ -47,14 +46,14 @@ func (r reporter) notPermitted(ctx context.Context, c *csr, why *approval.NotPer
 	r.leave(ctx, c, reasonNotPermitted, "Left to a person: "+why.Error())
 }
 
-// leave tells of a request that only a person can approve now.
+// leave reports a request that only a person can approve now.
 func (r reporter) leave(ctx context.Context, c *csr, reason, note string) {
 	log.FromContext(ctx).V(1).Info("Left request to a person", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
 	r.metrics.notApproved.WithLabelValues(c.Spec.SignerName, reason).Inc()
 	r.event(c, reason, note)
 }
 
-// unavailable tells nothing of the cause, which is for the log.
+// unavailable does not report the cause, which goes to the log.
 func (r reporter) unavailable(c *csr) {
 	r.event(c, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
 }

@@ -37,8 +37,8 @@ func TestServer(t *testing.T) {
 	t.Run("rights", w.testRights)
 }
 
-// permit lets a user create requests, and those subresources that stand for
-// having them approved.
+// permit lets a user create requests, and create the subresources that stand
+// for the permission to have them approved.
 func (w world) permit(t *testing.T, user string, subresources ...string) {
 	t.Helper()
 	rules := []rbacv1.PolicyRule{apitest.Allow("create get", "certificatesigningrequests")}
@@ -48,7 +48,7 @@ func (w world) permit(t *testing.T, user string, subresources ...string) {
 	w.Grant(t, user, rules...)
 }
 
-// ask makes a request for a node's client certificate in a user's name.
+// ask creates a request for a node's client certificate as a user.
 func (w world) ask(t *testing.T, user, name, commonName, signer string) *csr {
 	t.Helper()
 	subject := pki.Subject{CommonName: commonName, Organizations: []string{"system:nodes"}}
@@ -107,8 +107,9 @@ func (w world) get(t *testing.T, name string) *csr {
 	return got
 }
 
-// testLeaves: what is not for the approver stays undecided. Where a requester
-// could think that it is, there is an event that says why it is not.
+// testLeaves checks that requests that are not for the approver stay undecided.
+// Where a requester could think otherwise, an Event says why the request is not
+// for the approver.
 func (w world) testLeaves(t *testing.T) {
 	w.permit(t, "nobody")
 	w.permit(t, "somebody", "nodeclient", "selfnodeclient")
@@ -128,8 +129,9 @@ func (w world) testLeaves(t *testing.T) {
 			apitest.Eventually(t, tc.name+" is told of", func() bool { return slices.Contains(w.events(t, tc.name), tc.event) })
 		}
 	}
-	// The approver works in the order in which it hears of requests: once it
-	// has decided one more for each of its workers, it has been through them.
+	// The approver works in the order in which it receives requests. Once it
+	// has decided one request more than it has workers, it has looked at all
+	// earlier ones.
 	for i := range w.Config.Approval.Concurrency + 1 {
 		name := "after-the-others-" + string(rune('a'+i))
 		w.ask(t, "somebody", name, "system:node:n4", signerName)
@@ -149,7 +151,7 @@ func (w world) testLeaves(t *testing.T) {
 	}
 }
 
-// events are what the approver told of a request.
+// events returns the approver's Events about a request.
 func (w world) events(t *testing.T, name string) []string {
 	t.Helper()
 	list, err := w.admin.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + name})
@@ -164,7 +166,8 @@ func (w world) events(t *testing.T, name string) []string {
 	return all
 }
 
-// testLatePermission: a permission that comes after the request is enough.
+// testLatePermission checks that a permission that comes after the request is
+// enough.
 func (w world) testLatePermission(t *testing.T) {
 	created := w.ask(t, "nobody", "late", "system:node:n5", signerName)
 	apitest.Eventually(t, "the request is refused", func() bool { return len(w.events(t, created.Name)) > 0 })
@@ -179,7 +182,7 @@ func (w world) testLatePermission(t *testing.T) {
 	w.decided(t, created.Name)
 }
 
-// testRights holds the approver to what it needs.
+// testRights checks that the approver has only the rights that it needs.
 func (w world) testRights(t *testing.T) {
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}
 	tests := []struct {

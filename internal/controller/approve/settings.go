@@ -14,10 +14,11 @@ type Settings struct {
 	Strict bool `json:"strict,omitempty"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings { return Settings{Concurrency: 5} }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	if s.Concurrency < 1 {
 		return fmt.Errorf("approval.concurrency: %d must be at least 1", s.Concurrency)

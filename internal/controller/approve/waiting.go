@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How long a request waits until permission is asked for again.
+// The bounds of the wait until a request's permission is checked again.
 const (
 	minWait = time.Second
 	maxWait = 30 * time.Minute
 )
 
-// backlog remembers the requests that will be looked at again. Whoever is
-// in it has an entry in the queue, which ends in leave.
+// backlog remembers the requests that will be looked at again. Each of them has
+// an entry in the queue; leave removes it from the backlog.
 type backlog struct {
 	mu      sync.Mutex
 	entries map[string]entry // by name
@@ -23,14 +23,14 @@ type backlog struct {
 type entry struct {
 	uid   types.UID
 	since time.Time
-	// told is the reason that was given for waiting.
+	// told is the last reported reason for waiting.
 	told string
 }
 
 func newBacklog() *backlog { return &backlog{entries: map[string]entry{}} }
 
-// enter notes that c has to wait, for a reason, and returns for how long
-// before it is looked at again and whether the reason is new.
+// enter notes that c has to wait and for what reason. It returns how long c
+// waits before it is looked at again, and whether the reason is new.
 func (w *backlog) enter(c *csr, reason string, now time.Time) (wait time.Duration, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,8 +51,9 @@ func (w *backlog) leave(name string) {
 	delete(w.entries, name)
 }
 
-// waitAfter makes somebody who was given a permission late wait for a quarter
-// of the delay at most. That asks some eighty times in a day.
+// waitAfter returns the next wait. A requester who gets the permission late
+// waits for at most another quarter of that time. This makes about eighty
+// checks a day.
 func waitAfter(waited time.Duration) time.Duration {
 	return min(max(waited/4, minWait), maxWait)
 }

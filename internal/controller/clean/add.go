@@ -1,4 +1,4 @@
-// Package clean deletes requests for certificates that have had their time.
+// Package clean deletes requests for certificates whose time is over.
 package clean
 
 import (
@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// concurrency is how many requests are deleted at the same time. Those that
-// were made together are due together, and the store has others to serve.
+// concurrency is how many requests are deleted at the same time. Requests that
+// were made together are due together, and the store has other clients to
+// serve.
 const concurrency = 4
 
 // Config is what the cleaner needs to run.
@@ -26,13 +27,13 @@ type Config struct {
 	// Client is the cleaner's own identity at the API. It needs delete on
 	// certificatesigningrequests.
 	Client client.Writer
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of requests that end without an outcome.
+	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the cleaner's metrics.
+	// Metrics, if not nil, is where the cleaner's metrics are registered.
 	Metrics prometheus.Registerer
 }
 
@@ -55,7 +56,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return addCap(mgr, cfg, deleter)
 }
 
-// addRetention adds the controller that deletes requests when they are old.
+// addRetention adds the controller that deletes old requests.
 func addRetention(mgr ctrl.Manager, cfg Config, deleter deleter) error {
 	r := &expirer{cache: mgr.GetCache(), clock: cfg.Clock, limits: cfg.Settings.limits(), deleter: deleter}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -69,7 +70,8 @@ func addRetention(mgr ctrl.Manager, cfg Config, deleter deleter) error {
 	return nil
 }
 
-// addCap adds the controller that deletes requests of who has too many.
+// addCap adds the controller that deletes requests of requesters that have too
+// many.
 func addCap(mgr ctrl.Manager, cfg Config, deleter deleter) error {
 	r := &quota{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
@@ -86,8 +88,8 @@ func addCap(mgr ctrl.Manager, cfg Config, deleter deleter) error {
 	return nil
 }
 
-// How long a request that could not be deleted waits for the next attempt, the
-// first time and at most, and how long an attempt may take.
+// The first and the longest wait before the next attempt to delete a request,
+// and how long an attempt may take.
 const (
 	firstPause  = 200 * time.Millisecond
 	lastPause   = 5 * time.Minute
@@ -99,7 +101,8 @@ func options(workers int) controller.Options {
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             clientqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
 		ReconciliationTimeout:   workTimeout,
-		// Names are unique in a manager; a process can have several.
+		// Names are unique in a manager, but a process can have several
+		// managers.
 		SkipNameValidation: ptr.To(true),
 	}
 }

@@ -20,29 +20,31 @@ import (
 )
 
 const (
-	// pause is how long the requests of one requester may gather before they
-	// are counted, so that a flood is not counted once for each drop.
+	// pause is how long the requests of one requester are gathered before they
+	// are counted, so that a flood of requests is not counted once for each of
+	// them.
 	pause = time.Second
-	// batch is how many requests go at once, deleters of them at a time: faster
-	// than a client can make them.
+	// batch is how many requests are deleted at once, and deleters is how many of
+	// them are deleted concurrently: that is faster than a client can make them.
 	batch    = 5000
 	deleters = 32
-	// tellEvery is how often an event says that somebody has too many.
+	// tellEvery is how often an Event says that a requester has too many
+	// requests.
 	tellEvery = 10 * time.Minute
 )
 
-// quota holds each requester to a number of requests.
+// quota limits the number of requests of each requester.
 type quota struct {
 	cache   client.Reader
 	clock   clock.PassiveClock
 	limit   retention.Cap
 	index   *requesterIndex
 	deleter deleter
-	told    map[string]time.Time // by requester; Reconcile, which never runs twice at a time, uses it
+	told    map[string]time.Time // by requester; only Reconcile uses it, which never runs concurrently
 }
 
-// schedule keeps the index, and has requesters counted a while after they
-// have made a request.
+// schedule keeps the index up to date. It queues requesters to be counted a
+// while after they have made a request.
 func (r *quota) schedule() handler.EventHandler {
 	enter := func(c *csr, q workqueue) {
 		if r.index.add(c) {
@@ -52,19 +54,20 @@ func (r *quota) schedule() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { enter(e.Object.(*csr), q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
-			// After a gap in the watch, it can be another one of the same name.
+			// After a gap in the watch, this can be another object with the same
+			// name.
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				r.index.remove(e.ObjectOld.(*csr))
 				enter(e.ObjectNew.(*csr), q)
 				return
 			}
-			r.index.add(e.ObjectNew.(*csr)) // it has another size
+			r.index.add(e.ObjectNew.(*csr)) // its size has changed
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue) { r.index.remove(e.Object.(*csr)) },
 	}
 }
 
-// Reconcile deletes what one requester has too many of.
+// Reconcile deletes the requests that one requester has too many of.
 func (r *quota) Reconcile(ctx context.Context, requester reconcile.Request) (reconcile.Result, error) {
 	requests, err := r.requestsOf(ctx, requester.Name)
 	if err != nil {
@@ -89,8 +92,8 @@ func (r *quota) Reconcile(ctx context.Context, requester reconcile.Request) (rec
 	}
 }
 
-// requestsOf returns the requests of one requester, if they are too many, as
-// the cache has them: they must not be modified.
+// requestsOf returns the requests of one requester if there are too many of
+// them. They are the cache's objects and must not be modified.
 func (r *quota) requestsOf(ctx context.Context, requester string) ([]*csr, error) {
 	var requests []*csr
 	for _, name := range r.index.over(r.limit, requester) {
@@ -136,7 +139,7 @@ func (r *quota) sweep(ctx context.Context, surplus []*csr, excess string) error 
 	return nil
 }
 
-// tell says now and then that a requester has too many requests.
+// tell reports from time to time that a requester has too many requests.
 func (r *quota) tell(first *csr, excess string, now time.Time) {
 	if now.Sub(r.told[first.Spec.Username]) < tellEvery {
 		return
@@ -146,7 +149,7 @@ func (r *quota) tell(first *csr, excess string, now time.Time) {
 	r.deleter.report.tooMany(first, excess)
 }
 
-// excessOf says in words what there is too much of.
+// excessOf describes what there is too much of.
 func excessOf(requests []*csr, limit retention.Cap) string {
 	var bytes int64
 	for _, c := range requests {

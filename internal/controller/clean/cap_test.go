@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// crowd makes pending requests of one requester, the first the oldest.
+// crowd returns pending requests of one requester, the oldest first.
 func crowd(n int, age time.Duration) []client.Object {
 	var all []client.Object
 	for i := range n {
@@ -49,7 +49,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// Few large requests are too many, too, and of each its size as it is now.
+// A few large requests are too many, too. Each counts with its current size.
 func TestCapOfBytes(t *testing.T) {
 	f := newFixture(t, crowd(4, time.Hour)...)
 	f.settings.PerRequester.MaxMiB = 1
@@ -75,7 +75,7 @@ func TestCapOfBytes(t *testing.T) {
 	}
 }
 
-// Those that are too new to go are counted again when they are not.
+// Requests that are too new to be deleted are counted again when they are not.
 func TestCapSparesNewRequests(t *testing.T) {
 	f := newFixture(t, crowd(8, 0)...)
 	f.settings.PerRequester.Max = 5
@@ -88,7 +88,7 @@ func TestCapSparesNewRequests(t *testing.T) {
 	}
 }
 
-// A client that loops is told of now and then, not each time.
+// A client that loops is reported from time to time, not for each request.
 func TestCapTellsNowAndThen(t *testing.T) {
 	f := newFixture(t, crowd(9, time.Hour)...)
 	f.settings.PerRequester.Max = 5

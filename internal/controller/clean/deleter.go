@@ -16,14 +16,14 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// deleter deletes requests and tells why.
+// deleter deletes requests and reports why.
 type deleter struct {
 	client client.Writer
 	report reporter
 }
 
-// sweep deletes c as it was judged. If it has changed meanwhile, somebody may
-// just have approved it: it must be judged again.
+// sweep deletes c as it was judged. If c has changed meanwhile, it must be
+// judged again: a user may just have approved it.
 func (b deleter) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
 	judged := client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}
 	err := b.client.Delete(ctx, &csr{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}, judged)
@@ -39,10 +39,10 @@ func (b deleter) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (
 	return reconcile.Result{}, nil
 }
 
-// action is what events say the cleaner was doing.
+// action is the action in the cleaner's Events.
 const action = "Clean"
 
-// reporter tells operators what went and why.
+// reporter reports to operators what was deleted and why.
 type reporter struct {
 	metrics *metrics
 	events  events.EventRecorder // can be nil
@@ -58,8 +58,8 @@ func (r reporter) deleted(ctx context.Context, c *csr, verdict retention.Verdict
 	}
 }
 
-// verbosity keeps out of the log what there is a summary of: who floods the
-// store shall not flood the log.
+// verbosity keeps out of the log what has a summary: a client that floods the
+// store must not flood the log.
 func verbosity(verdict retention.Verdict) int {
 	if verdict.Reason == retention.Excess {
 		return 2

@@ -26,14 +26,14 @@ import (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// fixture has the parts of the cleaner with an API in memory.
+// fixture has the parts of the cleaner with an in-memory API.
 type fixture struct {
 	t *testing.T
-	// api is the API as others see it.
+	// api is the API as other clients see it.
 	api client.WithWatch
 	// cache is what the cleaner reads; it can be stale.
 	cache client.WithWatch
-	// failure is what deletes get for an answer, if not nil.
+	// failure is what deletes return, if not nil.
 	failure error
 	deletes atomic.Int64
 
@@ -89,7 +89,8 @@ func (f *fixture) retain(name string) (reconcile.Result, error) {
 	return r.Reconcile(f.context(), named(name))
 }
 
-// count runs the quota once on a requester, of whose requests it has heard.
+// count runs the quota once on a requester, after it has seen the requester's
+// requests.
 func (f *fixture) count(requester string) (reconcile.Result, error) {
 	f.t.Helper()
 	if f.quota == nil {
@@ -135,7 +136,7 @@ func (f *fixture) deleted(reason string) float64 {
 	return testutil.ToFloat64(metrics.deleted.WithLabelValues(reason))
 }
 
-// told returns the next event, or nothing.
+// told returns the next Event, or "".
 func (f *fixture) told() string {
 	select {
 	case event := <-f.events.Events:
@@ -145,7 +146,7 @@ func (f *fixture) told() string {
 	}
 }
 
-// newCSR makes a request that was created so long ago.
+// newCSR returns a request of this age.
 func newCSR(name string, age time.Duration, conditions ...certificatesv1.CertificateSigningRequestCondition) *csr {
 	return &csr{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
@@ -154,7 +155,7 @@ func newCSR(name string, age time.Duration, conditions ...certificatesv1.Certifi
 	}
 }
 
-// says is a condition that was updated so long ago.
+// says returns a condition of this age.
 func says(kind certificatesv1.RequestConditionType, age time.Duration) certificatesv1.CertificateSigningRequestCondition {
 	return certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: "True", LastUpdateTime: metav1.NewTime(now.Add(-age))}
 }

@@ -10,9 +10,9 @@ type metrics struct {
 	deleted *prometheus.CounterVec
 }
 
-// newMetrics makes the metrics and registers them with registry; nil makes
-// metrics that nobody sees. Those of another server in this process are used
-// where there are any.
+// newMetrics makes the metrics and registers them with registry. If registry is
+// nil, they are not registered. If another server in this process has
+// registered them already, newMetrics returns those.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "certplane",

@@ -13,10 +13,10 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// byNode indexes requests by the node that has asked.
+// byNode is the index of requests by the node that has made them.
 const byNode = "spec.nodeName"
 
-// viewOf returns what decides about a request.
+// viewOf returns what the decision about a request depends on.
 func viewOf(o client.Object) retention.PodRequest {
 	view := retention.PodRequest{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
@@ -31,7 +31,7 @@ func viewOf(o client.Object) retention.PodRequest {
 	return view
 }
 
-// finishedSince is when the first outcome came.
+// finishedSince returns the time of the first outcome.
 func finishedSince(conditions []metav1.Condition) time.Time {
 	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool {
 		return slices.Contains([]string{"Issued", "Denied", "Failed"}, c.Type)
@@ -42,11 +42,11 @@ func finishedSince(conditions []metav1.Condition) time.Time {
 	return conditions[i].LastTransitionTime.Time
 }
 
-// sizeNote is the annotation that says how large a request is that has been
-// shortened. No API lets such a key in.
+// sizeNote is the annotation with the original size of a request that has been
+// stripped. No API server accepts such a key.
 const sizeNote = "size of the whole"
 
-// sizeOf is about how many bytes of the store a request takes.
+// sizeOf returns about how many bytes a request takes in the store.
 func sizeOf(o client.Object) int64 {
 	if note, shortened := o.GetAnnotations()[sizeNote]; shortened {
 		size, _ := strconv.ParseInt(note, 10, 64)
@@ -58,8 +58,9 @@ func sizeOf(o client.Object) int64 {
 	return 0
 }
 
-// onlyWhatCounts keeps keys, certificates and annotations out of the cache,
-// which are most of a request. It may see an object again.
+// onlyWhatCounts strips keys, certificates and annotations, which are most of a
+// request, from what the cache holds. It may be called more than once for an
+// object.
 func onlyWhatCounts(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// A request keeps its size in the cache, however often it is shortened.
+// A request keeps its size in the cache, however often it is stripped.
 func TestShortenedRequestsKeepTheirSize(t *testing.T) {
 	request := &certificatesv1.PodCertificateRequest{}
 	request.Name, request.Spec.NodeName, request.Annotations = "r", "n", map[string]string{"large": strings.Repeat("x", 10<<10)}

@@ -22,25 +22,25 @@ import (
 
 // PodConfig is what the cleaner of PodCertificateRequests needs to run.
 type PodConfig struct {
-	// API is how the cleaner watches the API as its own identity. It needs
-	// list, watch and delete on podcertificaterequests.
+	// API is the configuration with which the cleaner watches the API with its
+	// own identity. It needs list, watch and delete on podcertificaterequests.
 	API *rest.Config
 	// Client deletes with the same identity.
 	Client client.Client
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of requests that end without an outcome.
+	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the cleaner's metrics.
+	// Metrics, if not nil, is where the cleaner's metrics are registered.
 	Metrics prometheus.Registerer
 }
 
 // AddPods adds the cleaner of PodCertificateRequests to mgr. It works while the
-// API has such.
+// API has such requests.
 func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
 	if err := cfg.Settings.Validate(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
 	return nil
 }
 
-// podCleaner cleans while there is something to clean.
+// podCleaner cleans while the API has PodCertificateRequests.
 type podCleaner struct {
 	PodConfig
 	metrics *metrics
@@ -72,7 +72,7 @@ func (p *podCleaner) Start(ctx context.Context) error {
 	return requests.While(ctx, "podcertificaterequestcleaner", "Cleaning PodCertificateRequests", p.clean)
 }
 
-// clean works with the requests of one version until ctx ends.
+// clean handles the requests of one version until ctx ends.
 func (p *podCleaner) clean(ctx context.Context, version string) error {
 	requests, err := cache.New(p.API, cache.Options{
 		Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper(), DefaultTransform: onlyWhatCounts,
@@ -91,7 +91,8 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 	return worker.Run(ctx, requests, cleaning)
 }
 
-// newPodWorker returns what deletes requests and what nodes have too many of.
+// newPodWorker returns the worker that deletes old requests and those that
+// nodes have too many of.
 func (p *podCleaner) newPodWorker(ctx context.Context, podAPI certificates.PodRequestVersion, requests cache.Cache) (controller.Controller, error) {
 	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, told: map[string]time.Time{}}
 	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{

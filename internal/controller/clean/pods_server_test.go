@@ -25,14 +25,14 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// quiet leaves the requests of pods to the test.
+// quiet leaves PodCertificateRequests to the test.
 func quiet(c *server.Config) {
 	c.Cleaning.PodRequests = clean.PodSettings{}
 	c.Admission.DisabledPlugins = []string{"PodCertificateIdentity"}
 }
 
-// cleanPodsAt runs the cleaner of PodCertificateRequests, as its account, with
-// a clock that stands still. It returns what stops it.
+// cleanPodsAt runs the cleaner of PodCertificateRequests, with its account and
+// a clock that stands still. It returns a function that stops it.
 func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, edit func(*clean.Settings)) (stop func()) {
 	t.Helper()
 	account := w.account(t, "podcertificaterequestcleaner")
@@ -72,7 +72,7 @@ func (w world) versions(t *testing.T) worker.Lookup {
 	return kinds.ServerResourcesForGroupVersionWithContext
 }
 
-// askForPod makes a request for a pod of a node.
+// askForPod creates a request for a pod of a node.
 func (w world) askForPod(t *testing.T, name, node string) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	bound := apitest.NewBoundPod(t, w.admin, "default", "p-"+node, node, apitest.PodSource(signerName))
@@ -93,7 +93,7 @@ func (w world) denyPod(t *testing.T, request *certificatesv1beta1.PodCertificate
 	}
 }
 
-// podRequests are the names of what is there.
+// podRequests returns the names of the existing requests.
 func (w world) podRequests(t *testing.T) map[string]bool {
 	t.Helper()
 	list, err := w.admin.CertificatesV1beta1().PodCertificateRequests("").List(t.Context(), metav1.ListOptions{})
@@ -107,7 +107,7 @@ func (w world) podRequests(t *testing.T) map[string]bool {
 	return names
 }
 
-// Old requests go, with and without an outcome; young ones stay.
+// Old requests are deleted, with or without an outcome; young ones stay.
 func TestServerPodRequestsGo(t *testing.T) {
 	w := start(t, quiet)
 	w.askForPod(t, "pending", "n")
@@ -126,7 +126,7 @@ func TestServerPodRequestsGo(t *testing.T) {
 	}
 }
 
-// At 15 minutes to the second, and not before.
+// A request is deleted at 15 minutes to the second, and not before.
 func TestServerPodRequestsGoInTime(t *testing.T) {
 	for age, goes := range map[time.Duration]bool{15 * time.Minute: true, 15*time.Minute - time.Second: false} {
 		t.Run(age.String(), func(t *testing.T) {
@@ -146,7 +146,8 @@ func TestServerPodRequestsGoInTime(t *testing.T) {
 	}
 }
 
-// A node that asks in a loop loses its oldest requests, others lose nothing.
+// A node that creates requests in a loop loses its oldest requests. Others lose
+// nothing.
 func TestServerPodRequestsOfOneNode(t *testing.T) {
 	w := start(t, quiet)
 	var last *certificatesv1beta1.PodCertificateRequest
@@ -165,7 +166,7 @@ func TestServerPodRequestsOfOneNode(t *testing.T) {
 	}
 }
 
-// An API without such requests is none's fault: the cleaner waits.
+// An API without such requests is not an error: the cleaner waits.
 func TestServerWithoutPodRequests(t *testing.T) {
 	w := start(t, quiet)
 	request := w.askForPod(t, "old", "n")
@@ -177,7 +178,8 @@ func TestServerWithoutPodRequests(t *testing.T) {
 		case asked <- struct{}{}:
 		default:
 		}
-		// As in Kubernetes 1.35: there are requests in v1beta1 alone, or none.
+		// As in Kubernetes 1.35, the requests exist in v1beta1 only, or not at
+		// all.
 		if !served.Load() || version != "certificates.k8s.io/v1beta1" {
 			return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
 		}
@@ -194,7 +196,7 @@ func TestServerWithoutPodRequests(t *testing.T) {
 	apitest.Eventually(t, "it is gone", func() bool { return !w.podRequests(t)["old"] })
 }
 
-// age has a request in the store made at another time, which nobody can say
+// age changes the creation time of a stored request, which is not possible
 // through the API.
 func (w world) age(t *testing.T, name string, created time.Time) {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// podSweeper deletes requests of one version. In its queue are requests that
+// podSweeper deletes requests of one version. Its queue contains requests that
 // are due and, without a namespace, nodes whose requests are to be counted.
 type podSweeper struct {
 	*podCleaner
@@ -31,8 +31,8 @@ type podSweeper struct {
 	told map[string]time.Time
 }
 
-// schedule has requests deleted when they are due, and nodes counted a while
-// after they have made one.
+// schedule queues requests for when they are due, and nodes to be counted a
+// while after they have made a request.
 func (s *podSweeper) schedule() handler.EventHandler {
 	schedule := func(o client.Object, q workqueue) {
 		r := viewOf(o)
@@ -46,12 +46,13 @@ func (s *podSweeper) schedule() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { schedule(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) {
-			// After a gap in the watch, it can be another one of the same name.
+			// After a gap in the watch, this can be another object with the same
+			// name.
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				schedule(e.ObjectNew, q)
 			}
 		},
-		// The queue shall not remember what is gone.
+		// The queue must not remember deleted requests.
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue) { q.Add(keyOf(e.Object)) },
 	}
 }
@@ -80,7 +81,7 @@ func (s *podSweeper) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{}, s.sweep(ctx, r, verdict)
 }
 
-// count deletes what a node has too many of.
+// count deletes the requests that a node has too many of.
 func (s *podSweeper) count(ctx context.Context, node string) (reconcile.Result, error) {
 	list := s.version.NewList()
 	if err := s.requests.List(ctx, list, client.MatchingFields{byNode: node}, client.UnsafeDisableDeepCopy); err != nil {
@@ -122,8 +123,8 @@ func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRe
 	return group.Wait()
 }
 
-// sweep deletes a request, whatever has become of it meanwhile, but no other
-// one of its name.
+// sweep deletes a request, whatever its state is now, but not another one with
+// the same name.
 func (s *podSweeper) sweep(ctx context.Context, r retention.PodRequest, verdict retention.Verdict) error {
 	object := s.reference(r)
 	if err := s.Client.Delete(ctx, object, client.Preconditions{UID: &r.UID}); err != nil {
@@ -141,7 +142,7 @@ func (s *podSweeper) sweep(ctx context.Context, r retention.PodRequest, verdict 
 	return nil
 }
 
-// reference is a request by its identity alone.
+// reference returns a request that has only its identity.
 func (s *podSweeper) reference(r retention.PodRequest) client.Object {
 	object := s.version.New()
 	object.SetNamespace(r.Namespace)
@@ -150,7 +151,7 @@ func (s *podSweeper) reference(r retention.PodRequest) client.Object {
 	return object
 }
 
-// tellTooMany says now and then that a node has too many requests.
+// tellTooMany reports from time to time that a node has too many requests.
 func (s *podSweeper) tellTooMany(first retention.PodRequest, excess string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

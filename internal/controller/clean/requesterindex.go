@@ -7,16 +7,16 @@ import (
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
-// requesterIndex knows the requests of each requester by name, and how large they are.
-// It is safe for concurrent use.
+// requesterIndex holds the names and sizes of each requester's requests. It is
+// safe for concurrent use.
 type requesterIndex struct {
-	exempt []string // groups whose members are not in it
+	exempt []string // groups whose members are not indexed
 
 	mu         sync.Mutex // guards requesters
 	requesters map[string]*holding
 }
 
-// holding is what one requester has.
+// holding is the requests of one requester.
 type holding struct {
 	sizes map[string]int64 // by name of the request
 	total int64
@@ -26,8 +26,8 @@ func newRequesterIndex(exempt []string) *requesterIndex {
 	return &requesterIndex{exempt: exempt, requesters: map[string]*holding{}}
 }
 
-// add notes a request as it is now, and reports whether its requester is in the
-// index.
+// add records a request as it is now, and reports whether its requester is in
+// the index.
 func (r *requesterIndex) add(c *csr) bool {
 	if slices.ContainsFunc(c.Spec.Groups, func(group string) bool { return slices.Contains(r.exempt, group) }) {
 		return false
@@ -59,8 +59,8 @@ func (r *requesterIndex) remove(c *csr) {
 	}
 }
 
-// over returns the names of a requester's requests if there are more than
-// limit, else nothing.
+// over returns the names of a requester's requests if they exceed limit, and
+// nil otherwise.
 func (r *requesterIndex) over(limit retention.Cap, requester string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,7 +20,7 @@ type (
 	workqueue = clientqueue.TypedRateLimitingInterface[reconcile.Request]
 )
 
-// expirer keeps requests for their time.
+// expirer deletes requests at the end of their time.
 type expirer struct {
 	cache   client.Reader
 	clock   clock.PassiveClock
@@ -41,7 +41,7 @@ func (r *expirer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{RequeueAfter: r.until(verdict)}, nil
 }
 
-// until is how long to wait for the verdict to change; 0 if it never does.
+// until returns how long to wait for the verdict to change; 0 if it never does.
 func (r *expirer) until(v retention.Verdict) time.Duration {
 	if v.Again.IsZero() {
 		return 0
@@ -49,8 +49,8 @@ func (r *expirer) until(v retention.Verdict) time.Duration {
 	return max(v.Again.Sub(r.clock.Now()), time.Nanosecond)
 }
 
-// schedule puts requests into the queue for when they are due, not for now:
-// most of what happens to them does not concern the cleaner.
+// schedule queues requests for when they are due, not for now: most of their
+// changes do not concern the cleaner.
 func (r *expirer) schedule() handler.EventHandler {
 	schedule := func(c client.Object, q workqueue) {
 		verdict := retention.Decide(c.(*csr), r.clock.Now(), r.limits)
@@ -61,7 +61,7 @@ func (r *expirer) schedule() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue) { schedule(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue) { schedule(e.ObjectNew, q) },
-		// The queue shall not remember for hours what is gone.
+		// The queue must not remember deleted requests for hours.
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue) { q.Add(keyOf(e.Object)) },
 	}
 }

@@ -36,7 +36,8 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// Who waits in vain is told; who has seen an outcome knows enough.
+// A deletion is reported if the requester is still waiting, but not if there
+// was an outcome to see.
 func TestEventsAboutDeletions(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -58,7 +59,7 @@ func TestEventsAboutDeletions(t *testing.T) {
 	}
 }
 
-// What the cache has may be history: only what was judged is deleted.
+// The cache can be stale: only the judged version of a request is deleted.
 func TestJudgedAgain(t *testing.T) {
 	for reason, meanwhile := range map[string]func(f *fixture, c *csr) error{
 		"approved": func(f *fixture, c *csr) error {
@@ -106,7 +107,7 @@ func TestDeleteFails(t *testing.T) {
 	}
 }
 
-// recorded notes what a handler puts into the queue.
+// recorded records what a handler puts into the queue.
 type recorded struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	added map[string]time.Duration

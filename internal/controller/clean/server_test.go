@@ -29,8 +29,8 @@ import (
 
 const signerName = "example.com/signer"
 
-// world is a server, its administrator and a CA for certificates that a
-// signer elsewhere has issued.
+// world is a server, its administrator and a CA for certificates of an external
+// signer.
 type world struct {
 	*apitest.Server
 	admin kubernetes.Interface
@@ -49,8 +49,8 @@ func (w world) account(t *testing.T, name string) *rest.Config {
 	return w.As(t, "system:serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 }
 
-// cleanAt runs the cleaner, as its account, with a clock that stands still. It
-// returns what stops it.
+// cleanAt runs the cleaner, with its account and a clock that stands still. It
+// returns a function that stops it.
 func (w world) cleanAt(t *testing.T, now time.Time) (stop func()) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(w.account(t, "controller-cache"), ctrl.Options{
@@ -78,8 +78,8 @@ func (w world) cleanAt(t *testing.T, now time.Time) (stop func()) {
 	}
 }
 
-// says adds a condition with a time of its own. Denied and Approved go through
-// /approval, as do others.
+// says adds a condition with its own time. Like Denied and Approved, other
+// conditions are written through /approval.
 func (w world) says(t *testing.T, name string, kind certificatesv1.RequestConditionType, at time.Time) {
 	t.Helper()
 	c := w.get(t, name)
@@ -91,7 +91,7 @@ func (w world) says(t *testing.T, name string, kind certificatesv1.RequestCondit
 	}
 }
 
-// issue gives a request a certificate that was made at a time.
+// issue gives a request a certificate that was issued at this time.
 func (w world) issue(t *testing.T, name string, made time.Time, lifetime time.Duration) {
 	t.Helper()
 	chain, err := w.ca.Issue(pki.Subject{CommonName: name}, apitest.NewKey(t).Public(), pki.ClientUsages(), lifetime, made)
@@ -119,7 +119,7 @@ func (w world) get(t *testing.T, name string) *certificatesv1.CertificateSigning
 	return c
 }
 
-// names are those of all requests, in order.
+// names returns the names of all requests, in order.
 func (w world) names(t *testing.T) []string {
 	t.Helper()
 	list, err := w.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
@@ -134,7 +134,7 @@ func (w world) names(t *testing.T) []string {
 	return names
 }
 
-// keeps waits until the cleaner has left just these.
+// keeps waits until exactly these requests are left.
 func (w world) keeps(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -148,8 +148,8 @@ func (w world) keeps(t *testing.T, want ...string) {
 	}
 }
 
-// The cleaner looks at one moment after another, each time as one that was
-// just started.
+// The cleaner looks at one moment after another, each time as if it had just
+// been started.
 func TestAges(t *testing.T) {
 	w := start(t, func(c *server.Config) { c.Controllers = []string{"*", "-clean"} })
 	const hour = time.Hour
@@ -182,8 +182,8 @@ func TestAges(t *testing.T) {
 		{24 * hour, []string{"remarked"}},
 		{164 * hour, nil},
 	} {
-		// The cleaner works in the order of the list: when it has deleted the
-		// last ones, one more than it has workers, it has been through all.
+		// The cleaner works in the order of the list. When it has deleted the
+		// last ones, one more than it has workers, it has looked at all.
 		for i := range 5 {
 			name := fmt.Sprintf("z-%d", i)
 			w.create(t, name)
@@ -195,8 +195,8 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// The server's own cleaner deletes when the time has come, without anything
-// else happening, and tells.
+// The server's own cleaner deletes requests in time, without any other trigger,
+// and reports it.
 func TestServerCleans(t *testing.T) {
 	w := start(t, func(c *server.Config) {
 		c.Cleaning.Pending.Duration, c.Cleaning.Denied.Duration = time.Second, time.Second

@@ -77,7 +77,7 @@ type CapSettings struct {
 	ExemptGroups []string `json:"exemptGroups"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	hours := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Hour} }
 	return Settings{
@@ -89,7 +89,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	for _, limit := range []struct {
 		field string

@@ -25,19 +25,20 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// manager owns the fields of the ready-made Signers. Whoever else sets one
-// takes it over (server-side apply), which is how changes by hand show.
+// manager owns the fields of the ready-made Signers. Another client that sets a
+// field takes it over (server-side apply). This shows which fields were changed
+// by hand.
 const manager = "certplane-ready-made"
 
 // Config is what the controller is made of.
 type Config struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
-	// Stored is where changes of Signers are seen.
+	// Stored is the cache that watches Signers.
 	Stored cache.Cache
-	// Settings says which Signers there are to be.
+	// Settings says which Signers are to exist.
 	Settings Settings
-	// Events tells about Signers that are not updated.
+	// Events records the Signers that are not updated.
 	Events events.EventRecorder
 }
 
@@ -61,8 +62,8 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-// once has each of the signers looked at when the controller starts: of those
-// that are not there, no watch tells.
+// once queues each of the signers when the controller starts: the watch does
+// not report those that do not exist.
 func once(signers []*unstructured.Unstructured) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for _, signer := range signers {
@@ -77,7 +78,7 @@ type reconciler struct {
 	signers []*unstructured.Unstructured
 }
 
-// Reconcile makes a Signer what it is to be, unless somebody has changed it.
+// Reconcile makes a Signer what it is to be, unless a user has changed it.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	for _, signer := range r.signers {
 		if signer.GetName() == request.Name {
@@ -104,7 +105,7 @@ func (r *reconciler) declare(ctx context.Context, signer *unstructured.Unstructu
 	return nil
 }
 
-// changed lists the fields that others have set.
+// changed lists the fields that other clients have set.
 func changed(conflict error) string {
 	status, ok := conflict.(apierrors.APIStatus)
 	if !ok || status.Status().Details == nil {

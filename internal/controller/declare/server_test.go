@@ -23,7 +23,7 @@ func signersOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
 	return client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
 }
 
-// await returns the Signer of a name once it is as wanted.
+// await returns the named Signer once it is as wanted.
 func await(t *testing.T, signers dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
@@ -60,7 +60,7 @@ func TestSignersAreInstalledAndKept(t *testing.T) {
 	}
 	again := await(t, signers, "spiffe", func(u *unstructured.Unstructured) bool { return u.GetUID() != spiffe.GetUID() })
 
-	// What others add stays, and what certplane brings is updated all the same.
+	// What other clients add stays, and what certplane brings is still updated.
 	own := []byte(`{"spec": {"profile": {"keyTypes": ["ECDSAP256"]}}, "metadata": {"labels": {"team": "a"}}}`)
 	if _, err := signers.Patch(t.Context(), "spiffe", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

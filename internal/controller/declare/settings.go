@@ -37,18 +37,19 @@ type Settings struct {
 	ClusterDomain string `json:"clusterDomain"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{ClusterDomain: "cluster.local"}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	_, err := s.signers()
 	return err
 }
 
-// signers are those that are to be there.
+// signers returns the Signers that are to exist.
 func (s Settings) signers() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for i, name := range s.Install {
@@ -64,7 +65,7 @@ func (s Settings) signers() ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// culprit is the field that is wrong if the Signer of a name cannot be made.
+// culprit returns the field that is wrong if the named Signer cannot be made.
 func (s Settings) culprit(name string, i int) string {
 	switch name {
 	case readymade.SPIFFE:

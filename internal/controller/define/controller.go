@@ -21,7 +21,7 @@ var kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
 // Config is what the controller is made of.
 type Config struct {
 	Installer
-	// Stored is where changes of definitions are seen.
+	// Stored is the cache that watches definitions.
 	Stored cache.Cache
 }
 
@@ -42,7 +42,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 
 type reconciler struct{ Config }
 
-// Reconcile makes a definition what it is to be.
+// Reconcile makes a definition what it should be.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if !slices.Contains(r.Names, request.Name) {
 		return reconcile.Result{}, nil

@@ -1,9 +1,9 @@
 // Package define keeps the definitions of certplane's own kinds in an API
 // server.
 //
-// They are part of the server as its built-in kinds are: changed or deleted,
-// they come back, and a newer server brings newer ones. A deleted definition
-// takes its objects with it, as Kubernetes has it.
+// They are part of the server like its built-in kinds: if they are changed or
+// deleted, they are restored, and a newer server brings newer ones. As in
+// Kubernetes, the objects of a deleted definition are deleted with it.
 package define
 
 import (
@@ -29,30 +29,30 @@ const (
 	VersionAnnotation = "certplane.dev/version"
 	// manager owns the fields of the definitions.
 	manager = "certplane"
-	// poll is how often a start looks whether its kinds are served.
+	// poll is how often Install checks whether its kinds are served.
 	poll = 20 * time.Millisecond
 )
 
-// Installer brings definitions into an API.
+// Installer installs definitions in an API.
 type Installer struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
-	// Discovery tells which kinds the API serves. Only Install asks it.
+	// Discovery returns the kinds that the API serves. Only Install calls it.
 	Discovery discovery.ServerResourcesInterface
-	// Names are those of the CustomResourceDefinitions.
+	// Names are the names of the CustomResourceDefinitions.
 	Names []string
-	// Read returns a CustomResourceDefinition as it is to be.
+	// Read returns the wanted CustomResourceDefinition.
 	Read func(name string) (*unstructured.Unstructured, error)
-	// Version is that of this program. Of two servers with one store, the newer
-	// one's definitions stay; a version that is no number, as builds from a
-	// working tree have, is newer than all.
+	// Version is the version of this program. If two servers share a store, the
+	// newer one's definitions stay. A version that is not a number, as in
+	// builds from a working tree, is newer than all.
 	Version string
 }
 
-// Install brings in all definitions and waits until clients discover their
-// kinds: those that ask earlier remember that there are none. It tries until ctx
-// ends: the authorizer of a server that starts learns of the installer's rights a
-// moment later than of others.
+// Install installs all definitions and waits until clients discover their
+// kinds: clients that ask earlier remember that the kinds do not exist. It
+// retries until ctx ends: the authorizer of a starting server learns of the
+// installer's rights a moment later than of others.
 func (i Installer) Install(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
@@ -77,7 +77,8 @@ func (i Installer) installAll(ctx context.Context) error {
 	return nil
 }
 
-// install takes what it owns back from whoever has changed it.
+// install takes the fields that it owns back from any client that has changed
+// them.
 func (i Installer) install(ctx context.Context, name string) error {
 	stored, err := i.get(ctx, name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -115,8 +116,9 @@ func (i Installer) wanted(name string) (*unstructured.Unstructured, error) {
 	return wanted, nil
 }
 
-// contains reports whether all of part is in whole, which may have more fields:
-// to apply a definition that is as it is to be takes the server some time.
+// contains reports whether whole contains all of part; whole may have more
+// fields. This avoids needless applies: the server takes some time to apply a
+// definition that is already as it is to be.
 func contains(whole, part any) bool {
 	switch part := part.(type) {
 	case map[string]any:
@@ -151,8 +153,8 @@ func newer(stored, own string) bool {
 	return err == nil && o.LessThan(s)
 }
 
-// discovered reports whether clients discover all kinds. An answer in part
-// counts: the groups of others may not answer.
+// discovered reports whether clients discover all kinds. A partial answer
+// counts: the groups of other servers may not answer.
 func (i Installer) discovered(context.Context) (bool, error) {
 	_, lists, _ := i.Discovery.ServerGroupsAndResources()
 	served := map[schema.GroupResource]bool{}

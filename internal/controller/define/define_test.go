@@ -55,7 +55,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A start waits until clients discover the kinds.
+// Install waits until clients discover the kinds.
 func TestInstallWaitsForDiscovery(t *testing.T) {
 	installer := define.Installer{Client: fake.NewClientBuilder().Build(), Names: []string{name}, Read: crds.Read}
 	for _, test := range []struct {
@@ -101,7 +101,8 @@ func TestInstallTriesAgain(t *testing.T) {
 	}
 }
 
-// serving tells of kinds, of one version each, that they are served.
+// serving returns a discovery client that reports these kinds as served, in one
+// version each.
 func serving(names ...string) discovery.ServerResourcesInterface {
 	var lists []*metav1.APIResourceList
 	for _, name := range names {

@@ -53,7 +53,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 		t.Error("a label of somebody else is gone")
 	}
 
-	// The library gives up for minutes if it finds the storage opening.
+	// The library gives up for minutes if the storage is still opening.
 	served := func() bool {
 		_, err := signers.List(t.Context(), metav1.ListOptions{})
 		return err == nil
@@ -69,7 +69,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 	apitest.Eventually(t, "Signers are served again", served)
 }
 
-// A restart finds the definition as it is to be.
+// After a restart, the definition is already as it is to be.
 func TestRestartWritesNothing(t *testing.T) {
 	s := apitest.Start(t)
 	version := func() string {

@@ -18,18 +18,18 @@ type collector struct {
 	objects metadata.Interface
 	graph   *graph
 	kinds   func() kinds
-	// changed is told of objects to decide about.
+	// changed is called with the objects to decide about.
 	changed func(types.UID)
 }
 
-// collect decides about one object and does what is decided. Whatever comes
-// of it, an event comes of it.
+// collect decides about one object and carries out the decision. Each action
+// leads to a watch event.
 func (c *collector) collect(ctx context.Context, uid types.UID) error {
 	n, ok := c.graph.get(uid)
 	if !ok {
 		return nil
 	}
-	// The graph may be late: decide by what the server has.
+	// The graph may be late: decide from the server's state.
 	object, err := c.read(ctx, n.kind, n.namespace.Value(), n.name)
 	if apierrors.IsNotFound(err) || err == nil && object.UID != uid {
 		c.graph.forget(uid)
@@ -71,7 +71,7 @@ func (c *collector) factsOf(ctx context.Context, object *metav1.PartialObjectMet
 }
 
 // ownerState asks the server about an owner that the graph does not know: only
-// the server can tell that something is not there.
+// the server can say that an object does not exist.
 func (c *collector) ownerState(ctx context.Context, ref metav1.OwnerReference, namespace string) (ownerState, error) {
 	k, namespace, ok := c.kinds().ownerPlace(ref, namespace)
 	if !ok {
@@ -116,7 +116,7 @@ func (c *collector) act(ctx context.Context, n *node, object *metav1.PartialObje
 	return nil
 }
 
-// orphan takes an owner from all its dependents.
+// orphan removes an owner from all its dependents.
 func (c *collector) orphan(ctx context.Context, owner types.UID, dependents []types.UID) error {
 	var errs []error
 	for _, uid := range dependents {
@@ -149,7 +149,7 @@ func (c *collector) delete(ctx context.Context, n *node, object *metav1.PartialO
 	}
 	log.FromContext(ctx).Info("Deleting an object whose owners are gone", "resource", n.kind.resource.GroupResource(),
 		"namespace", object.Namespace, "name", object.Name, "uid", object.UID, "propagationPolicy", v.policy)
-	// If anything about it has changed meanwhile, the decision is void.
+	// If the object has changed meanwhile, the decision is void.
 	err := c.objects.Resource(n.kind.resource).Namespace(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion},
 		PropagationPolicy: &v.policy,

@@ -17,24 +17,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// workers is how many objects are decided about at a time.
+// workers is the number of objects that are decided about concurrently.
 const workers = 4
 
-// unsettledPause is the time between two looks at an object about which
-// nothing can be decided before all kinds were listed.
+// unsettledPause is the time between two looks at an object about which nothing
+// can be decided before all kinds are listed.
 const unsettledPause = 100 * time.Millisecond
 
-// Config is what the controller is made of. All of it is the controller's own
-// identity.
+// Config is what the controller is made of. All clients use the controller's
+// own identity.
 type Config struct {
-	// Discovery tells which kinds there are.
+	// Discovery returns the served kinds.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// Objects reads, patches and deletes objects of all kinds.
 	Objects metadata.Interface
 }
 
-// Add registers the controller with mgr. It has no use for mgr's cache: it
-// watches every kind and keeps next to nothing.
+// Add registers the controller with mgr. It does not use mgr's cache: it
+// watches every kind and stores very little of each object.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		run(log.IntoContext(ctx, mgr.GetLogger().WithName("garbage")), cfg)
@@ -71,7 +71,8 @@ func run(ctx context.Context, cfg Config) {
 	running.Wait()
 }
 
-// work decides about the next object; false ends it.
+// work decides about the next object. It returns false when the queue has
+// ended.
 func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.UID], watcher *watcher, c *collector) bool {
 	uid, ended := queue.Get()
 	if ended {
@@ -79,7 +80,7 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.
 	}
 	defer queue.Done(uid)
 	if !watcher.settled(time.Now()) {
-		// A dependent that was not seen yet would be overlooked.
+		// A dependent that has not been seen yet would be overlooked.
 		queue.AddAfter(uid, unsettledPause)
 		return true
 	}

@@ -1,5 +1,5 @@
-// Package garbage deletes objects whose owners are gone, and carries out what
-// a deletion says about dependents.
+// Package garbage deletes objects whose owners are gone, and carries out the
+// deletion policy for their dependents.
 package garbage
 
 import (
@@ -7,41 +7,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ownerState is how an owner of an object is.
+// ownerState is the state of an object's owner.
 type ownerState int
 
 const (
 	// present owners keep their dependents.
 	present ownerState = iota
-	// absent owners are gone, or were never there.
+	// absent owners are gone, or never existed.
 	absent
-	// waiting owners are being deleted in the foreground: they go after their
-	// dependents.
+	// waiting owners are being deleted in the foreground: they are deleted
+	// after their dependents.
 	waiting
 	// unknown owners are of a kind that is not served, or cannot own the
-	// object. They keep their dependents: to be sure is worth some garbage.
+	// object. They keep their dependents: leaving some garbage is safer.
 	unknown
 )
 
-// facts are all that a decision about an object rests on.
+// facts are everything that a decision about an object depends on.
 type facts struct {
-	// owners are how its owners are.
+	// owners are the states of its owners.
 	owners map[types.UID]ownerState
 	// deleting objects have a deletion timestamp.
 	deleting bool
-	// foreground and orphan are the finalizers by which somebody who deletes
-	// it says what shall become of its dependents.
+	// foreground and orphan are the finalizers with which the client that
+	// deletes the object says what happens to its dependents.
 	foreground, orphan bool
 	// dependents are the objects that name it as an owner.
 	dependents []dependent
 }
 
-// dependent is an object from the view of one of its owners.
+// dependent is an object from the point of view of one of its owners.
 type dependent struct {
 	uid types.UID
-	// blocks says that the owner must not go before it.
+	// blocks means that the owner must not be deleted before it.
 	blocks bool
-	// foreground dependents wait for dependents of their own.
+	// foreground dependents wait for their own dependents.
 	foreground bool
 }
 
@@ -51,13 +51,14 @@ type action int
 const (
 	// keep it.
 	keep action = iota
-	// orphanDependents takes it out of its dependents' owners, then lets it go.
+	// orphanDependents removes it from its dependents' owners, then releases
+	// it.
 	orphanDependents
-	// look after its dependents, for which it waits.
+	// deleteDependents decides about its dependents, for which it waits.
 	deleteDependents
-	// finish lets it go: the dependents that it waited for are gone.
+	// finish releases it: the dependents that it waited for are gone.
 	finish
-	// detach takes owners away that it has lost.
+	// detach removes owners that it has lost.
 	detach
 	// collect deletes it.
 	collect
@@ -66,19 +67,19 @@ const (
 // verdict is a decision.
 type verdict struct {
 	action action
-	// lost are the owners to take away (detach).
+	// lost are the owners to remove (detach).
 	lost []types.UID
-	// dependents are those that are to be looked after (deleteDependents,
+	// dependents are the dependents to decide about (deleteDependents,
 	// orphanDependents).
 	dependents []types.UID
 	// policy is how to delete (collect).
 	policy v1.DeletionPropagation
-	// unblock takes the right to block its owners from it first (collect): its
-	// own dependents wait for theirs, which may be it.
+	// unblock first removes its right to block its owners (collect): its own
+	// dependents wait for theirs, which may include it.
 	unblock bool
 }
 
-// decide says what to do with an object.
+// decide returns what to do with an object.
 func decide(f facts) verdict {
 	switch {
 	case f.deleting && f.orphan:
@@ -86,12 +87,12 @@ func decide(f facts) verdict {
 	case f.deleting && f.foreground:
 		return decideForeground(f)
 	case f.deleting:
-		return verdict{action: keep} // it waits for finalizers of others
+		return verdict{action: keep} // it waits for other finalizers
 	}
 	return decideOwned(f)
 }
 
-// decideForeground is about an object that waits for its dependents.
+// decideForeground decides about an object that waits for its dependents.
 func decideForeground(f facts) verdict {
 	var blocking []dependent
 	for _, d := range f.dependents {
@@ -105,7 +106,7 @@ func decideForeground(f facts) verdict {
 	return verdict{action: deleteDependents, dependents: uidsOf(blocking)}
 }
 
-// decideOwned is about an object that nobody has deleted yet.
+// decideOwned decides about an object that is not being deleted yet.
 func decideOwned(f facts) verdict {
 	var lost []types.UID
 	kept, waited := 0, 0
@@ -126,13 +127,13 @@ func decideOwned(f facts) verdict {
 	case kept > 0:
 		return verdict{action: detach, lost: lost}
 	case waited > 0 && len(f.dependents) > 0:
-		// Who waits for it waits for its dependents too.
+		// An owner that waits for it waits for its dependents too.
 		return verdict{action: collect, policy: v1.DeletePropagationForeground, unblock: anyForeground(f.dependents)}
 	}
 	return verdict{action: collect, policy: policyOf(f)}
 }
 
-// policyOf keeps what the finalizers of an object say.
+// policyOf returns the deletion policy that an object's finalizers ask for.
 func policyOf(f facts) v1.DeletionPropagation {
 	switch {
 	case f.orphan:

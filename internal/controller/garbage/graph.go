@@ -10,29 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// graph knows which objects exist and who owns whom. It keeps little: of most
-// objects, nothing but that they are there.
+// graph holds which objects exist and which own which. It stores little: for
+// most objects, only that they exist.
 type graph struct {
-	// changed is told of objects to decide about. It must not block.
+	// changed is called with the objects to decide about. It must not block.
 	changed func(types.UID)
 
 	mu    sync.Mutex
 	there map[types.UID]place
-	// nodes are the objects with owners, and those that are being deleted and
-	// wait for something about their dependents.
+	// nodes are the objects with owners, and those whose deletion waits for
+	// something about their dependents.
 	nodes map[types.UID]*node
-	// dependents are the objects that name an owner, whether it is there or
-	// not.
+	// dependents are the objects that name an owner, whether the owner exists
+	// or not.
 	dependents map[types.UID]map[types.UID]struct{}
 }
 
-// place is where an object is, but for its name.
+// place is where an object is, without its name.
 type place struct {
 	kind      *kind
 	namespace unique.Handle[string]
 }
 
-// node is an object that a decision can be about.
+// node is an object that the controller can decide about.
 type node struct {
 	place
 	name               string
@@ -55,7 +55,7 @@ func newGraph(changed func(types.UID)) *graph {
 	}
 }
 
-// observe takes in an object as it is now.
+// observe records the current state of an object.
 func (g *graph) observe(k *kind, obj *metav1.PartialObjectMetadata) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *graph) observe(k *kind, obj *metav1.PartialObjectMetadata) {
 	}
 }
 
-// newNode returns nil for an object that no decision can be about.
+// newNode returns nil for an object that needs no decision.
 func newNode(at place, obj *metav1.PartialObjectMetadata) *node {
 	deleting := !obj.DeletionTimestamp.IsZero()
 	n := &node{
@@ -99,11 +99,11 @@ func newNode(at place, obj *metav1.PartialObjectMetadata) *node {
 	return n
 }
 
-// waits reports whether a deletion waits for us.
+// waits reports whether a deletion waits for this controller.
 func (n *node) waits() bool { return n.foreground || n.orphan }
 
-// link replaces the edges of an object to its owners. Owners that wait are
-// looked at again: they may not have to any more.
+// link replaces the edges from an object to its owners. Waiting owners are
+// looked at again: they may not have to wait any more.
 func (g *graph) link(uid types.UID, before, after *node) {
 	if before != nil {
 		for _, o := range before.owners {
@@ -127,7 +127,8 @@ func (g *graph) link(uid types.UID, before, after *node) {
 	}
 }
 
-// needsLook reports whether any owner of n is not where it can own n, or waits.
+// needsLook reports whether any owner of n is waiting, or is not where it can
+// own n.
 func (g *graph) needsLook(n *node) bool {
 	return slices.ContainsFunc(n.owners, func(o owner) bool {
 		at, there := g.there[o.uid]
@@ -139,7 +140,7 @@ func (g *graph) needsLook(n *node) bool {
 	})
 }
 
-// forget takes in that an object is gone.
+// forget records that an object is gone.
 func (g *graph) forget(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +155,7 @@ func (g *graph) remove(uid types.UID) {
 	g.tell(g.dependents[uid])
 }
 
-// keepOnly takes in that all objects of a kind are those in uids.
+// keepOnly records that uids are all objects of a kind.
 func (g *graph) keepOnly(k *kind, uids map[types.UID]struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,7 +166,7 @@ func (g *graph) keepOnly(k *kind, uids map[types.UID]struct{}) {
 	}
 }
 
-// lookAgain is for when more kinds of owners are known than before.
+// lookAgain is called when more kinds of owners are known than before.
 func (g *graph) lookAgain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,7 +183,7 @@ func (g *graph) tell(uids map[types.UID]struct{}) {
 	}
 }
 
-// get returns a node, which nobody changes.
+// get returns a node, which must not be modified.
 func (g *graph) get(uid types.UID) (*node, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,8 +207,8 @@ func (g *graph) dependentsOf(uid types.UID) []dependent {
 	return out
 }
 
-// stateOf returns what the graph knows of an owner at a place; ok is false
-// when only the server can tell.
+// stateOf returns what the graph knows of an owner at a place. If only the
+// server can answer, ok is false.
 func (g *graph) stateOf(uid types.UID, k *kind, namespace string) (state ownerState, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ var (
 	worlds = &kind{resource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "worlds"}, name: "World", watched: true}
 )
 
-// told is a graph and whom it told about.
+// told is a graph and the objects that it has reported.
 type told struct {
 	*graph
 	uids map[types.UID]bool
@@ -27,7 +27,7 @@ func newTold() told {
 	return told{newGraph(func(uid types.UID) { uids[uid] = true }), uids}
 }
 
-// check compares whom the graph has told about since the last check.
+// check compares the objects that the graph has reported since the last check.
 func (g told) check(t *testing.T, when, want string) {
 	t.Helper()
 	var got []string
@@ -40,7 +40,7 @@ func (g told) check(t *testing.T, when, want string) {
 	}
 }
 
-// thing is an object; owners that end in "!" are blocked by it.
+// thing returns an object. It blocks the owners whose names end in "!".
 func thing(uid string, owners ...string) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n"}}
 	for _, o := range owners {

@@ -27,11 +27,11 @@ func (k *kind) group() schema.GroupKind {
 // same reports whether a later discovery found k unchanged.
 func (k *kind) same(other *kind) bool { return other != nil && *k == *other }
 
-// kinds are all that are served.
+// kinds are all served kinds.
 type kinds map[schema.GroupKind]*kind
 
-// discover asks for all kinds in their preferred versions. Of groups that
-// cannot be discovered, err tells; the others are in the answer all the same.
+// discover returns all kinds in their preferred versions. If some groups cannot
+// be discovered, err names them, and the result has the other groups.
 func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) (kinds, error) {
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, client)
 	if len(lists) == 0 && err != nil {
@@ -52,7 +52,7 @@ func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContex
 	return found, err
 }
 
-// kindOf returns nil for what is not a kind of stored objects.
+// kindOf returns nil for resources that are not a kind of stored objects.
 func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {
 	verbs := sets.New(resource.Verbs...)
 	if strings.Contains(resource.Name, "/") || !verbs.Has("get") {
@@ -62,13 +62,13 @@ func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {
 		resource:   version.WithResource(resource.Name),
 		name:       resource.Kind,
 		namespaced: resource.Namespaced,
-		// Events come and go by themselves, and there are many of them.
+		// Events expire by themselves, and there are many of them.
 		watched: verbs.HasAll("delete", "list", "watch") && resource.Kind != "Event",
 	}
 }
 
-// ownerPlace finds the kind and the namespace of an owner. Objects without a
-// namespace cannot be owned by objects in one.
+// ownerPlace returns the kind and the namespace of an owner. An owner in a
+// namespace cannot own an object without a namespace.
 func (all kinds) ownerPlace(ref metav1.OwnerReference, namespace string) (*kind, string, bool) {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {

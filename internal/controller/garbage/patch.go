@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// setOwners and dropFinalizer write one list of an object that is still as it
-// was read: a merge patch replaces the whole list (RFC 7386).
+// setOwners and dropFinalizer write one list of an object if the object has not
+// changed since it was read: a merge patch replaces the whole list (RFC 7386).
 
 func (c *collector) setOwners(ctx context.Context, n *node, object *metav1.PartialObjectMetadata, owners []metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
 	return c.patch(ctx, n, object, "ownerReferences", owners)

@@ -36,7 +36,7 @@ func TestServer(t *testing.T) {
 	t.Run("restart", w.testRestart)
 }
 
-// owned makes a ConfigMap with owners, and finalizers that keep it.
+// owned creates a ConfigMap with owners, and with finalizers that keep it.
 func (w world) owned(t *testing.T, name string, owners []metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
 	t.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners, Finalizers: finalizers}}
@@ -47,7 +47,7 @@ func (w world) owned(t *testing.T, name string, owners []metav1.OwnerReference, 
 	return made
 }
 
-// by names owners, which the dependent blocks.
+// by returns references to owners, which the dependent blocks.
 func by(owners ...*corev1.ConfigMap) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for _, o := range owners {
@@ -83,7 +83,7 @@ func (w world) eventuallyGone(t *testing.T, names ...string) {
 	}
 }
 
-// release takes the finalizers off an object.
+// release removes the finalizers of an object.
 func (w world) release(t *testing.T, name string) {
 	t.Helper()
 	_, err := w.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -100,7 +100,8 @@ func (w world) testBackground(t *testing.T) {
 	w.eventuallyGone(t, "b-child", "b-grandchild")
 }
 
-// testForeground: an owner goes after the last dependent that it waits for.
+// testForeground checks that an owner is deleted after the last dependent that
+// it waits for.
 func (w world) testForeground(t *testing.T) {
 	owner := w.owned(t, "f-owner", nil)
 	child := w.owned(t, "f-child", by(owner))
@@ -151,7 +152,8 @@ func (w world) testTwoOwners(t *testing.T) {
 	w.eventuallyGone(t, "t-child")
 }
 
-// testWrongOwners: an owner is what has this UID in this place.
+// testWrongOwners checks that an owner is the object with this UID in this
+// place.
 func (w world) testWrongOwners(t *testing.T) {
 	owner := w.owned(t, "w-owner", nil)
 	never := by(owner)
@@ -175,7 +177,8 @@ func (w world) testWrongOwners(t *testing.T) {
 	}
 }
 
-// testCustomResources: kinds that come later own and are owned like others.
+// testCustomResources checks that kinds that are defined later own and are
+// owned like others.
 func (w world) testCustomResources(t *testing.T) {
 	crds, err := crdclient.NewForConfig(w.Admin(t))
 	if err != nil {
@@ -215,7 +218,8 @@ func (w world) testCustomResources(t *testing.T) {
 	w.eventuallyGone(t, "p-child")
 }
 
-// testRestart: what was lost while nobody collected is found.
+// testRestart checks that garbage is found that appeared while no collector
+// ran.
 func (w world) testRestart(t *testing.T) {
 	owner := w.owned(t, "r-owner", nil)
 	w.owned(t, "r-child", by(owner), "test/keep")

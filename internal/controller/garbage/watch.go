@@ -20,15 +20,17 @@ import (
 )
 
 const (
-	// discoverEvery is how often to look for new kinds that nobody told of.
+	// discoverEvery is how often to look for new kinds that no watch has
+	// reported.
 	discoverEvery = time.Minute
-	// settleTime lets a new definition be served before it is looked for.
+	// settleTime is the time between a new definition and discovery, in which
+	// it gets served.
 	settleTime = 500 * time.Millisecond
-	// patience is how long a kind that cannot be listed holds up decisions.
+	// patience is how long a kind that cannot be listed delays decisions.
 	patience = 30 * time.Second
 )
 
-// definitions is the kind whose objects make kinds.
+// definitions is the kind whose objects define other kinds.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
 // watcher feeds the graph with the objects of every kind, as kinds come and go.
@@ -36,7 +38,7 @@ type watcher struct {
 	discovery discovery.DiscoveryInterfaceWithContext
 	objects   metadata.Interface
 	graph     *graph
-	// rediscover is told, without blocking, that kinds may have changed.
+	// rediscover is signalled, without blocking, when kinds may have changed.
 	rediscover chan struct{}
 
 	mu    sync.Mutex
@@ -50,7 +52,7 @@ type feed struct {
 	kind    *kind
 	since   time.Time
 	stop    context.CancelFunc
-	// listed is closed when all objects were seen once.
+	// listed is closed when all objects have been seen once.
 	listed     chan struct{}
 	listedOnce sync.Once
 }
@@ -66,7 +68,7 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		case <-w.rediscover:
-			select { // let what comes in a burst come
+			select { // wait for the rest of a burst
 			case <-ctx.Done():
 				return
 			case <-time.After(settleTime):
@@ -75,7 +77,8 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// sync starts a feed for each new kind and ends those of kinds that are gone.
+// sync starts a feed for each new kind and stops the feeds of kinds that are
+// gone.
 func (w *watcher) sync(ctx context.Context) {
 	found, err := discover(ctx, w.discovery)
 	if err != nil {
@@ -83,7 +86,7 @@ func (w *watcher) sync(ctx context.Context) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil { // what could not be discovered has not gone
+	if err != nil { // what could not be discovered still exists
 		for group, k := range w.known {
 			if found[group] == nil && found != nil {
 				found[group] = k
@@ -134,14 +137,14 @@ func (w *watcher) start(ctx context.Context, k *kind) *feed {
 	return f
 }
 
-// explain looks at discovery again when a kind is not served any more, and
-// makes the end of a feed a quiet one.
+// explain triggers discovery when a kind is no longer served, and ends the feed
+// without an error in the log.
 func (f *feed) explain(ctx context.Context, err error) error {
 	if apierrors.IsNotFound(err) {
 		f.watcher.kindsChanged()
 	}
 	if err != nil && ctx.Err() != nil {
-		return io.EOF // how a watch ends that nobody needs to hear of
+		return io.EOF // ends the watch without a message
 	}
 	return err
 }
@@ -153,8 +156,8 @@ func (w *watcher) kindsChanged() {
 	}
 }
 
-// settled reports whether the graph is complete: it knows of every object, but
-// for kinds that nobody could list for a while.
+// settled reports whether the graph is complete: it knows every object, except
+// those of kinds that could not be listed for a while.
 func (w *watcher) settled(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

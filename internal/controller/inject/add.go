@@ -1,8 +1,10 @@
 // Package inject keeps the serving certificate of the admission webhook, and
-// writes its CA to where the API looks for whom to trust.
+// writes its CA into the configurations from which the API server learns which
+// CA to trust.
 //
-// It works in every process that serves, with or without the lease: each write
-// holds only if nobody has written since, so it does not matter who is first.
+// It works in every serving process, with or without the lease: each write
+// succeeds only if the object has not changed since it was read, so it does not
+// matter which process is first.
 package inject
 
 import (
@@ -29,21 +31,22 @@ import (
 type Config struct {
 	// Client reads and writes the objects below, and no others.
 	Client client.Client
-	// Changes tells of their changes: a cache with Watched.
+	// Changes notifies of their changes: it is a cache with Watched.
 	Changes cache.Cache
-	// Objects are what the webhook consists of in the API.
+	// Objects are the webhook's objects in the API.
 	Objects Objects
-	// Use gets what is to be served from now on.
+	// Use is called with the certificate to serve from now on.
 	Use func(*tls.Certificate)
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 }
 
-// Objects names what a webhook consists of in the API.
+// Objects names a webhook's objects in the API.
 type Objects struct {
 	// Namespace and Secret are where the certificate is kept, with its CA.
 	Namespace, Secret string
-	// Service is the service in the namespace through which it is reached.
+	// Service is the Service in the namespace through which the webhook is
+	// reached.
 	Service string
 	// Configuration is the name of the ValidatingWebhookConfiguration and of the
 	// MutatingWebhookConfiguration.
@@ -66,7 +69,7 @@ func (o Objects) Watched() cache.Options {
 
 // Add adds the controller to mgr.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	// Whatever has changed, all is looked at.
+	// Whatever has changed, everything is checked.
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
@@ -84,15 +87,15 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-// retries says when to try again what has failed. While there is no certificate,
-// nobody can write what the webhook guards: once the cause is fixed, such as a
-// right that was missing, that must not last.
+// retries returns when to retry after a failure. Without a certificate, no
+// client can write what the webhook guards: once the cause is fixed, such as a
+// missing right, that must end soon.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
-// once has it looked at when the process starts: of what is not there, no watch
-// tells.
+// once queues a check when the process starts: the watch does not report
+// objects that do not exist.
 func once(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	queue.Add(reconcile.Request{})
 	return nil

@@ -17,21 +17,21 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// configuration is how the API reaches one or more webhooks.
+// configuration contains how the API server reaches one or more webhooks.
 type configuration struct {
 	kind     string
 	object   client.Object
 	webhooks []webhook
 }
 
-// webhook is how the API reaches one webhook.
+// webhook contains how the API server reaches one webhook.
 type webhook struct {
 	name   string
 	client admissionregistrationv1.WebhookClientConfig
 }
 
-// configurations returns those of ours that there are. Others come later, or
-// somebody does without them.
+// configurations returns those of our configurations that exist. Others are
+// created later, or the operator does without them.
 func (r *reconciler) configurations(ctx context.Context) ([]configuration, error) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -53,8 +53,8 @@ func (r *reconciler) configurations(ctx context.Context) ([]configuration, error
 	return found, nil
 }
 
-// webhooks returns those of a configuration in its order, in which the API calls
-// them.
+// webhooks returns the webhooks of a configuration in its order, which is the
+// order in which the API server calls them.
 func webhooks(object client.Object) []webhook {
 	var webhooks []webhook
 	switch object := object.(type) {
@@ -70,8 +70,8 @@ func webhooks(object client.Object) []webhook {
 	return webhooks
 }
 
-// hosts are the names that the API knows the webhook by: that of its service,
-// and whatever somebody has written in place of it.
+// hosts returns the names under which the API server calls the webhook: that of
+// its Service, and any URL that an operator has configured instead.
 func (r *reconciler) hosts(ctx context.Context, configurations []configuration) []string {
 	hosts := []string{serviceHost(r.Objects.Service, r.Objects.Namespace)}
 	for _, c := range configurations {
@@ -102,7 +102,8 @@ func hostOf(config admissionregistrationv1.WebhookClientConfig) string {
 	return address.Hostname()
 }
 
-// serviceHost is the name that the API expects of a webhook behind a service.
+// serviceHost is the name that the API server expects of a webhook behind a
+// Service.
 func serviceHost(name, namespace string) string { return name + "." + namespace + ".svc" }
 
 // inject writes the bundle to the webhooks that have another one.
@@ -123,10 +124,11 @@ func (r *reconciler) inject(ctx context.Context, configurations []configuration,
 	return nil
 }
 
-// patch sets the bundle where it is another one, and nothing else; nil if it is
-// everywhere. It holds only for the configuration as it was read: a webhook that
-// is gone must not come back. It names them in their order, since a strategic
-// merge puts those that it names into the order of the patch.
+// patch returns the patch that sets the bundle where it differs, and nothing
+// more; nil if it is set everywhere. It applies only to the configuration as it
+// was read: a webhook that was removed must not come back. It lists the
+// webhooks in their order, since a strategic merge puts those that it lists
+// into the order of the patch.
 func (c configuration) patch(bundle []byte) (client.Patch, error) {
 	var webhooks []any
 	for _, webhook := range c.webhooks {

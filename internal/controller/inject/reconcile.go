@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// name is that of the CA and of the certificate.
+	// name is the name of the CA and of the certificate.
 	name = "certplane-webhook"
-	// manager owns what is written, as far as it is written here.
+	// manager owns the fields that are written here.
 	manager = client.FieldOwner(name)
-	// lookEvery bounds the time between two looks: a clock can be set.
+	// lookEvery is the longest time between two checks: a clock can be set.
 	lookEvery = time.Hour
-	// conflictPause is how long to leave it to whoever was faster. What they
-	// have written is seen before that.
+	// conflictPause is how long to wait after a conflict with another process.
+	// What that process has written is seen before that.
 	conflictPause = time.Second
-	// firstRetry and lastRetry bound the pauses between attempts that fail.
+	// firstRetry and lastRetry bound the pauses between failing attempts.
 	firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
 
 	managedByLabel = "app.kubernetes.io/managed-by"
@@ -34,8 +34,9 @@ const (
 
 type reconciler struct{ Config }
 
-// Reconcile serves what the Secret holds, tells the API whom to trust, and only
-// then takes the next step of the certificate's life: its CA is trusted by then.
+// Reconcile serves what the Secret holds and writes its CA to the
+// configurations. Only then does it take the next step of the certificate's
+// life: its CA is trusted by then.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	again, err := r.keep(ctx)
 	switch {
@@ -71,14 +72,14 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 		return 0, err
 	}
 	if changed {
-		// The watch tells of it, and all begins again.
+		// The watch reports the write, which triggers another Reconcile.
 		return lookEvery, r.store(ctx, secret, after)
 	}
 	return min(max(at.Sub(now), time.Second), lookEvery), nil
 }
 
-// load returns the Secret, nil if there is none, and what it holds. One that
-// cannot be read is recreated: nobody else needs it.
+// load returns the Secret, or nil if it does not exist, and its contents. A
+// Secret that cannot be read is recreated: no other client needs it.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Objects.Namespace, Name: r.Objects.Secret}, secret)
@@ -95,7 +96,8 @@ func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, e
 	return secret, state, nil
 }
 
-// store keeps a state in place of what secret holds, if that is still so.
+// store replaces the contents of secret with a state, if the Secret has not
+// changed.
 func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, state serving.State) error {
 	data, err := state.Data()
 	if err != nil {

@@ -26,8 +26,8 @@ const day = 24 * time.Hour
 
 var objects = Objects{Namespace: "hooks", Secret: "hook", Service: "hook", Configuration: "hook.hooks"}
 
-// world is a server in which the webhook is installed, and nobody who keeps its
-// certificate but the test.
+// world is a server in which the webhook is installed. Only the test keeps the
+// webhook's certificate.
 type world struct {
 	api   client.Client
 	clock *clocktesting.FakePassiveClock
@@ -75,7 +75,7 @@ func (w world) create(t *testing.T, object client.Object) {
 	}
 }
 
-// replica is one process that serves.
+// replica is one serving process.
 type replica struct {
 	*reconciler
 	served *tls.Certificate
@@ -87,8 +87,8 @@ func (w world) replica() *replica {
 	return r
 }
 
-// settle looks until there is nothing more to do now, as it would because of its
-// own writes.
+// settle reconciles until nothing is left to do now, as the controller would
+// because of its own writes.
 func (r *replica) settle(t *testing.T) {
 	t.Helper()
 	for {
@@ -102,7 +102,7 @@ func (r *replica) settle(t *testing.T) {
 	}
 }
 
-// versions are those of all that can be written.
+// versions returns the resource versions of all objects that can be written.
 func (r *replica) versions(t *testing.T) map[string]string {
 	t.Helper()
 	versions := map[string]string{}
@@ -119,8 +119,8 @@ func (r *replica) versions(t *testing.T) map[string]string {
 	return versions
 }
 
-// trusts checks that the API trusts what a replica serves, in each of the
-// webhooks and under a name.
+// trusts checks that the API server trusts what a replica serves, in each of
+// the webhooks and under a name.
 func (w world) trusts(t *testing.T, r *replica, host string) {
 	t.Helper()
 	configurations, err := r.configurations(t.Context())
@@ -138,7 +138,7 @@ func (w world) trusts(t *testing.T, r *replica, host string) {
 	}
 }
 
-// Through a year and its rotations, two replicas that look one after the other
+// Through a year and its rotations, two replicas that check one after the other
 // are trusted at every moment, and agree.
 func TestRotation(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestRotation(t *testing.T) {
 	for range 30 {
 		one.settle(t)
 		if other.served != nil {
-			w.trusts(t, other, "hook.hooks.svc") // it has not looked yet
+			w.trusts(t, other, "hook.hooks.svc") // it has not checked yet
 		}
 		other.settle(t)
 		w.trusts(t, one, "hook.hooks.svc")
@@ -164,8 +164,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A Secret that is gone, or that somebody has broken, is recreated; a process
-// that starts serves what there is.
+// A Secret that is deleted, or that a user has broken, is recreated. A starting
+// process serves the existing one.
 func TestHeals(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -204,8 +204,8 @@ func TestHeals(t *testing.T) {
 	}
 }
 
-// Somebody who takes the bundle away, or has the webhook reached elsewhere, gets
-// what they need.
+// A user who removes the bundle, or has the webhook called elsewhere, gets what
+// the webhook needs.
 func TestFollowsConfigurations(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -238,7 +238,7 @@ func TestFollowsConfigurations(t *testing.T) {
 	}
 }
 
-// Whoever is slower leaves it as it is.
+// The process that comes second changes nothing.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -261,7 +261,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// After a day of failures, what is fixed is found out within seconds.
+// After a day of failures, a fix is noticed within seconds.
 func TestRetries(t *testing.T) {
 	limiter := retries()
 	for range 5000 {
@@ -271,7 +271,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// stale does not know of the Secret yet.
+// stale does not see the Secret yet.
 type stale struct{ client.Client }
 
 func (s *stale) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {

@@ -1,9 +1,9 @@
-// Package issue gives Certificates of cert-manager.io the certificates that
-// they ask for, in Secrets, and keeps them so.
+// Package issue issues the certificates that Certificates of cert-manager.io
+// request, stores them in Secrets, and keeps them up to date.
 //
-// One worker does for a Certificate what has several names in the API: each
-// step writes as the field manager, and tells Events as the component, that
-// users and their tools know it by.
+// One worker does what has several names in the API: each step writes with the
+// field manager, and records Events with the component, that users and their
+// tools know it by.
 package issue
 
 import (
@@ -24,28 +24,30 @@ import (
 
 // Config is what the controller needs to run.
 type Config struct {
-	// Cache is how Certificates and their requests are watched: as the identity
-	// of the cache that all controllers share. It needs get, list and watch on
-	// certificates and certificaterequests.
+	// Cache is the configuration with which Certificates and their requests are
+	// watched: with the identity of the cache that all controllers share. It
+	// needs get, list and watch on certificates and certificaterequests.
 	Cache *rest.Config
-	// API is how the Secrets with next keys are watched, of which only the
-	// metadata is kept, Secrets tells of changes of all others, and Client reads
-	// and writes with the same identity: get, list, watch, create, patch and
-	// delete on secrets, get on certificates, update on certificates/status,
-	// create, get and delete on certificaterequests. It must read past caches.
+	// API is the configuration with which the Secrets with next keys are
+	// watched, of which only the metadata is kept. Secrets notifies of changes
+	// of all other Secrets, and Client reads and writes. All three use the same
+	// identity, which needs get, list, watch, create, patch and delete on
+	// secrets, get on certificates, update on certificates/status, create, get
+	// and delete on certificaterequests. Client must read past caches.
 	API     *rest.Config
 	Secrets *secretwatch.Watcher
 	Client  client.Client
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings CertificateSettings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events returns what tells of what happened in the name of a component. It
-	// can be nil.
+	// Events returns the recorder for Events in the name of a component. It can
+	// be nil.
 	Events func(component string) events.EventRecorder
-	// Metrics, if there are any, tell of the objects and of the work on them.
+	// Metrics, if not nil, are the metrics of the objects and of the work on
+	// them.
 	Metrics *certmetrics.Metrics
 }
 

@@ -15,10 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// reportBlocked says what an issuance waits for that a user has to do: as the
-// message
-// of the Issuing condition, whose reason stays, and as an Event when that is
-// news. Without an issuance there is the Event alone.
+// reportBlocked reports that an issuance waits for a user's action. It sets the
+// message of the Issuing condition, whose reason stays, and records an Event if
+// the message is new. Without an issuance, it only records the Event.
 func (t *pass) reportBlocked(ctx context.Context, who actor, why issuance.Finding) error {
 	before := certmanager.CertificateCondition(t.Certificate, cmv1.CertificateConditionIssuing)
 	if before == nil || before.Status != cmmeta.ConditionTrue {
@@ -34,8 +33,9 @@ func (t *pass) reportBlocked(ctx context.Context, who actor, why issuance.Findin
 	return err
 }
 
-// refused tells of what the API does not let us do, and returns err, so that it
-// is tried again. What goes away by itself, as conflicts do, it does not tell of.
+// refused reports a write that the API refuses, and returns err, so that it is
+// tried again. It does not report errors that go away by themselves, such as
+// conflicts.
 func (t *pass) refused(ctx context.Context, who actor, reason string, err error) error {
 	final := slices.Contains([]metav1.StatusReason{metav1.StatusReasonInvalid, metav1.StatusReasonForbidden, metav1.StatusReasonBadRequest}, apierrors.ReasonForError(err))
 	if !final || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

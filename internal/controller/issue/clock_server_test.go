@@ -22,9 +22,9 @@ import (
 	"github.com/certplane/certplane/internal/secretwatch"
 )
 
-// newClockWorld is a world whose Certificates live by a clock of the test's. It
-// begins now and goes where the test says. Who sets it tells the controller, by
-// pass or touch.
+// newClockWorld is a world whose Certificates use the test's clock. The clock
+// starts at the present time and stands still until the test sets it. After
+// setting it, the test must notify the controller by turn or touch.
 func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	w := newWorldOn(t, untended.Start(t))
@@ -61,7 +61,7 @@ func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	return w, clock
 }
 
-// touch has the controller look at a Certificate.
+// touch makes the controller look at a Certificate.
 func (w *world) touch(t testing.TB, name string) (label string) {
 	t.Helper()
 	w.change(t, name, func(crt *cmv1.Certificate) {
@@ -71,8 +71,8 @@ func (w *world) touch(t testing.TB, name string) (label string) {
 	return label
 }
 
-// pass returns once all has been done for a Certificate that is to be done now,
-// and that was no issuance: the Secret's labels come last.
+// turn returns once everything that is due for a Certificate has been done, if
+// that was not an issuance: the Secret's labels are written last.
 func (w *world) turn(t testing.TB, name string) *cmv1.Certificate {
 	t.Helper()
 	label := w.touch(t, name)
@@ -81,9 +81,9 @@ func (w *world) turn(t testing.TB, name string) *cmv1.Certificate {
 	return crt
 }
 
-// A certificate is renewed at its time, what fails is tried again after one
-// hour, two, four and so on to 32, and nothing else happens in between, whatever
-// clocks do.
+// A certificate is renewed in time. Failed issuances are tried again after one
+// hour, two, four and so on to 32. Nothing happens in between, whatever clocks
+// do.
 func TestTimes(t *testing.T) {
 	w, clock := newClockWorld(t)
 	crt := newCertificate("web")
@@ -91,7 +91,7 @@ func TestTimes(t *testing.T) {
 	crt.Spec.RenewBeforePercentage = ptr.To[int32](25)
 	w.create(t, crt)
 	w.waiting(t, "web-1")
-	clock.SetTime(clock.Now().Add(2 * time.Minute)) // more than the request took to be made
+	clock.SetTime(clock.Now().Add(2 * time.Minute)) // more than the time that the request took to be made
 	w.touch(t, "web")
 	w.says(t, "web", `CertificateRequest "web-1" waits for approval: approve or deny it, or see whether its approver runs and has the verb approve for Player.test.example.com/us`)
 	first := w.sign(t, "web-1")
@@ -134,7 +134,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A certificate is renewed in a window, and in the next one if that is missed.
+// A certificate is renewed in a window, or in the next one if that is missed.
 func TestWindows(t *testing.T) {
 	w, clock := newClockWorld(t)
 	begin := clock.Now()

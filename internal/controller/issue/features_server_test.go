@@ -31,11 +31,11 @@ type (
 	cert = *x509.Certificate
 )
 
-// feature is something that a Certificate can ask for.
+// feature is something that a Certificate can request.
 type feature struct {
 	name string
 	spec spec
-	// check says what of the certificate is not what was asked for.
+	// check describes what of the certificate is not as requested.
 	check func(cert) string
 }
 
@@ -47,8 +47,8 @@ var (
 	upn      = "1.3.6.1.4.1.311.20.2.3" // a Microsoft user principal name
 )
 
-// features are those that cert-manager's conformance tests ask of issuers.
-// Keys are ECDSA unless it is they that matter: RSA takes long to make.
+// features are those that cert-manager's conformance tests require of issuers.
+// Keys are ECDSA unless the feature is about keys: RSA keys take long to make.
 var features = []feature{
 	{"one-dns", spec{DNSNames: []string{"example.com"}, PrivateKey: &cmv1.CertificatePrivateKey{}}, all(names("example.com"), keyOfType[*rsa.PublicKey])},
 	{"ca", spec{IsCA: true, CommonName: "ca.example.com"}, isCA},
@@ -91,7 +91,7 @@ func all(checks ...func(cert) string) func(cert) string {
 	}
 }
 
-// names wants these alternative names and no others, sorted.
+// names checks that these are all alternative names, sorted.
 func names(want ...string) func(cert) string {
 	return func(c cert) string {
 		got := slices.Concat(c.DNSNames, c.EmailAddresses)
@@ -131,7 +131,7 @@ func isCA(c cert) string {
 	return commonName("ca.example.com")(c)
 }
 
-// otherName reads the extension itself, which crypto/x509 does not (RFC 5280
+// otherName reads the extension itself, because crypto/x509 does not (RFC 5280
 // section 4.2.1.6): otherName is [0] of a type and an explicit [0] value.
 func otherName(oid, value string) func(cert) string {
 	type name struct {
@@ -158,8 +158,9 @@ func otherName(oid, value string) func(cert) string {
 	}
 }
 
-// literalSubject wants the parts in the order of RFC 4514, which writes the last
-// one first. Within a part, DER sorts by encoding: what is shorter comes first.
+// literalSubject checks the parts in the order of RFC 4514, which writes the
+// last one first. Within a part, DER sorts by encoding: the shorter one comes
+// first.
 func literalSubject(c cert) string {
 	var got pkix.RDNSequence
 	if _, err := asn1.Unmarshal(c.RawSubject, &got); err != nil {
@@ -183,7 +184,7 @@ func literalSubject(c cert) string {
 
 func lasts(want time.Duration) func(cert) string {
 	return func(c cert) string {
-		// NotBefore may be backdated; what counts is how long it holds from now.
+		// NotBefore may be backdated; what counts is the remaining lifetime.
 		if got := c.NotAfter.Sub(c.NotBefore); (got - want).Abs() > 30*time.Second {
 			return fmt.Sprintf("lasts %v, want %v", got, want)
 		}
@@ -200,13 +201,13 @@ func usages(c cert) string {
 }
 
 type signer struct {
-	// prefix is that of its Certificates' names.
+	// prefix is the prefix of its Certificates' names.
 	prefix string
 	ref    cmmeta.IssuerReference
 	isCA   bool
 }
 
-// signers are the issuers under test.
+// signers returns the issuers under test.
 func (w *world) signers() []signer {
 	return []signer{
 		{"i-ca", cmmeta.IssuerReference{Name: "ca"}, true},
@@ -216,11 +217,12 @@ func (w *world) signers() []signer {
 	}
 }
 
-// clusterWide is the name of what other tests could have, too.
+// clusterWide returns a name for a cluster-scoped object that other tests do
+// not use.
 func (w *world) clusterWide(name string) string { return w.namespace + "-" + name }
 
-// newSigners makes the issuers under test and returns the root of the CAs,
-// which sign with a CA below it.
+// newSigners makes the issuers under test. They sign with a CA below a root,
+// which newSigners returns.
 func (w *world) newSigners(t testing.TB) cert {
 	t.Helper()
 	root, data := newCA(t)
@@ -240,7 +242,7 @@ func (w *world) newSigners(t testing.TB) cert {
 }
 
 // newCA makes a root and a CA below it, and the contents of a Secret with the
-// latter.
+// CA.
 func newCA(t testing.TB) (root cert, data map[string][]byte) {
 	t.Helper()
 	rootKey, key := apitest.NewKey(t), apitest.NewKey(t)
@@ -279,7 +281,7 @@ func newCACertificate(t testing.TB, name string, parent cert, key, parentKey cry
 	return made
 }
 
-// Every issuer gives every Certificate what it asks for.
+// Every issuer issues what every Certificate requests.
 func TestFeatures(t *testing.T) {
 	w := newWorldOn(t, crowded.Start(t))
 	root := w.newSigners(t)
@@ -312,7 +314,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// complete waits until a Certificate has what its spec asks for, and nothing is
+// complete waits until a Certificate has what its spec requests, and nothing is
 // left to be done.
 func (w *world) complete(t testing.TB, name string) {
 	t.Helper()
@@ -323,8 +325,8 @@ func (w *world) complete(t testing.TB, name string) {
 	})
 }
 
-// verifies wants the certificate, its chain and its key to be those of the root
-// that the Secret has.
+// verifies checks that the certificate, its chain and its key belong to the
+// root in the Secret.
 func verifies(t testing.TB, secret *corev1.Secret, root cert) {
 	t.Helper()
 	chain, err := pki.ParseCertificates(secret.Data[corev1.TLSCertKey])
@@ -349,8 +351,8 @@ func verifies(t testing.TB, secret *corev1.Secret, root cert) {
 	}
 }
 
-// A key that is to stay stays when the certificate is lost and when another one
-// is asked for, whoever signs.
+// A key that is to be reused stays when the certificate is lost and when
+// another one is requested, with any signer.
 func TestReusePrivateKey(t *testing.T) {
 	w := newWorldOn(t, crowded.Start(t))
 	w.newSigners(t)

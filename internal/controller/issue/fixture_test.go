@@ -23,13 +23,13 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// The servers that tests share; tests that need others start their own.
+// The servers that tests share. Tests that need another one start their own.
 var (
 	common apitest.Shared
-	// crowded is for tests of so many Certificates that Events about those of
-	// other tests would be left out.
+	// crowded is for tests with so many Certificates that Events of other tests
+	// would be dropped.
 	crowded apitest.Shared
-	// tuned has Certificates own their Secrets, and tries again soon.
+	// tuned has Certificates own their Secrets, and retries soon.
 	tuned = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) {
 		c.CertManager.EnableCertificateOwnerRef = true
 		c.CertManager.BackoffMin.Duration = time.Second
@@ -40,8 +40,8 @@ var (
 
 func TestMain(m *testing.M) { apitest.Main(m, &common, &crowded, &tuned, &untended) }
 
-// world is a server, a client that may do everything in a namespace of the
-// test's, and an issuer that the tests play: it answers when and as they say.
+// world is a server, a client that has all rights in a namespace of the test's,
+// and an issuer that the tests play: it answers when and as they say.
 type world struct {
 	*apitest.Server
 	namespace string
@@ -80,7 +80,7 @@ func newWorldIn(t testing.TB, s *apitest.Server, namespace string) *world {
 	return w
 }
 
-// newCertificate asks for a certificate of the issuer that the tests play.
+// newCertificate returns a Certificate of the issuer that the tests play.
 func newCertificate(name string) *cmv1.Certificate {
 	return &cmv1.Certificate{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -99,7 +99,7 @@ func (w *world) create(t testing.TB, o client.Object) {
 	}
 }
 
-// get returns an object as it is now; ok is false if there is none.
+// get returns an object as it is now; ok is false if it does not exist.
 func get[T any, O interface {
 	*T
 	client.Object
@@ -133,7 +133,7 @@ func eventually[T any, O interface {
 	return last
 }
 
-// describe shows the conditions of an object, and no keys.
+// describe returns the conditions of an object, and no keys.
 func describe(o client.Object) string {
 	switch o := o.(type) {
 	case *cmv1.Certificate:
@@ -144,7 +144,7 @@ func describe(o client.Object) string {
 	return fmt.Sprintf("%T", o)
 }
 
-// change changes a Certificate, whoever else does so.
+// change changes a Certificate, even while other clients do so.
 func (w *world) change(t testing.TB, name string, change func(*cmv1.Certificate)) {
 	t.Helper()
 	crt, _ := get[cmv1.Certificate](t, w, name)
@@ -164,8 +164,7 @@ func (w *world) condition(t testing.TB, name string, kind cmv1.CertificateCondit
 	})
 }
 
-// issued waits until a Certificate is ready and has got its certificate number
-// revision.
+// issued waits until a Certificate is ready and has reached this revision.
 func (w *world) issued(t testing.TB, name string, revision int) *cmv1.Certificate {
 	t.Helper()
 	return eventually(t, w, name, "is ready", func(crt *cmv1.Certificate) bool {
@@ -220,7 +219,7 @@ func (w *world) answer(t testing.TB, cr *cmv1.CertificateRequest, kind cmv1.Cert
 	}
 }
 
-// leaf is the certificate in a Secret.
+// leaf returns the certificate in a Secret.
 func leaf(t testing.TB, s *corev1.Secret) *x509.Certificate {
 	t.Helper()
 	chain, err := pki.ParseCertificates(s.Data[corev1.TLSCertKey])

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// issue does what the answer to the request for the next certificate asks for.
+// issue acts on the answer to the request for the next certificate.
 func (t *pass) issue(ctx context.Context) (changed bool, err error) {
 	if err := t.readAnswers(ctx); err != nil {
 		return false, err
@@ -47,8 +47,8 @@ func (t *pass) issue(ctx context.Context) (changed bool, err error) {
 	return false, err
 }
 
-// store writes a certificate into its Secret, and then that it is there: if
-// the second fails, both are done again.
+// store writes a certificate into its Secret, and then writes the status. If
+// the second write fails, both are repeated.
 func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	content, err := secret.Issued(t.Certificate, cr, key)
 	if err != nil {
@@ -68,9 +68,9 @@ func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 	return err
 }
 
-// setIssued says that the certificate is in its Secret, and all that follows
-// from that: writes of a status cost the API more than all else that is done for
-// a Certificate.
+// setIssued records in the status that the certificate is in its Secret, with
+// all that follows from that. It is one write, since writes of a status cost
+// the API more than everything that is otherwise done for a Certificate.
 func (t *pass) setIssued(crt *cmv1.Certificate) {
 	issuance.SetIssued(crt)
 	crt.Status.NextPrivateKeySecretName = nil
@@ -81,7 +81,7 @@ func (t *pass) setIssued(crt *cmv1.Certificate) {
 	issuance.SetReadiness(crt, ready, t.now)
 }
 
-// temporary makes a certificate to serve with until the issuer has answered.
+// temporary makes a certificate to serve until the issuer has answered.
 func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) ([]byte, error) {
 	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
@@ -93,7 +93,7 @@ func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) 
 func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	chain, err := temporary(ctx, cr, t.now)
 	if err != nil {
-		// The issuer says what is wrong with the request, if anything is.
+		// If the request is invalid, the issuer says so.
 		log.FromContext(ctx).Error(err, "Cannot make a temporary certificate")
 		t.by(t.now.Add(lookEvery))
 		return nil
@@ -111,13 +111,13 @@ func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, 
 }
 
 const (
-	// reasonNoPassword says that a keystore cannot be written.
+	// reasonNoPassword means that a keystore cannot be written.
 	reasonNoPassword = "KeystorePasswordSecretNotFound"
-	// reasonNotWritten says that the Secret cannot be written.
+	// reasonNotWritten means that the Secret cannot be written.
 	reasonNotWritten = "SecretNotWritten"
 )
 
-// noPassword says where the password of a keystore is missing.
+// noPassword is the error for a missing password of a keystore.
 type noPassword struct{ secret, key string }
 
 // Error implements error.
@@ -125,8 +125,9 @@ func (e noPassword) Error() string {
 	return fmt.Sprintf("Secret %q has no password under the key %q: it is needed for a keystore", e.secret, e.key)
 }
 
-// apply writes the Certificate's Secret; t.Secret is then what was stored. It is
-// not written, without an error, while a password for a keystore is missing.
+// apply writes the Certificate's Secret; t.Secret is then what was stored.
+// While a password for a keystore is missing, apply writes nothing and returns
+// no error.
 func (t *pass) apply(ctx context.Context, content secret.Content) (written bool, err error) {
 	options := secret.Options{Owned: t.Settings.EnableCertificateOwnerRef, Now: t.now}
 	if t.Secret != nil {
@@ -155,8 +156,8 @@ func (t *pass) apply(ctx context.Context, content secret.Content) (written bool,
 	return true, nil
 }
 
-// stored is what the API has answered to an apply, as far as the rest of a pass
-// needs it: a Secret need not be read that was just written.
+// stored returns the API's answer to an apply, as far as the rest of a pass
+// needs it. This saves reading a Secret that was just written.
 func stored(answer *applycorev1.SecretApplyConfiguration) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -167,8 +168,8 @@ func stored(answer *applycorev1.SecretApplyConfiguration) *corev1.Secret {
 	}
 }
 
-// passwords returns those of the keystores that are asked for. With an error,
-// it returns those that can be read.
+// passwords returns the passwords of the requested keystores. With an error, it
+// returns those that can be read.
 func (t *pass) passwords(ctx context.Context) (passwords secret.Passwords, err error) {
 	var errJKS, errPKCS12 error
 	jks, pkcs12 := secret.PasswordRefs(&t.Certificate.Spec)

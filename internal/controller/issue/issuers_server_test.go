@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The example works as it is: an issuer that is self-signed makes a root, and
-// one with that root makes a server's certificate.
+// The example works as it is: a self-signed issuer makes a root, and an issuer
+// with that root makes a server's certificate.
 func TestExample(t *testing.T) {
 	w := newWorldIn(t, apitest.Start(t), "shop")
 	w.applyFile(t, "../../../deploy/examples/cert-manager/ca-and-certificate.yaml")
@@ -40,7 +40,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("tls.key is not the certificate's: %v", err)
 	}
 
-	// By hand, and once only.
+	// It is renewed by hand, and once only.
 	w.renew(t, "web")
 	w.issued(t, "web", 2)
 	apitest.Eventually(t, "the Secret has another certificate", func() bool {
@@ -48,7 +48,7 @@ func TestExample(t *testing.T) {
 	})
 }
 
-// applyFile creates what a file of manifests has.
+// applyFile creates the objects in a file of manifests.
 func (w *world) applyFile(t testing.TB, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

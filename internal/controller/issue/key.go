@@ -13,12 +13,12 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// keepKey sees to it that there is a key for the next certificate while one is
-// being issued, and none otherwise. A new one can be used in the same pass.
+// keepKey ensures that there is a key for the next certificate while one is
+// being issued, and none otherwise. A new key can be used in the same pass.
 func (t *pass) keepKey(ctx context.Context) (changed bool, err error) {
 	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
 	if !plan.Refusal.None() {
-		return true, t.reportBlocked(ctx, keyManager, plan.Refusal) // nothing goes on without a key
+		return true, t.reportBlocked(ctx, keyManager, plan.Refusal) // without a key, the pass ends
 	}
 	name := plan.Name
 	if plan.Generate || plan.Reuse != nil {
@@ -39,7 +39,8 @@ func (t *pass) keepKey(ctx context.Context) (changed bool, err error) {
 	return len(plan.Delete) > 0, nil
 }
 
-// storeKey stores the key of the next certificate and returns where.
+// storeKey stores the key of the next certificate and returns the name of its
+// Secret.
 func (t *pass) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
 	key, err := plan.Reuse, error(nil)
 	if plan.Generate {
@@ -90,9 +91,9 @@ func (t *pass) deleteKeys(ctx context.Context, names []string) error {
 	return nil
 }
 
-// nextKey returns the key of the next certificate, or nil. One that cannot be
-// read is none: keepKey replaces it. It is read once in a pass: for RSA, that
-// costs as much as a request to the API.
+// nextKey returns the key of the next certificate, or nil. If the key cannot be
+// read, nextKey returns nil and keepKey replaces it. The key is read once in a
+// pass: for RSA, that costs as much as a request to the API.
 func (t *pass) nextKey() crypto.Signer {
 	for i := 0; t.key == nil && i < len(t.nextKeys); i++ {
 		t.key = keyOf(t.Certificate, t.nextKeys[i])

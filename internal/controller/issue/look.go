@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// look collects what there is of a Certificate. Secrets are read from the API,
-// everything else from the caches.
+// look collects the objects that belong to a Certificate. Secrets are read from
+// the API, the others from the caches.
 func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*pass, error) {
 	target, err := r.secret(ctx, crt.Namespace, crt.Spec.SecretName)
 	if err != nil {
@@ -47,8 +47,8 @@ func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev
 	return found, nil
 }
 
-// readAnswers completes the requests whose answer is waited for: the cache holds
-// no certificates.
+// readAnswers completes the requests whose answer the Certificate waits for:
+// the cache holds no certificates.
 func (t *pass) readAnswers(ctx context.Context) error {
 	if !isIssuing(t.Certificate) {
 		return nil
@@ -86,7 +86,7 @@ func (r *reconciler) findNextKeys(ctx context.Context, crt *cmv1.Certificate) ([
 	return found, nil
 }
 
-// nextKeyNames are those of the cache, and the one that the status names: the
+// nextKeyNames returns the names in the cache and the name in the status: the
 // cache can be late.
 func (r *reconciler) nextKeyNames(ctx context.Context, crt *cmv1.Certificate) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// maintain writes a Secret again that is not what the Certificate asks for,
-// around a certificate that is.
+// maintain rewrites a Secret that is not what the Certificate requests, if its
+// certificate is.
 func (t *pass) maintain(ctx context.Context) (changed bool, err error) {
 	passwords, err := t.passwords(ctx)
 	if missing := (noPassword{}); err != nil && !errors.As(err, &missing) {
@@ -32,7 +32,7 @@ func (t *pass) maintain(ctx context.Context) (changed bool, err error) {
 	return t.apply(ctx, content)
 }
 
-// deleteSurplus deletes the requests of certificates of the past.
+// deleteSurplus deletes the requests of earlier certificates.
 func (t *pass) deleteSurplus(ctx context.Context) (changed bool, err error) {
 	for _, cr := range issuance.Surplus(t.Certificate, t.Requests) {
 		if err := t.deleteRequest(ctx, revisionManager, cr, "spec.revisionHistoryLimit"); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Other forms of the key and the certificate come and go with the spec, without
-// another certificate.
+// Other formats of the key and the certificate come and go with the spec,
+// without another certificate.
 func TestOutputFormats(t *testing.T) {
 	w := newWorld(t)
 	w.newSigners(t)
@@ -52,8 +52,8 @@ func newOf(name, issuer string) *cmv1.Certificate {
 	return crt
 }
 
-// Keystores have the key, its chain and the CA under the password that is asked
-// for, also if that changes, without another certificate.
+// Keystores have the key, its chain and the CA. They use the requested
+// password, also if that changes, without another certificate.
 func TestKeystores(t *testing.T) {
 	w := newWorld(t)
 	root := w.newSigners(t)
@@ -95,8 +95,9 @@ func TestKeystores(t *testing.T) {
 	})
 }
 
-// usesTripleDES reports whether PKCS#12 is encrypted as the profile LegacyDES has
-// it: pbeWithSHAAnd3-KeyTripleDES-CBC of RFC 7292 appendix C, and no PBES2.
+// usesTripleDES reports whether PKCS#12 is encrypted as the profile LegacyDES
+// requires: with pbeWithSHAAnd3-KeyTripleDES-CBC of RFC 7292 appendix C, and
+// without PBES2.
 func usesTripleDES(data []byte) bool {
 	return bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01\x03")) && !bytes.Contains(data, []byte("\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d"))
 }

@@ -27,40 +27,41 @@ type reconciler struct {
 }
 
 const (
-	// conflictPause is when to look again at what somebody else has changed: the
-	// cache has it by then.
+	// conflictPause is how long to wait after another client has changed the
+	// object: the cache has the change by then.
 	conflictPause = 300 * time.Millisecond
-	// lookEvery is how often a Certificate that waits looks around, whatever it
-	// is told of.
+	// lookEvery is how often the controller looks at a waiting Certificate,
+	// whatever events it gets.
 	lookEvery = 3 * time.Minute
 )
 
-// errChanged says that a decision was made about a Certificate that is not as
-// it was.
+// errChanged means that the Certificate has changed since the decision about
+// it.
 var errChanged = errors.New("the Certificate has changed meanwhile")
 
-// pass is one look at a Certificate, and what is done on that occasion.
+// pass is one look at a Certificate, and what is done in it.
 type pass struct {
 	*reconciler
 	issuance.Situation
 	now time.Time
-	// requests are those that name the Certificate or are its own; nextKeys are
-	// the Secrets with keys for its next certificate.
+	// requests are those that name the Certificate or are owned by it; nextKeys
+	// are the Secrets with keys for its next certificate.
 	requests []*cmv1.CertificateRequest
 	nextKeys []*corev1.Secret
-	// key is that of the next certificate, once nextKey has read it.
+	// key is the key of the next certificate, once nextKey has read it.
 	key crypto.Signer
-	// written tells that Certificate is what this pass has written.
+	// written means that this pass has written Certificate.
 	written bool
-	// again is when to look again at the latest; zero: when something changes.
+	// again is when to look again at the latest; zero means when something
+	// changes.
 	again time.Time
 }
 
-// step does one thing. It returns whether something has changed that those
-// after it decide by: then they have to wait for the next pass.
+// step does one thing. It reports whether it has changed anything that later
+// steps depend on: they then have to wait for the next pass.
 type step func(*pass, context.Context) (changed bool, err error)
 
-// steps are what is done for a Certificate, in this order.
+// steps are the steps for a Certificate, in this order.
 var steps = []step{
 	(*pass).restoreRevision,
 	(*pass).tellReadiness,
@@ -74,7 +75,7 @@ var steps = []step{
 	(*pass).deleteSurplus,
 }
 
-// Reconcile does for one Certificate what is to be done now.
+// Reconcile does what is due for one Certificate.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	crt := &cmv1.Certificate{}
 	if err := r.objects.Get(ctx, key.NamespacedName, crt); err != nil {
@@ -108,14 +109,14 @@ func (t *pass) do(ctx context.Context) error {
 	return nil
 }
 
-// by has another look taken no later than at a time, if there is one.
+// by ensures that the next look comes no later than at, unless at is zero.
 func (t *pass) by(at time.Time) {
 	if !at.IsZero() && (t.again.IsZero() || at.Before(t.again)) {
 		t.again = at
 	}
 }
 
-// lookAgain returns after how long; 0 is never.
+// lookAgain returns the time until the next look; 0 means never.
 func (t *pass) lookAgain() time.Duration {
 	if t.again.IsZero() {
 		return 0
@@ -123,8 +124,8 @@ func (t *pass) lookAgain() time.Duration {
 	return max(t.again.Sub(t.now), time.Millisecond)
 }
 
-// setStatus changes the Certificate's status as an actor; if that changes
-// nothing, nothing is written. It fails with a conflict if somebody else was
+// setStatus changes the Certificate's status as an actor. If that changes
+// nothing, it writes nothing. It returns a conflict if another client was
 // faster.
 func (t *pass) setStatus(ctx context.Context, who actor, change func(*cmv1.Certificate)) (changed bool, err error) {
 	before := t.Certificate
@@ -133,7 +134,8 @@ func (t *pass) setStatus(ctx context.Context, who actor, change func(*cmv1.Certi
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return false, nil
 	}
-	// Not a patch: for one, the API server writes out and reads in the whole object.
+	// This is not a patch: for a patch, the API server encodes and decodes the
+	// whole object.
 	if err := t.Client.Status().Update(ctx, after, client.FieldOwner(who)); err != nil {
 		return false, fmt.Errorf("writing the status of Certificate %s/%s: %w", before.Namespace, before.Name, err)
 	}
@@ -141,9 +143,10 @@ func (t *pass) setStatus(ctx context.Context, who actor, change func(*cmv1.Certi
 	return true, nil
 }
 
-// unchanged fails unless the Certificate is in the API what it was when this
-// pass began. It comes before all that cannot be taken back: caches are late.
-// What this pass has written was the latest, or it would not have been written.
+// unchanged returns an error unless the Certificate in the API is the same as
+// when this pass began. It must be called before anything that cannot be
+// undone, since caches are late. A Certificate that this pass has written was
+// the latest, or the write would have failed.
 func (t *pass) unchanged(ctx context.Context) error {
 	if t.written {
 		return nil

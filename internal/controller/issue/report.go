@@ -10,12 +10,12 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
 
-// actor is who writes: the manager of fields, and the component that Events
-// come from.
+// actor is the name of a writer: its field manager, and the component of its
+// Events.
 type actor string
 
-// The actors. Their names are known to the API's users: fields that one of
-// another name has written would stay behind.
+// The actors. Their names are known to the API's users. If a name changed, the
+// fields that the old name has written would stay behind.
 const (
 	trigger         actor = "cert-manager-certificates-trigger"
 	keyManager      actor = "cert-manager-certificates-key-manager"
@@ -25,7 +25,7 @@ const (
 	revisionManager actor = "cert-manager-certificates-revision-manager"
 )
 
-// recorders opens those of all who tell Events.
+// recorders opens the recorders of all actors that record Events.
 func recorders(open func(string) events.EventRecorder) map[actor]events.EventRecorder {
 	if open == nil {
 		return nil
@@ -37,7 +37,7 @@ func recorders(open func(string) events.EventRecorder) map[actor]events.EventRec
 	return all
 }
 
-// actions say in Events what the actors were doing.
+// actions are the actions in the actors' Events.
 var actions = map[actor]string{
 	trigger: "Trigger", keyManager: "ManageKey", requestManager: "Request", issuing: "Issue", readiness: "CheckReadiness",
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// request sees to it that there is one request for the next certificate.
+// request ensures that there is one request for the next certificate.
 func (t *pass) request(ctx context.Context) (changed bool, err error) {
 	key := t.nextKey()
 	if key == nil {
@@ -27,7 +27,7 @@ func (t *pass) request(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if len(plan.Delete) > 0 {
-		return true, nil // their end brings the Certificate back
+		return true, nil // their deletion triggers another pass
 	}
 	if !plan.Create {
 		return false, nil
@@ -65,8 +65,8 @@ func (t *pass) createRequest(ctx context.Context, key crypto.Signer) error {
 	return nil
 }
 
-// collide is for a request that has the name that the next one is to have. If
-// it is the Certificate's own, the cache does not know it yet.
+// collide handles a request that already has the name of the next one. If the
+// Certificate owns it, the cache does not know it yet.
 func (t *pass) collide(ctx context.Context, name string) error {
 	cr := &cmv1.CertificateRequest{}
 	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Certificate.Namespace, Name: name}, cr); err != nil {
@@ -81,8 +81,8 @@ func (t *pass) collide(ctx context.Context, name string) error {
 	})
 }
 
-// fail ends an issuance without a certificate. The key goes in the same pass:
-// somebody may want another attempt at once.
+// fail ends an issuance without a certificate. The key is deleted in the same
+// pass: a user may want another attempt at once.
 func (t *pass) fail(ctx context.Context, who actor, why issuance.Finding) error {
 	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
 	if err != nil || !changed {

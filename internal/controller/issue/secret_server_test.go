@@ -16,8 +16,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// What a Certificate says of its Secret beyond the certificate is kept true
-// without another certificate, and what others have put there stays.
+// What a Certificate specifies for its Secret beyond the certificate is kept up
+// to date without another certificate, and what other clients have put there
+// stays.
 func TestSecretIsKept(t *testing.T) {
 	w := newWorldOn(t, tuned.Start(t))
 	w.create(t, newCertificate("web"))
@@ -29,7 +30,7 @@ func TestSecretIsKept(t *testing.T) {
 	}
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "other", "stays") })
 
-	// What somebody else has set as it is wanted is owned together with him.
+	// A field that another client has set to the wanted value is owned by both.
 	w.tamper(t, "web-tls", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, "shared", "x") })
 	w.change(t, "web", func(crt *cmv1.Certificate) {
 		crt.Spec.SecretTemplate = &cmv1.CertificateSecretTemplate{Labels: map[string]string{"shared": "x"}}
@@ -78,8 +79,8 @@ func TestSecretIsKept(t *testing.T) {
 	}
 }
 
-// Of two Certificates with one Secret, one is issued, and the other says why
-// not; when the first goes, it is the other's turn.
+// If two Certificates name one Secret, one is issued, and the other says why it
+// is not. When the first is deleted, the other is issued.
 func TestDuplicateSecretName(t *testing.T) {
 	w := newWorld(t)
 	first := newCertificate("first")
@@ -90,7 +91,7 @@ func TestDuplicateSecretName(t *testing.T) {
 	second.Spec.SecretName = first.Spec.SecretName
 	w.create(t, second)
 	w.condition(t, "second", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonIncorrectCertificate)
-	w.renew(t, "second") // even so
+	w.renew(t, "second") // even then
 	w.told(t, "second", "cert-manager-certificates-trigger", issuance.ReasonIncorrectCertificate, `belongs to Certificate "first"`)
 	eventually(t, w, "second", "does not wait for what never comes", func(crt *cmv1.Certificate) bool {
 		return certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing) == nil
@@ -108,7 +109,7 @@ func TestDuplicateSecretName(t *testing.T) {
 	w.holds(t, "first-tls", cert)
 }
 
-// A Certificate that is being deleted gets nothing any more.
+// A Certificate that is being deleted gets nothing more.
 func TestForegroundDeletion(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -121,8 +122,8 @@ func TestForegroundDeletion(t *testing.T) {
 	}
 	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}})
 	w.gone(t, w.removed(t, "web-tls"))
-	// Whatever is done for another one afterwards is done after what would be
-	// done for this one.
+	// Work for another Certificate that is created now comes after any work for
+	// this one.
 	w.create(t, newCertificate("next"))
 	w.sign(t, "next-1")
 	w.issued(t, "next", 1)
@@ -136,8 +137,8 @@ func TestForegroundDeletion(t *testing.T) {
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Finalizers = nil })
 }
 
-// A Secret with a certificate that will do is taken as it is, with all that
-// marks it as the Certificate's: before an issuance begins, and during one.
+// A Secret with a suitable certificate is adopted, with all that marks it as
+// the Certificate's: before an issuance begins, and during one.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -169,8 +170,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A Certificate that says so has something to serve with until its issuer
-// answers.
+// A Certificate that asks for it has a temporary certificate to serve until its
+// issuer answers.
 func TestTemporary(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -194,7 +195,7 @@ func TestTemporary(t *testing.T) {
 	w.gone(t, cr)
 }
 
-// tamper changes a Secret as some user.
+// tamper changes a Secret as another user.
 func (w *world) tamper(t testing.TB, name string, change func(*corev1.Secret)) {
 	t.Helper()
 	secret, _ := get[corev1.Secret](t, w, name)
@@ -205,7 +206,7 @@ func (w *world) tamper(t testing.TB, name string, change func(*corev1.Secret)) {
 	}
 }
 
-// removed deletes a Secret and returns what was there.
+// removed deletes a Secret and returns what it was.
 func (w *world) removed(t testing.TB, name string) *corev1.Secret {
 	t.Helper()
 	secret, _ := get[corev1.Secret](t, w, name)

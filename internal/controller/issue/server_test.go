@@ -22,8 +22,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// A Certificate gets its certificate, and another one when it asks for
-// something else.
+// A Certificate gets its certificate, and another one when it requests
+// something different.
 func TestIssue(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, newCertificate("web"))
@@ -57,7 +57,8 @@ func TestIssue(t *testing.T) {
 
 	w.requester(t, "web-1")
 
-	// A change is a reason for another one; the old request goes then.
+	// A changed spec is a reason for another certificate; the old request is
+	// then deleted.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.example.com") })
 	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonRequestChanged)
 	second := w.sign(t, "web-2")
@@ -68,7 +69,7 @@ func TestIssue(t *testing.T) {
 	}
 	w.gone(t, &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}})
 
-	// A Secret that is lost comes back.
+	// A deleted Secret is recreated.
 	if err := w.api.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestIssue(t *testing.T) {
 	w.issued(t, "web", 3)
 }
 
-// A certificate is renewed by time, with the same key if it is to stay.
+// A certificate is renewed in time, with the same key if that is to be reused.
 func TestRenew(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -87,8 +88,8 @@ func TestRenew(t *testing.T) {
 	w.create(t, crt)
 	first := w.sign(t, "web-1")
 	w.issued(t, "web", 1)
-	// Renewals are apart from when the last certificate was requested, as far as
-	// that is known.
+	// If the time of the last request is known, renewals keep a distance from
+	// it.
 	requested := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web-1"}}
 	if err := w.everywhere.Delete(t.Context(), requested); err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestRenew(t *testing.T) {
 	}
 	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.EventReused, "web-tls")
 
-	// A key that stays cannot become another.
+	// A key that is to be reused cannot change its size.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.Size = 384 })
 	w.says(t, "web", "rotationPolicy is Never")
 	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.ReasonCannotRegenerateKey, "rotationPolicy is Never")
@@ -113,8 +114,8 @@ func TestRenew(t *testing.T) {
 	w.holds(t, "web-tls", third)
 }
 
-// A request that has its certificate before the issuance begins is as good as
-// one that gets it later.
+// A request that has its certificate before the issuance begins works like one
+// that gets it later.
 func TestAnsweredBefore(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -140,7 +141,7 @@ func TestAnsweredBefore(t *testing.T) {
 	w.holds(t, "web-tls", second)
 }
 
-// What fails is tried again after a while, or when somebody does something
+// A failed issuance is tried again after a while, or when a user does something
 // about it.
 func TestBackoff(t *testing.T) {
 	w := newWorld(t)
@@ -154,13 +155,13 @@ func TestBackoff(t *testing.T) {
 	eventually(t, w, "web", "has no next key", func(crt *cmv1.Certificate) bool { return crt.Status.NextPrivateKeySecretName == nil })
 	w.noKeys(t)
 
-	// By hand.
+	// It is renewed by hand.
 	w.renew(t, "web")
 	w.refuse(t, "web-1")
 	eventually(t, w, "web", "has failed twice", func(crt *cmv1.Certificate) bool {
 		return crt.Status.FailedIssuanceAttempts != nil && *crt.Status.FailedIssuanceAttempts == 2
 	})
-	// By another spec, also if that only asks for another key.
+	// Or the spec changes, even if only the key changes.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = []string{"better.example.com"} })
 	w.refuse(t, "web-1")
 	eventually(t, w, "web", "has failed three times", func(crt *cmv1.Certificate) bool {
@@ -174,7 +175,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// After the wait comes the next attempt, without anybody doing anything.
+// After the wait, the next attempt comes without any user action.
 func TestBackoffEnds(t *testing.T) {
 	w := newWorldOn(t, tuned.Start(t))
 	w.create(t, newCertificate("web"))
@@ -192,7 +193,7 @@ func (w *world) says(t testing.TB, name, text string) {
 	})
 }
 
-// Whatever the API does not let happen is said on the Certificate.
+// If the API refuses something, the Certificate says so.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	foreign := &cmv1.CertificateRequest{
@@ -218,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	w.issued(t, "web", 2)
 }
 
-// renew does what a person does who wants a new certificate.
+// renew does what a user does to get a new certificate.
 func (w *world) renew(t testing.TB, name string) {
 	t.Helper()
 	apitest.Eventually(t, "renewal is wanted", func() bool {
@@ -238,8 +239,8 @@ func (w *world) noKeys(t testing.TB) {
 	})
 }
 
-// gone waits until an object is gone; another one by its name may be there
-// already, if the UID of the first is known.
+// gone waits until an object is gone. If the UID is known, another object with
+// the same name may exist already.
 func (w *world) gone(t testing.TB, o client.Object) {
 	t.Helper()
 	was := o.GetUID()
@@ -249,7 +250,7 @@ func (w *world) gone(t testing.TB, o client.Object) {
 	})
 }
 
-// managers checks that these have written fields of an object.
+// managers checks that these managers have written fields of an object.
 func (w *world) managers(t testing.TB, o client.Object, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -259,8 +260,8 @@ func (w *world) managers(t testing.TB, o client.Object, names ...string) {
 	}
 }
 
-// requester checks that a request says of the controller that made it what
-// requests say of any service account.
+// requester checks that a request names the controller's service account as its
+// requester, as requests of any service account do.
 func (w *world) requester(t testing.TB, name string) {
 	t.Helper()
 	request, ok := get[cmv1.CertificateRequest](t, w, name)

@@ -28,15 +28,16 @@ import (
 )
 
 const (
-	// concurrency is how many Certificates are looked at at the same time: most
-	// of that time the API answers, but for new RSA keys.
+	// concurrency is how many Certificates are processed at the same time. Most
+	// of the time is spent waiting for the API, except for new RSA keys.
 	concurrency = 10
-	// How long a Certificate for which the API did not answer waits for the next
-	// attempt: the first time, and at most.
+	// The first and the longest wait before the next attempt for a Certificate
+	// for which the API did not answer.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
-	// patience is for one look at a Certificate: the largest RSA keys take minutes
-	// on a busy machine, and one that comes too late is made again.
+	// patience is the time limit for one look at a Certificate: the largest RSA
+	// keys take minutes on a busy machine, and one that comes too late is made
+	// again.
 	patience = 10 * time.Minute
 )
 
@@ -87,7 +88,7 @@ func (r *reconciler) openObjects(ctx context.Context) (err error) {
 }
 
 // openKeys makes the cache of the metadata of Secrets that hold keys for next
-// certificates: there is one while a Certificate is being issued.
+// certificates. Such a Secret exists while a Certificate is being issued.
 func (r *reconciler) openKeys(ctx context.Context) (err error) {
 	r.keys, err = cache.New(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
@@ -103,7 +104,8 @@ func (r *reconciler) openKeys(ctx context.Context) (err error) {
 	return nil
 }
 
-// secretsOf are the names of the Secrets that a Certificate writes or reads.
+// secretsOf returns the names of the Secrets that a Certificate writes or
+// reads.
 func secretsOf(o client.Object) []string {
 	spec := &o.(*cmv1.Certificate).Spec
 	names := []string{spec.SecretName}
@@ -116,8 +118,8 @@ func secretsOf(o client.Object) []string {
 	return names
 }
 
-// stripRequest keeps of requests what decisions need: certificates are read
-// once, when they have come.
+// stripRequest keeps those parts of a request that decisions need: certificates
+// are read once, when they have been issued.
 func stripRequest(object any) (any, error) {
 	if cr, ok := object.(*cmv1.CertificateRequest); ok {
 		cr.ManagedFields = nil
@@ -127,9 +129,9 @@ func stripRequest(object any) (any, error) {
 	return object, nil
 }
 
-// certificatesOf are the names of the Certificates that a request matters to:
-// those that own it, the one that it names, and the one whose request would have
-// its name.
+// certificatesOf returns the names of the Certificates that a request matters
+// to: those that own it, the one that it names, and the one whose request would
+// have its name.
 func certificatesOf(o client.Object) []string {
 	names := ownersOf(o)
 	if name := o.GetAnnotations()[cmv1.CertificateNameKey]; name != "" {
@@ -141,8 +143,8 @@ func certificatesOf(o client.Object) []string {
 	return names
 }
 
-// ownersOf are the names of the Certificates that control an object: of one, or
-// of none.
+// ownersOf returns the name of the Certificate that controls an object, or
+// nothing.
 func ownersOf(o client.Object) []string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != cmv1.CertificateKind {
@@ -173,7 +175,7 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// withRivals has a Certificate looked at, and those that name the same Secret.
+// withRivals queues a Certificate and those that name the same Secret.
 func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := []reconcile.Request{requestFor(o.GetNamespace(), o.GetName())}
 	crt, ok := o.(*cmv1.Certificate)
@@ -188,8 +190,8 @@ func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcil
 	return requests
 }
 
-// watchSecrets has Certificates looked at whose Secret has changed, or that
-// of the password of a keystore.
+// watchSecrets queues Certificates when their Secret, or the one with the
+// password of a keystore, has changed.
 func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
 	go r.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName) {
@@ -219,7 +221,7 @@ func (r *reconciler) using(ctx context.Context, index, namespace, secretName str
 func (r *reconciler) list(ctx context.Context, options ...client.ListOption) []*cmv1.Certificate {
 	list := &cmv1.CertificateList{}
 	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Cannot list Certificates") // a mistake of ours: the cache and its index are there
+		log.FromContext(ctx).Error(err, "Cannot list Certificates") // a bug of ours: the cache and its index exist
 	}
 	return pointers(list.Items)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// CertificateSettings are the part of the stanza "certManager" that is about
-// Certificates.
+// CertificateSettings are the settings for Certificates in the stanza
+// "certManager".
 type CertificateSettings struct {
 	// backoffMin is how long a Certificate whose issuance has failed waits for
 	// the next attempt. It doubles with each failure. A change of the spec, or
@@ -28,7 +28,7 @@ type CertificateSettings struct {
 	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
 }
 
-// DefaultCertificateSettings returns what applies when nothing is said.
+// DefaultCertificateSettings returns the defaults.
 func DefaultCertificateSettings() CertificateSettings {
 	return CertificateSettings{
 		BackoffMin:               metav1.Duration{Duration: issuance.DefaultBackoff().Min},
@@ -37,7 +37,8 @@ func DefaultCertificateSettings() CertificateSettings {
 	}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s CertificateSettings) Validate() error {
 	if d := s.BackoffMin.Duration; d <= 0 {
 		return fmt.Errorf("certManager.backoffMin: %s must be more than 0s", d)

@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// restoreRevision takes up the count of certificates that a restore has lost.
+// restoreRevision restores the revision that a restored Certificate has lost.
 func (t *pass) restoreRevision(ctx context.Context) (changed bool, err error) {
 	revision := issuance.RestoredRevision(t.Certificate, t.requests)
 	if revision == nil {
@@ -18,8 +18,8 @@ func (t *pass) restoreRevision(ctx context.Context) (changed bool, err error) {
 	return t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { crt.Status.Revision = revision })
 }
 
-// tellReadiness writes whether the certificate that there is will do. What is
-// done next does not depend on it.
+// tellReadiness writes the Ready condition, which says whether the present
+// certificate is suitable. The next steps do not depend on it.
 func (t *pass) tellReadiness(ctx context.Context) (changed bool, err error) {
 	ready := issuance.Ready(t.Situation, t.now)
 	t.by(ready.Again)
@@ -27,7 +27,7 @@ func (t *pass) tellReadiness(ctx context.Context) (changed bool, err error) {
 	return false, err
 }
 
-// adopt ends an issuance that is not needed any more.
+// adopt ends an issuance that is no longer needed.
 func (t *pass) adopt(ctx context.Context) (changed bool, err error) {
 	why := issuance.Adopt(t.Situation, t.now)
 	if why.None() {

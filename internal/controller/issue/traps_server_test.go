@@ -21,12 +21,13 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// byHand has nobody approve requests but the tests.
+// byHand leaves the approval of requests to the tests.
 func byHand(cfg *server.Config) { cfg.Controllers = []string{"*", "-certificaterequests-approver"} }
 
-// A request that came to nothing does not end the next attempt, also if the key
-// stays and the next attempt comes within a second: whatever the reason was, and
-// whether its issuer said when. The Certificate says what has happened.
+// A request that failed does not end the next attempt, even if the key is
+// reused and the next attempt comes within a second. The reason of the failure
+// does not matter, nor whether its issuer set a failure time. The Certificate
+// reports the failure.
 func TestAnotherAttempt(t *testing.T) {
 	w := newWorldOn(t, apitest.Start(t, byHand))
 	crt := newCertificate("web")
@@ -68,14 +69,14 @@ func TestAnotherAttempt(t *testing.T) {
 	}
 }
 
-// another waits for a request other than the one that was there before.
+// another waits for a request other than the previous one.
 func (w *world) another(t testing.TB, name string, before types.UID) *cmv1.CertificateRequest {
 	t.Helper()
 	return eventually(t, w, name, "is another one", func(cr *cmv1.CertificateRequest) bool { return cr.UID != before })
 }
 
-// Of Certificates that name one Secret, made at the same moment, one is issued
-// and the other waits for nothing.
+// If Certificates that are created at the same moment name one Secret, one is
+// issued and the other does not start.
 func TestDuplicateSecretNameAtOnce(t *testing.T) {
 	w := newWorldOn(t, crowded.Start(t))
 	w.newSigners(t)
@@ -130,8 +131,8 @@ func (w *world) hasYielded(t testing.TB, name string) bool {
 		certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing) == nil
 }
 
-// An issuance that waits for an issuer says so, and goes on by itself. Another
-// issuer is a reason for another certificate.
+// An issuance that waits for an issuer reports that, and continues by itself. A
+// different issuer is a reason for another certificate.
 func TestWaitsForIssuer(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -168,8 +169,8 @@ func TestLongName(t *testing.T) {
 	w.issued(t, long, 2)
 }
 
-// After a restore of Certificates without their status, nothing is issued that
-// is there, and the count of certificates goes on.
+// After a restore of Certificates without their status, existing certificates
+// are not issued again, and the revision continues.
 func TestRestore(t *testing.T) {
 	w := newWorld(t)
 	crt := newCertificate("web")
@@ -201,7 +202,7 @@ func TestRestore(t *testing.T) {
 	w.issued(t, "web", 8)
 }
 
-// Of two requests that ask for the same, one stays.
+// Of two requests for the same certificate, one stays.
 func TestTwoRequests(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, newCertificate("web"))

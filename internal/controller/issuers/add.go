@@ -1,4 +1,4 @@
-// Package issuers says on Issuers and ClusterIssuers whether they can sign.
+// Package issuers writes on Issuers and ClusterIssuers whether they can sign.
 package issuers
 
 import (
@@ -34,21 +34,22 @@ type Config struct {
 	// Client is the controller's own identity: it needs get on secrets and
 	// update on the status of the kind. It must read past caches.
 	Client client.Client
-	// Secrets tells of changes.
+	// Secrets notifies of changes.
 	Secrets *secretwatch.Watcher
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of what has changed.
+	// Events, if not nil, records what has changed.
 	Events events.EventRecorder
-	// Metrics, if there are any, tell of the objects and of the work on them.
+	// Metrics, if not nil, are the metrics of the objects and of the work on
+	// them.
 	Metrics *certmetrics.Metrics
 }
 
-// name is that of the controller: its plural.
+// name returns the controller's name: the plural of the kind.
 func (c Config) name() string {
 	if c.Kind == cmv1.ClusterIssuerKind {
 		return "clusterissuers"
@@ -56,17 +57,18 @@ func (c Config) name() string {
 	return "issuers"
 }
 
-// Component is who writes to objects of a kind and tells of them in Events.
+// Component returns the name with which the controller writes to objects of a
+// kind and records Events about them.
 func Component(kind string) string { return "cert-manager-" + Config{Kind: kind}.name() }
 
-// How long an issuer that could not be looked at waits for the next attempt:
-// the first time, and at most.
+// The first and the longest wait before the next attempt for an issuer that
+// could not be checked.
 const (
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
 )
 
-// concurrency is how many issuers are looked at at the same time.
+// concurrency is how many issuers are checked at the same time.
 const concurrency = 5
 
 // Add adds the controller to mgr, whose cache it reads. It works while the API
@@ -107,13 +109,13 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return looking.Start(ctx)
 }
 
-// objects are the issuers, when their spec changes; a status that somebody else
-// writes is corrected too.
+// objects is the source of issuers whose spec has changed. A status that
+// another client has written is corrected too.
 func (r *reconciler) objects() source.Source {
 	return source.Kind[client.Object](r.cache, r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
 }
 
-// followNeeds has the issuers looked at which need what has changed.
+// followNeeds queues the issuers that need an object that has changed.
 func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
 	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: types.Watches()}
 	changes.Run(ctx,
@@ -125,7 +127,7 @@ func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
 	return nil
 }
 
-// enqueue has the issuers looked at whose needs are meant.
+// enqueue queues the issuers whose needs match.
 func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(needs []issuing.Reference) bool) {
 	all, err := r.all(ctx)
 	if err != nil {
@@ -141,8 +143,8 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(needs []is
 	}
 }
 
-// known returns the issuers that there are, for metrics: what cannot be listed is
-// listed with the next look.
+// known returns the existing issuers, for metrics. If they cannot be listed
+// now, they are listed at the next look.
 func (r *reconciler) known(ctx context.Context) []cmv1.GenericIssuer {
 	all, err := r.all(ctx)
 	if err != nil {

@@ -28,11 +28,11 @@ type reconciler struct {
 	issuers types.Issuers
 }
 
-// conflictPause is when to look again at what somebody else has changed: the
-// cache has it by then.
+// conflictPause is how long to wait after another client has changed the
+// object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
 
-// new returns an empty object of the kind, which Add has looked at.
+// new returns an empty object of the kind, which Add has checked.
 func (r *reconciler) new() cmv1.GenericIssuer {
 	if r.Kind == cmv1.ClusterIssuerKind {
 		return &cmv1.ClusterIssuer{}
@@ -40,7 +40,7 @@ func (r *reconciler) new() cmv1.GenericIssuer {
 	return &cmv1.Issuer{}
 }
 
-// Reconcile makes the status of one issuer true.
+// Reconcile updates the status of one issuer.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	issuer := r.new()
 	if err := r.cache.Get(ctx, key.NamespacedName, issuer); err != nil || issuer.GetDeletionTimestamp() != nil {
@@ -64,7 +64,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: max(v.Again.Sub(now), 0) + time.Second}, nil
 }
 
-// write puts the verdict into the status and tells of it, if it is news.
+// write writes the verdict into the status and, if it is new, records it.
 func (r *reconciler) write(ctx context.Context, issuer cmv1.GenericIssuer, v issuing.Ready, now time.Time) error {
 	before := issuer.DeepCopyObject().(cmv1.GenericIssuer)
 	certmanager.SetIssuerCondition(issuer, cmv1.IssuerConditionReady, statusOf(v), v.Reason, v.Message, metav1.NewTime(now))
@@ -76,7 +76,7 @@ func (r *reconciler) write(ctx context.Context, issuer cmv1.GenericIssuer, v iss
 	}
 	was := certmanager.IssuerCondition(before, cmv1.IssuerConditionReady)
 	if was != nil && was.Status == statusOf(v) && was.Reason == v.Reason && was.Message == v.Message {
-		return nil // it is about a newer spec, that is all
+		return nil // there is a newer spec, which is fine
 	}
 	log.FromContext(ctx).Info("Issuer has changed", "ready", v.OK, "reason", v.Reason, "message", v.Message)
 	r.tell(issuer, v)
@@ -102,8 +102,8 @@ func (r *reconciler) tell(issuer cmv1.GenericIssuer, v issuing.Ready) {
 	}
 }
 
-// eventInit tells that an issuer could not be looked at, or what it needs is not
-// there.
+// eventInit means that an issuer could not be checked, or that an object it
+// needs does not exist.
 const eventInit = "ErrInitIssuer"
 
 func (r *reconciler) event(issuer cmv1.GenericIssuer, kind, reason, text string) {

@@ -40,7 +40,7 @@ func start(t *testing.T) world {
 	return w
 }
 
-// apply creates the issuer that a manifest describes.
+// apply creates the issuer of a manifest.
 func (w world) apply(t *testing.T, manifest string) cmv1.GenericIssuer {
 	t.Helper()
 	var issuer cmv1.GenericIssuer = &cmv1.Issuer{}
@@ -72,7 +72,7 @@ func (w world) says(t *testing.T, issuer cmv1.GenericIssuer, want string) {
 	})
 }
 
-// ca is a root in a Secret, as it is at a time.
+// ca returns a Secret with a root CA that is valid from a time on.
 func ca(t *testing.T, namespace, name string, life time.Duration, from time.Time) *corev1.Secret {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -89,8 +89,8 @@ func ca(t *testing.T, namespace, name string, life time.Duration, from time.Time
 	}}
 }
 
-// An issuer of type CA follows its Secret: one that is not there yet, is broken,
-// has another key, has expired, is replaced, is deleted.
+// An issuer of type CA follows its Secret: one that does not exist yet, is
+// broken, has another key, has expired, is replaced, is deleted.
 func TestCAFollowsItsSecret(t *testing.T) {
 	w := start(t)
 	const day = 24 * time.Hour
@@ -148,7 +148,7 @@ func (w world) told(t *testing.T, component, reason string) {
 	})
 }
 
-// The issuers of cert-manager's documentation.
+// These are the issuers of cert-manager's documentation.
 func TestIssuers(t *testing.T) {
 	w := start(t)
 	tests := []struct{ reason, manifest, want string }{
@@ -212,7 +212,8 @@ spec:
 	}
 }
 
-// A name that no Secret can have is told, and nobody tries to read it.
+// A name that no Secret can have is reported, and the controller does not try
+// to read it.
 func TestImpossibleSecretName(t *testing.T) {
 	w := start(t)
 	object := w.apply(t, `

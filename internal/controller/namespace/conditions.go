@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// conditions says what keeps a namespace, in the words of Kubernetes. Of each
-// condition, current keeps what did not change.
+// conditions returns why a namespace cannot be deleted yet, in the words of
+// Kubernetes. Unchanged parts of each condition are kept from current.
 func conditions(current []corev1.NamespaceCondition, left content, now metav1.Time) []corev1.NamespaceCondition {
 	updated := slices.Clone(current)
 	for _, wanted := range []corev1.NamespaceCondition{
@@ -44,7 +44,7 @@ func condition(kind corev1.NamespaceConditionType, bad bool, badReason, badMessa
 	return corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: goodMessage}
 }
 
-// set puts wanted in the place of the condition of its type.
+// set replaces the condition of wanted's type.
 func set(conditions []corev1.NamespaceCondition, wanted corev1.NamespaceCondition, now metav1.Time) []corev1.NamespaceCondition {
 	wanted.LastTransitionTime = now
 	i := slices.IndexFunc(conditions, func(c corev1.NamespaceCondition) bool { return c.Type == wanted.Type })
@@ -77,7 +77,7 @@ func describeFinalizers(finalizers map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// join lists errors in one order, so that conditions do not flap.
+// join lists errors in a fixed order, so that conditions do not flap.
 func join(errs []error) string {
 	var texts []string
 	for _, err := range errs {

@@ -1,5 +1,5 @@
-// Package namespace empties namespaces that are being deleted, then lets them
-// go.
+// Package namespace empties namespaces that are being deleted, then releases
+// them.
 package namespace
 
 import (
@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Config is what the controller is made of. All of it is the controller's own
-// identity.
+// Config is what the controller is made of. All clients use the controller's
+// own identity.
 type Config struct {
 	// Client writes the status and the finalizers of namespaces.
 	Client client.Client
-	// Discover tells which kinds there are in namespaces.
+	// Discover returns the namespaced kinds.
 	Discover Discover
 	// Objects deletes objects of all kinds.
 	Objects metadata.Interface
@@ -67,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	left := r.emptier.empty(ctx, namespace.Name)
-	// Emptying takes a while, in which others can change the object.
+	// Emptying takes a while, in which other clients can change the object.
 	if err := r.client.Get(ctx, request.NamespacedName, &namespace); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -86,12 +86,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return ignoreLate(r.release(ctx, &namespace))
 }
 
-// waits reports whether a namespace is being deleted and waits for us.
+// waits reports whether a namespace is being deleted and waits for this
+// controller.
 func waits(namespace *corev1.Namespace) bool {
 	return !namespace.DeletionTimestamp.IsZero() && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// report puts what is left on the namespace.
+// report writes into the namespace's status what is left in it.
 func (r *reconciler) report(ctx context.Context, namespace *corev1.Namespace, left content) error {
 	updated := conditions(namespace.Status.Conditions, left, r.now())
 	if equality.Semantic.DeepEqual(updated, namespace.Status.Conditions) {
@@ -104,8 +105,8 @@ func (r *reconciler) report(ctx context.Context, namespace *corev1.Namespace, le
 	return nil
 }
 
-// release takes our finalizer away. Without the last one, the server deletes
-// the namespace.
+// release removes our finalizer. When the last finalizer is removed, the server
+// deletes the namespace.
 func (r *reconciler) release(ctx context.Context, namespace *corev1.Namespace) error {
 	namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(name corev1.FinalizerName) bool {
 		return name == corev1.FinalizerKubernetes
@@ -116,8 +117,8 @@ func (r *reconciler) release(ctx context.Context, namespace *corev1.Namespace) e
 	return nil
 }
 
-// ignoreLate: of a namespace that has changed, an event comes; one that is
-// gone needs nothing.
+// ignoreLate drops the errors of writes that came too late: a namespace that
+// has changed causes a watch event, and one that is gone needs nothing.
 func ignoreLate(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
@@ -125,8 +126,9 @@ func ignoreLate(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// nextLook is when to look again at what waits for somebody's finalizers: the
-// longer it has waited, the later.
+// nextLook returns the wait until the next look at a namespace that waits for
+// finalizers of other controllers. It grows with the time that the namespace
+// has waited.
 func nextLook(namespace *corev1.Namespace, now metav1.Time) time.Duration {
 	const soonest, latest = 200 * time.Millisecond, 15 * time.Second
 	return min(max(now.Sub(namespace.DeletionTimestamp.Time)/4, soonest), latest)

@@ -15,7 +15,8 @@ import (
 
 // content is what a namespace still holds after an attempt to empty it.
 type content struct {
-	// undiscovered is why some kinds are not known, and so may be left.
+	// undiscovered is why some kinds are unknown. Objects of these kinds may be
+	// left.
 	undiscovered error
 	// failed is why some objects could not be deleted.
 	failed []error
@@ -25,17 +26,17 @@ type content struct {
 	finalizers map[string]int
 }
 
-// err is what went wrong, if anything: objects that wait for finalizers did
-// not.
+// err returns what went wrong, or nil. Objects that wait for finalizers are not
+// an error.
 func (c content) err() error {
 	return errors.Join(append(slices.Clone(c.failed), c.undiscovered)...)
 }
 
-// Discover returns the kinds that there are in namespaces, each in one version.
-// Those that could be discovered come with the error about others.
+// Discover returns the namespaced kinds, each in one version. With an error
+// about some kinds, it still returns the others.
 type Discover func(ctx context.Context) ([]*metav1.APIResourceList, error)
 
-// emptier deletes what is in namespaces, of whatever kind.
+// emptier deletes the objects of any kind in namespaces.
 type emptier struct {
 	discover Discover
 	objects  metadata.Interface
@@ -102,7 +103,8 @@ func (c content) add(resource schema.GroupResource, objects []metav1.PartialObje
 	}
 }
 
-// isNotServed: a kind can go between its discovery and its use.
+// isNotServed reports whether err means that a kind is not served: it can be
+// removed between its discovery and its use.
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }

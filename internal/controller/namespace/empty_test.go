@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// discovers finds resources, and fails to find others.
+// discovers returns a Discover that finds resources, and fails to find others.
 func discovers(err error, resources ...metav1.APIResource) Discover {
 	return func(context.Context) ([]*metav1.APIResourceList, error) {
 		return []*metav1.APIResourceList{{GroupVersion: "example.com/v1", APIResources: resources}}, err
@@ -40,14 +40,14 @@ func newFake(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadata
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
-// Kinds that nobody has heard of before are emptied by the verbs they have.
+// Kinds that were unknown before are emptied with the verbs that they support.
 func TestEmpty(t *testing.T) {
 	client := newFake(t,
 		object("Cat", "blue", "tom"), object("Cat", "blue", "kit"), object("Cat", "green", "tom"),
 		object("View", "blue", "v"))
 	found := discovers(nil,
 		resource("cats", "Cat", "list", "delete"),
-		resource("views", "View", "list"), // cannot be deleted: is not counted either
+		resource("views", "View", "list"), // cannot be deleted, so it is not counted either
 	)
 	left := emptier{discover: found, objects: client}.empty(t.Context(), "blue")
 	if err := left.err(); err != nil || len(left.objects) != 0 {

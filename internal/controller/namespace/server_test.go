@@ -45,7 +45,7 @@ func TestDeletingANamespaceDeletesWhatIsInIt(t *testing.T) {
 	}
 	apitest.Eventually(t, "the namespace is gone", gone(t, admin, "blue"))
 
-	// The new namespace by that name finds nothing of the old one.
+	// The new namespace with that name contains nothing of the old one.
 	apitest.NewNamespace(t, admin, "blue")
 	secrets, err := admin.CoreV1().Secrets("blue").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) != 0 {
@@ -60,7 +60,7 @@ func TestDeletingANamespaceDeletesWhatIsInIt(t *testing.T) {
 	}
 }
 
-// A namespace says on itself what it waits for.
+// A namespace's status says what the namespace waits for.
 func TestFinalizersHoldANamespace(t *testing.T) {
 	admin := start(t)
 	secrets := admin.CoreV1().Secrets("blue")

@@ -1,7 +1,6 @@
-// Package nodelifecycle says of nodes that have gone silent that they are not
-// ready, as kube-controller-manager's node lifecycle controller does. It sets no
-// taints and evicts no pods: nothing runs pods here, and nothing reads the
-// taints.
+// Package nodelifecycle sets nodes that have gone silent to not ready, as
+// kube-controller-manager's node lifecycle controller does. It sets no taints
+// and evicts no pods: nothing runs pods here, and nothing reads the taints.
 package nodelifecycle
 
 import (
@@ -27,22 +26,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Name is the controller's in a configuration, as in Kubernetes.
+// Name is the controller's name in a configuration, as in Kubernetes.
 const Name = "node-lifecycle-controller"
 
 // Config is what the controller is made of.
 type Config struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
-	// Leases needs to hold those of the namespace kube-node-lease alone.
+	// Leases needs to hold only the leases of the namespace kube-node-lease.
 	Leases cache.Cache
 	// Settings say for how long a node may be silent.
 	Settings Settings
-	// Events tells of nodes that are silent.
+	// Events records nodes that are silent.
 	Events events.EventRecorder
 	// Metrics gets the controller's metrics.
 	Metrics prometheus.Registerer
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 }
 
@@ -67,7 +66,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-// itsNode is the node that a lease is of: they have the same name.
+// itsNode returns the node of a lease: they have the same name.
 func itsNode(_ context.Context, lease *coordinationv1.Lease) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: lease.Name}}}
 }
@@ -77,12 +76,13 @@ type reconciler struct {
 	nodes client.Reader
 
 	mu sync.Mutex // guards known
-	// known is when nodes have given their last signs of life. A process that has
-	// just begun to look gives all of them the whole grace period.
+	// known is when nodes have given their last signs of life. A process that
+	// has just started gives each node the whole grace period.
 	known map[string]observation
 }
 
-// Reconcile looks at one node, and once more when its time is over.
+// Reconcile looks at one node, and schedules the next look for the end of its
+// grace period.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	err := r.nodes.Get(ctx, types.NamespacedName{Name: request.Name}, node)
@@ -122,7 +122,7 @@ func (r *reconciler) forget(name string) {
 	delete(r.known, name)
 }
 
-// silence says of a node that nobody knows how it is.
+// silence sets the conditions of a silent node, whose state is unknown.
 func (r *reconciler) silence(ctx context.Context, node *corev1.Node) error {
 	conditions, changed := silenced(node, r.Clock.Now())
 	if !changed {
@@ -130,11 +130,11 @@ func (r *reconciler) silence(ctx context.Context, node *corev1.Node) error {
 	}
 	updated := node.DeepCopy()
 	updated.Status.Conditions = conditions
-	// A node that has just written its status itself is not silent.
+	// A node that has just written its own status is not silent.
 	patch := client.StrategicMergeFrom(node, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Status().Patch(ctx, updated, patch)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // the cache brings what is true now
+		return nil // the cache will bring the current state
 	}
 	if err != nil {
 		return fmt.Errorf("writing that node %s is silent: %w", node.Name, err)

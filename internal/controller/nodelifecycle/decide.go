@@ -10,7 +10,8 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
-// What Kubernetes' node lifecycle controller says of nodes that are silent.
+// The reason and messages that Kubernetes' node lifecycle controller sets on
+// silent nodes.
 const (
 	reasonUnknown  = "NodeStatusUnknown"
 	messageUnknown = "Kubelet stopped posting node status."
@@ -18,17 +19,17 @@ const (
 	messageNever   = "Kubelet never posted node status."
 )
 
-// stale are the conditions that nobody can vouch for once a node is silent.
+// stale are the conditions that are unknown once a node is silent.
 var stale = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// signs are the last signs of life that a node has given, by its own clock.
+// signs are the last signs of life of a node, by its own clock.
 type signs struct {
 	renewed, posted time.Time
 }
 
-// signsOf reads them; lease may be nil.
+// signsOf reads the signs of life of a node; lease may be nil.
 func signsOf(node *corev1.Node, lease *coordinationv1.Lease) signs {
 	var s signs
 	if lease != nil && lease.Spec.RenewTime != nil {
@@ -41,13 +42,13 @@ func signsOf(node *corev1.Node, lease *coordinationv1.Lease) signs {
 }
 
 // observation is when, by the clock of this process, a node has given its last
-// sign of life: the clocks of nodes are nothing to go by.
+// sign of life: the clocks of nodes are not reliable.
 type observation struct {
 	signs signs
 	at    time.Time
 }
 
-// observe returns what is known of a node after another look at it.
+// observe updates the observation of a node after another look at it.
 func (o observation) observe(s signs, now time.Time) observation {
 	if !o.at.IsZero() && o.signs == s {
 		return o
@@ -56,8 +57,9 @@ func (o observation) observe(s signs, now time.Time) observation {
 }
 
 // silenced returns the conditions of a node that has been silent for too long,
-// and whether they differ from those that it has. Conditions that it never had
-// are not made up, but for Ready: that is how one asks after a node.
+// and whether they differ from its present ones. It does not add conditions
+// that the node never had, except Ready, which is the condition that clients
+// look at.
 func silenced(node *corev1.Node, now time.Time) ([]corev1.NodeCondition, bool) {
 	status := corev1.NodeStatus{Conditions: slices.Clone(node.Status.Conditions)}
 	changed := false

@@ -27,8 +27,8 @@ var (
 // patience is how long a cache may take to answer.
 const patience = time.Second
 
-// counter counts nodes when it is asked: those of the server of this process
-// that came last.
+// counter counts nodes when metrics are collected. It counts those of the
+// server that was started last in this process.
 type counter struct {
 	mu    sync.Mutex // guards nodes
 	nodes client.Reader
@@ -36,7 +36,7 @@ type counter struct {
 
 var _ prometheus.Collector = (*counter)(nil)
 
-// count has nodes counted for metrics while the controller works.
+// count makes metrics count nodes while the controller works.
 func (r *reconciler) count(mgr ctrl.Manager) error {
 	c := &counter{}
 	if err := collector.Share(r.Metrics, &c); err != nil {
@@ -50,7 +50,7 @@ func (r *reconciler) count(mgr ctrl.Manager) error {
 	}))
 }
 
-// set replaces what is counted; from, unless it is nil, must be what is counted
+// set replaces what is counted. Unless from is nil, it must be what is counted
 // now.
 func (c *counter) set(from, to client.Reader) {
 	c.mu.Lock()
@@ -100,8 +100,8 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// zoneOf is the zone of a node in metrics, in Kubernetes' form: REGION:\0:ZONE,
-// or nothing for a node without either.
+// zoneOf returns the zone of a node in metrics, in Kubernetes' form:
+// REGION:\0:ZONE, or "" for a node without either.
 func zoneOf(node *corev1.Node) string {
 	region, zone := node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone]
 	if region == "" && zone == "" {

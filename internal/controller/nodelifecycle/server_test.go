@@ -18,8 +18,8 @@ import (
 
 const grace = 2 * time.Second
 
-// A host whose lease nobody renews any more is not ready, one that renews it
-// stays so, and one that comes back says so itself.
+// A host whose lease is not renewed any more is not ready. A host that renews
+// its lease stays ready, and one that comes back reports that itself.
 func TestSilentNodes(t *testing.T) {
 	s := apitest.Start(t, func(c *server.Config) { c.NodeLifecycle.GracePeriod.Duration = grace })
 	admin := apitest.Client(t, s.Admin(t))
@@ -54,10 +54,10 @@ func TestSilentNodes(t *testing.T) {
 		}
 	}
 
-	// It is back, and says so as kubelets and agents do.
+	// The host is back, and reports that as kubelets and agents do.
 	post(t, admin, "dead")
 	go renew(ctx, t, admin, "dead")
-	// One that falls silent after that is found out later.
+	// A host that falls silent after that is noticed later.
 	register(t, admin, "dead-too")
 	apitest.Eventually(t, "another silent host is not ready", func() bool {
 		return readyOf(t, admin, "dead-too").Status == corev1.ConditionUnknown
@@ -82,7 +82,7 @@ func register(t *testing.T, admin kubernetes.Interface, name string) {
 	}
 }
 
-// post writes the status of a host that is well.
+// post writes the status of a healthy host.
 func post(t *testing.T, admin kubernetes.Interface, name string) {
 	t.Helper()
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})

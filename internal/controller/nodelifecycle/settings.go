@@ -10,7 +10,7 @@ import (
 )
 
 // shortest is the shortest grace period: hosts renew their leases every ten
-// seconds, and less than that is for tests alone.
+// seconds, and shorter periods are only for tests.
 const shortest = time.Second
 
 // Settings is the stanza "nodeLifecycle".
@@ -21,12 +21,13 @@ type Settings struct {
 	GracePeriod metav1.Duration `json:"gracePeriod"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{GracePeriod: metav1.Duration{Duration: 50 * time.Second}}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	if s.GracePeriod.Duration < shortest {
 		return fmt.Errorf("nodeLifecycle.gracePeriod: %s must be at least %s", duration.Format(s.GracePeriod.Duration), duration.Format(shortest))

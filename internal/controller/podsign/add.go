@@ -1,5 +1,5 @@
 // Package podsign answers PodCertificateRequests of declared signers with
-// certificates, or says on them why not.
+// certificates, or writes into their status why not.
 package podsign
 
 import (
@@ -23,33 +23,35 @@ import (
 
 // Config is what the controller needs to run.
 type Config struct {
-	// Cache is how the API is watched: as the identity of the cache that all
-	// controllers share. It needs get, list and watch on podcertificaterequests,
-	// pods, serviceaccounts, nodes, namespaces and services.
+	// Cache is the configuration with which the API is watched: with the
+	// identity of the cache that all controllers share. It needs get, list and
+	// watch on podcertificaterequests, pods, serviceaccounts, nodes, namespaces
+	// and services.
 	Cache *rest.Config
-	// Client is the signer's own identity. It needs get on the same, update on
-	// podcertificaterequests/status, sign on the signers and create on
-	// subjectaccessreviews. It must read past caches.
+	// Client is the signer's own identity. It needs get on the same resources,
+	// update on podcertificaterequests/status, sign on the signers and create
+	// on subjectaccessreviews. It must read past caches.
 	Client client.Client
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Signers are those that are declared.
+	// Signers are the declared signers.
 	Signers *declared.Set
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of what happened in the signer's name.
+	// Events, if not nil, records what happened in the signer's name.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the signers' metrics.
+	// Metrics, if not nil, is where the signers' metrics are registered.
 	Metrics prometheus.Registerer
 }
 
-// versions are those of the API in which pods' requests can be signed. Those
-// in the form of Kubernetes 1.35 are seen in the older one alone.
+// versions are the API versions in which requests of pods can be signed.
+// Requests in the form of Kubernetes 1.35 are visible only in the older one.
 var versions = []string{"v1beta1", "v1"}
 
-// request is a PodCertificateRequest in the version that can hold everything.
+// podRequest is a PodCertificateRequest in the version that can hold
+// everything.
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
 // Add adds the controller to mgr. It works while the API has
@@ -72,12 +74,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-// controller works while the API has pods' requests.
+// controller works while the API has PodCertificateRequests.
 type controller struct {
 	Config
 	metrics *metrics.Metrics
 	claims  *claims
-	// warnings limits events about requests that wait.
+	// warnings limits Events about requests that wait.
 	warnings flowcontrol.PassiveRateLimiter
 }
 

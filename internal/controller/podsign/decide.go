@@ -21,7 +21,7 @@ const (
 	conditionFailed = certificatesv1beta1.PodCertificateRequestConditionTypeFailed
 )
 
-// reasonIssued is that of the Issued condition.
+// reasonIssued is the reason of the Issued condition.
 const reasonIssued = "Issued"
 
 // pending reports whether a request waits for an answer.
@@ -34,9 +34,9 @@ func pending(req *podRequest) bool {
 	return true
 }
 
-// decide makes an outcome of a signer's answer. What the signer's profile
-// refuses is denied; what is wrong with the request whatever the signer is has
-// failed; all else is the signer's trouble and goes away (KEP-4317).
+// decide turns a signer's answer into an outcome. A request that the signer's
+// profile refuses is denied. A request that is wrong for any signer has failed.
+// Every other error is a problem of the signer and temporary (KEP-4317).
 func decide(issued *signer.Issued, err error) answer.Outcome {
 	var refusal *profile.Refusal
 	if errors.As(err, &refusal) {
@@ -49,12 +49,12 @@ func decide(issued *signer.Issued, err error) answer.Outcome {
 	return o
 }
 
-// conditions are those that answer a request.
+// conditions are the types of the conditions that answer a request.
 var conditions = map[answer.State]string{
 	answer.Issued: conditionIssued, answer.Denied: conditionDenied, answer.Failed: conditionFailed,
 }
 
-// shows reports whether req shows the outcome already. The API has no place for
+// shows reports whether req shows the outcome already. The API has no field for
 // why a request waits.
 func shows(req *podRequest, o answer.Outcome) bool {
 	if o.Issued != nil {

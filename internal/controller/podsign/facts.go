@@ -16,11 +16,11 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// noFacts are for signers that do not look at any.
+// noFacts are for signers that do not use any facts.
 var noFacts request.Request
 
-// facts are all that a profile may look at. What the request says of its pod
-// is compared with the pod.
+// facts returns everything that a profile may use. What the request says of its
+// pod is compared with the pod.
 func (r *reconciler) facts(ctx context.Context, req *podRequest, by *declared.Signer) (request.Request, error) {
 	facts := request.FromPodRequest(req)
 	if facts.Unreadable != nil {
@@ -33,7 +33,7 @@ func (r *reconciler) facts(ctx context.Context, req *podRequest, by *declared.Si
 	for _, about := range []struct {
 		kind, name string
 		namespaced bool
-		uid        types.UID // empty: any
+		uid        types.UID // empty: any UID
 		to         **metav1.ObjectMeta
 	}{
 		{"ServiceAccount", req.Spec.ServiceAccountName, true, req.Spec.ServiceAccountUID, &facts.ServiceAccount},
@@ -61,7 +61,7 @@ func (r *reconciler) pod(ctx context.Context, req *podRequest) (*corev1.Pod, err
 		func(pod *corev1.Pod) *profile.Refusal { return profile.CheckPod(&req.Spec, pod) })
 }
 
-// metadata returns that of an object that a request is about.
+// metadata returns the metadata of an object that a request is about.
 func (r *reconciler) metadata(ctx context.Context, kind string, key client.ObjectKey, uid types.UID) (*metav1.ObjectMeta, error) {
 	empty := func() *metav1.PartialObjectMetadata {
 		object := &metav1.PartialObjectMetadata{}
@@ -75,8 +75,8 @@ func (r *reconciler) metadata(ctx context.Context, kind string, key client.Objec
 }
 
 // find reads an object that has to pass check. The cache can be behind the
-// request: what does not pass there is read from the API before anybody is
-// refused. The object must not be modified.
+// request: if the cached object does not pass, it is read from the API before
+// the request is refused. The object must not be modified.
 func find[T client.Object](ctx context.Context, r *reconciler, key client.ObjectKey, empty func() T, check func(T) *profile.Refusal) (T, error) {
 	cached := empty()
 	if err := r.objects.Get(ctx, key, cached, client.UnsafeDisableDeepCopy); err == nil && check(cached) == nil {

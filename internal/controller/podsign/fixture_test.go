@@ -28,12 +28,11 @@ import (
 
 const account = "web"
 
-// The servers that tests share; tests that stop theirs start their own.
+// The servers that tests share. Tests that stop their server start their own.
 var (
 	common apitest.Shared
-	// trusting leaves it to the signers what is true of a request: on somebody
-	// else's API server nobody else looks at those of others than nodes. It has
-	// ready-made signers.
+	// trusting leaves it to the signers to verify requests: another API server
+	// checks only those of nodes. It has ready-made signers.
 	trusting = apitest.Shared{Options: []func(*server.Config){func(cfg *server.Config) {
 		cfg.Admission.DisabledPlugins = []string{"PodCertificateIdentity"}
 		cfg.PodSigners.Install = []string{"spiffe", "service-dns", "kube-apiserver-client-pod"}
@@ -43,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) { apitest.Main(m, &common, &trusting) }
 
-// world is a server with a namespace, and a node on which pods can be.
+// world is a server with a namespace, and a node for pods.
 type world struct {
 	*apitest.Server
 	core      kubernetes.Interface
@@ -70,7 +69,7 @@ func newWorld(t testing.TB, server *apitest.Server) *world {
 	return w
 }
 
-// connect makes the clients, which are for one run of the server.
+// connect makes the clients, which are valid for one run of the server.
 func (w *world) connect(t testing.TB) {
 	t.Helper()
 	kinds := runtime.NewScheme()
@@ -84,7 +83,7 @@ func (w *world) connect(t testing.TB) {
 	}
 }
 
-// newSigner is a Signer with a CA of its own for pods, by the name of the
+// newSigner returns a Signer for pods with its own CA. It is named after the
 // namespace.
 func (w *world) newSigner() *v1alpha1.Signer {
 	return &v1alpha1.Signer{
@@ -110,7 +109,7 @@ func (w *world) create(t testing.TB, o client.Object) {
 	}
 }
 
-// declare makes a Signer and waits until it signs.
+// declare creates a Signer and waits until it signs.
 func (w *world) declare(t testing.TB, s *v1alpha1.Signer) *v1alpha1.Signer {
 	t.Helper()
 	w.create(t, s)
@@ -151,7 +150,7 @@ func (w *world) pod(t testing.TB, name string, labels map[string]string) *corev1
 	return pod
 }
 
-// projected declares all that tests ask for.
+// projected returns a volume source with everything that tests request.
 func (w *world) projected() *corev1.ProjectedVolumeSource {
 	volume := &corev1.ProjectedVolumeSource{}
 	for _, signer := range []string{w.signerName(), "kubernetes.io/kube-apiserver-client-pod"} {
@@ -164,7 +163,7 @@ func (w *world) projected() *corev1.ProjectedVolumeSource {
 	return volume
 }
 
-// requestOf is a request for a pod; it is not sent yet.
+// requestOf returns a request for a pod, without sending it.
 func (w *world) requestOf(t testing.TB, pod *corev1.Pod, name string, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
@@ -195,7 +194,7 @@ func (w *world) answered(t testing.TB, name string) *certificatesv1beta1.PodCert
 	return answered
 }
 
-// condition is a condition in a few words.
+// condition describes a condition in a few words.
 func condition(r *certificatesv1beta1.PodCertificateRequest) string {
 	if len(r.Status.Conditions) != 1 {
 		return fmt.Sprint(r.Status.Conditions)
@@ -203,7 +202,7 @@ func condition(r *certificatesv1beta1.PodCertificateRequest) string {
 	return r.Status.Conditions[0].Type + " " + r.Status.Conditions[0].Reason
 }
 
-// leafOf is the certificate of a request that must have one.
+// leafOf returns the certificate of a request that must have one.
 func leafOf(t testing.TB, r *certificatesv1beta1.PodCertificateRequest) *x509.Certificate {
 	t.Helper()
 	if got := condition(r); got != "Issued Issued" {
@@ -216,7 +215,7 @@ func leafOf(t testing.TB, r *certificatesv1beta1.PodCertificateRequest) *x509.Ce
 	return chain[0]
 }
 
-// caOf is the CA that is in a Secret.
+// caOf returns the CA in a Secret.
 func (w *world) caOf(t testing.TB, secret string) *x509.Certificate {
 	t.Helper()
 	found, err := w.core.CoreV1().Secrets("kube-system").Get(t.Context(), secret, metav1.GetOptions{})

@@ -30,7 +30,7 @@ func (r *reconciler) signerOf(req *podRequest) *declared.Signer {
 	return signer
 }
 
-// Reconcile answers one request, if it waits for an answer.
+// Reconcile answers one request, if it is pending.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	object := r.version.New()
 	if err := r.objects.Get(ctx, key.NamespacedName, object); err != nil {
@@ -46,7 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	report := r.reportOn(req, start)
 	if o.State == answer.Waiting {
 		if by.Unready != nil {
-			o.After = lastPause // a change of its state brings the requests back
+			o.After = lastPause // a change of the signer's state triggers the requests again
 		}
 		if !r.warnings.TryAccept() {
 			report.Recorder = nil
@@ -57,7 +57,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return r.requests().Put(ctx, req, o, report)
 }
 
-// requests is how requests are read and answered.
+// requests returns how requests are read and answered.
 func (r *reconciler) requests() answer.Kind[*podRequest] {
 	return answer.Kind[*podRequest]{
 		Read: func(ctx context.Context, key client.ObjectKey) (*podRequest, error) {

@@ -6,14 +6,14 @@ import (
 	"github.com/certplane/certplane/internal/answer"
 )
 
-// How many events a second tell of requests that wait, and how many at once.
-// All have the same cause, and the store may be what is in trouble.
+// The number of Events about waiting requests per second, and their burst. All
+// of them have the same cause, and the store may be what has the problem.
 const (
 	warningRate  = 5
 	warningBurst = 50
 )
 
-// reportOn is what is reported of a request on which work begins at start.
+// reportOn returns the report on a request that is processed from start on.
 func (r *reconciler) reportOn(req *podRequest, start time.Time) answer.Report {
 	queued := max(0, start.Sub(req.CreationTimestamp.Time))
 	return answer.Report{

@@ -22,11 +22,11 @@ import (
 
 const (
 	burst   = 300
-	parties = 16 // who send requests at the same time
+	parties = 16 // clients that send requests at the same time
 )
 
-// However many requests come at once and whoever else writes to them, each
-// gets one certificate and keeps it.
+// However many requests come at once and whichever other clients write to them,
+// each gets one certificate and keeps it.
 func TestBurst(t *testing.T) {
 	w := newWorld(t, common.Start(t))
 	w.declare(t, w.newSigner())
@@ -52,7 +52,7 @@ func TestBurst(t *testing.T) {
 	issued.check(t, requests)
 }
 
-// Requests that were made before a server stops are answered, if need be after
+// Requests that were made before a server stops are answered, possibly after
 // the next start, and none is answered twice.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
@@ -85,7 +85,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// burst makes so many requests; they are not sent yet.
+// burst returns n requests, without sending them.
 func (w *world) burst(t testing.TB, n int) []*certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	pod := w.pod(t, "burst", nil)
@@ -96,7 +96,7 @@ func (w *world) burst(t testing.TB, n int) []*certificatesv1beta1.PodCertificate
 	return requests
 }
 
-// issuedSoFar notes the first certificate of each request.
+// issuedSoFar records the first certificate of each request.
 type issuedSoFar struct {
 	changes watch.Interface
 	chains  map[string]string
@@ -121,8 +121,8 @@ func (w *world) watchIssued(t testing.TB, ctx context.Context) *issuedSoFar {
 	return &issuedSoFar{changes: changes, chains: map[string]string{}}
 }
 
-// wait returns when so many requests have certificates. One that changes is an
-// error.
+// wait returns when n requests have certificates. A certificate that changes is
+// an error.
 func (i *issuedSoFar) wait(ctx context.Context, n int) error {
 	for len(i.chains) < n {
 		select {
@@ -145,7 +145,7 @@ func (i *issuedSoFar) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// check wants a certificate of its own for each request.
+// check checks that each request has its own certificate.
 func (i *issuedSoFar) check(t testing.TB, requests []*certificatesv1beta1.PodCertificateRequest) {
 	t.Helper()
 	serials := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// What a request says of its pod is true, or it is denied.
+// A request that makes a false statement about its pod is denied.
 func TestIdentity(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	w.declare(t, w.newSigner())
@@ -51,8 +51,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// What a profile refuses is denied for the reasons that the API has for it, and
-// is in the counts.
+// A request that a profile refuses is denied with the API's reasons, and is
+// counted.
 func TestDenied(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	s := w.newSigner()

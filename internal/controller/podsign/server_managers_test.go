@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 )
 
-// Two processes that do not know of each other make one CA, give each request
-// one certificate, and count it once.
+// Two processes that do not know of each other make one CA, issue one
+// certificate for each request, and count it once.
 func TestTwoManagers(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	cfg := cluster.DefaultConfig()

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// ask makes a request to a signer and returns the answer.
+// ask sends a request to a signer and returns the answer.
 func (w *world) ask(t testing.TB, pod *corev1.Pod, name, signer string) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	request := w.requestOf(t, pod, name, newKey(t, pki.Ed25519))
@@ -38,8 +38,8 @@ func TestSPIFFE(t *testing.T) {
 	}
 }
 
-// A pod gets the names of those Services that select it and that its account
-// may claim.
+// A pod gets the names of those Services that select it and that its service
+// account may claim.
 func TestServices(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	for name, selector := range map[string]map[string]string{
@@ -82,8 +82,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// With its certificate a pod is its service account, as with its token, until
-// the pod or the account is gone.
+// With its certificate, a pod authenticates as its service account, as with its
+// token, until the pod or the account is deleted.
 func TestClientOfTheAPI(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	pod := w.pod(t, "web-1", nil)
@@ -110,7 +110,7 @@ func TestClientOfTheAPI(t *testing.T) {
 		t.Errorf("the API sees %+v", who)
 	}
 
-	// Another pod by the same name has nothing to do with it.
+	// Another pod with the same name has no right to it.
 	now := &client.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
 	if err := w.api.Delete(t.Context(), pod, now); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestClientOfTheAPI(t *testing.T) {
 	})
 }
 
-// Requests for a ready-made signer live no longer than it says.
+// Certificates of a ready-made signer live no longer than it says.
 func TestLongestLife(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	request := w.requestOf(t, w.pod(t, "web-1", nil), "long", newKey(t, pki.Ed25519))
@@ -154,7 +154,7 @@ type caller struct {
 	kubernetes.Interface
 }
 
-// whoAmI is whom the API sees in the client.
+// whoAmI returns the user that the API authenticates the client as.
 func (c *caller) whoAmI() (authenticationv1.UserInfo, error) {
 	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(c.t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// A pod gets what its Signer says, in the form that the API wants it.
+// A pod gets what its Signer specifies, in the form that the API requires.
 func TestIssued(t *testing.T) {
 	w := newWorld(t, common.Start(t))
 	w.declare(t, w.newSigner())
@@ -63,7 +63,8 @@ func newKey(t testing.TB, kind pki.KeyType) crypto.Signer {
 	return key
 }
 
-// legacy makes a request as kubelets of Kubernetes 1.35 do, with an Ed25519 key.
+// legacy changes a request to what kubelets of Kubernetes 1.35 send, with an
+// Ed25519 key.
 func legacy(t testing.TB, r *certificatesv1beta1.PodCertificateRequest, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	var err error

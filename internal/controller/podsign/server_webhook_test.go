@@ -19,8 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
 
-// An endpoint signs what the profile says, for the pod that it is told of. One
-// that does not know of that can do no harm.
+// An endpoint signs what the profile specifies, for the pod in the request that
+// it gets. An endpoint that knows nothing of pods can do no harm.
 func TestWebhook(t *testing.T) {
 	w := newWorld(t, common.Start(t))
 	endpoint, credentials := webhooktest.Start(t), "endpoint-of-"+w.namespace
@@ -50,7 +50,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("the endpoint is told of %+v, %+v", got.Pod, got.Requester)
 	}
 
-	// It issues something else: nobody gets to see that.
+	// The endpoint issues a different certificate, which no client gets to see.
 	endpoint.Answers(func(rw http.ResponseWriter, request signing.SigningRequest) {
 		request.Certificate.URIs = []string{"spiffe://example.org/ns/shop/sa/admin"}
 		webhooktest.Send(t, rw, request.Issued(endpoint.Issue(t, request)))
@@ -67,7 +67,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("status %+v, %v", wrong.Status, err)
 	}
 
-	// It says no, for good.
+	// The endpoint refuses the request permanently.
 	endpoint.Answers(func(rw http.ResponseWriter, request signing.SigningRequest) {
 		webhooktest.Send(t, rw, request.Refused("NotInInventory", "the pod is not in the inventory"))
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// services returns those that select a pod and that its service account may
-// claim, sorted by their names.
+// services returns the Services that select a pod and that its service account
+// may claim, sorted by name.
 func (r *reconciler) services(ctx context.Context, facts request.Request) ([]request.ServiceName, error) {
 	list := &corev1.ServiceList{}
 	if err := r.objects.List(ctx, list, client.InNamespace(facts.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -42,16 +42,16 @@ func (r *reconciler) services(ctx context.Context, facts request.Request) ([]req
 	return claimed, nil
 }
 
-// For how long it is remembered what a service account may claim. A right that
-// has just been given should not be waited for.
+// How long the answers about what a service account may claim are cached. A
+// right that has just been granted should not have to be waited for.
 const (
 	rememberAllowed = 10 * time.Second
 	rememberDenied  = 2 * time.Second
 	maxRemembered   = 4096
 )
 
-// claims knows who may claim which service: verb claim, resource services.
-// Safe for concurrent use.
+// claims caches which users may claim which services: verb claim, resource
+// services. It is safe for concurrent use.
 type claims struct {
 	client     client.Client
 	remembered *expiring.LRUExpireCache
@@ -61,7 +61,7 @@ func newClaims(c client.Client, now clock.PassiveClock) *claims {
 	return &claims{client: c, remembered: expiring.NewLRUExpireCacheWithClock(maxRemembered, now)}
 }
 
-// claim is a question that has been answered.
+// claim is a question whose answer is cached.
 type claim struct{ username, namespace, service string }
 
 func (c *claims) allowed(ctx context.Context, who request.Requester, service *corev1.Service) (bool, error) {

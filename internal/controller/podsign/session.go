@@ -21,8 +21,8 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// How long a request that could not be answered waits for the next attempt:
-// the first time, and at most.
+// The first and the longest wait before the next attempt for a request that
+// could not be answered.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
@@ -47,7 +47,7 @@ func (c *controller) work(ctx context.Context, version string) error {
 	return worker.Run(ctx, objects, signing)
 }
 
-// stripPod keeps of pods what signers may look at: there can be very many.
+// stripPod keeps only what signers may use of pods: there can be very many.
 func stripPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
@@ -70,7 +70,7 @@ func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache
 	return signing, err
 }
 
-// predicate keeps out of the queue what there is nothing to do for.
+// predicate keeps requests that need no action out of the queue.
 func (r *reconciler) predicate() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return r.waits(e.Object) },
@@ -85,14 +85,14 @@ func (r *reconciler) waits(o client.Object) bool {
 	return req != nil && pending(req) && r.signerOf(req) != nil
 }
 
-// retryWithSigners is a source of work: with each change of the signers come
-// the requests that may have waited for it.
+// retryWithSigners is a source of work: each change of the signers triggers the
+// requests that may have waited for it.
 func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
 	changed := make(chan struct{}, 1)
 	cancel := r.Signers.Changes.Subscribe(func(struct{}) {
 		select {
 		case changed <- struct{}{}:
-		default: // there is one to come already
+		default: // one is queued already
 		}
 	})
 	go func() {

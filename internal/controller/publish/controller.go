@@ -34,7 +34,7 @@ import (
 const (
 	// Name is the name of the config maps.
 	Name = "kube-root-ca.crt"
-	// key is where in a config map the bundle is.
+	// key is the key of the bundle in a config map.
 	key = "ca.crt"
 
 	descriptionAnnotation = "kubernetes.io/description"
@@ -42,25 +42,25 @@ const (
 		"the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// lookEvery is how often the publisher looks whether there are other roots.
+// lookEvery is how often the publisher checks whether the roots have changed.
 const lookEvery = 5 * time.Second
 
 // Config is what the publisher needs to run.
 type Config struct {
 	// Client writes config maps as the publisher's own identity.
 	Client client.Client
-	// ConfigMaps needs to hold the config maps called Name alone.
+	// ConfigMaps needs to hold only the config maps called Name.
 	ConfigMaps cache.Cache
-	// Roots are what the certificate of the API server chains to. Servers that
-	// share a store must share them, or they undo each other's writes.
+	// Roots are the roots of the API server's certificate. Servers that share a
+	// store must use the same roots, or they undo each other's writes.
 	Roots roots.Roots
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of config maps that cannot be fixed.
+	// Events, if not nil, records config maps that cannot be fixed.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the publisher's metrics.
+	// Metrics, if not nil, is where the publisher's metrics are registered.
 	Metrics prometheus.Registerer
 }
 
@@ -101,8 +101,8 @@ func newReconciler(namespaces client.Reader, cfg Config) (*reconciler, error) {
 	}, nil
 }
 
-// errNoRoots says that there is nothing to publish, which must not be
-// published.
+// errNoRoots means that there are no roots, and that an empty bundle must not
+// be published.
 var errNoRoots = errors.New("there is no root certificate to publish: name a file of them in publishing.rootCAFile")
 
 type reconciler struct {
@@ -118,7 +118,7 @@ func itsNamespace(_ context.Context, config *corev1.ConfigMap) []reconcile.Reque
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: config.Namespace}}}
 }
 
-// watchRoots has all namespaces looked at when the roots have changed.
+// watchRoots queues all namespaces when the roots have changed.
 func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go roots.Watch(ctx, r.roots, lookEvery, func() {
 		var namespaces corev1.NamespaceList
@@ -133,13 +133,13 @@ func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLi
 	return nil
 }
 
-// Reconcile makes or mends the config map of one namespace.
+// Reconcile creates or fixes the config map of one namespace.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	start := r.clock.Now()
 	err := r.sync(ctx, request.NamespacedName)
 	r.metrics.Observe(err, r.clock.Since(start))
 	if apierrors.IsInvalid(err) {
-		err = reconcile.TerminalError(err) // until somebody changes it, it stays so
+		err = reconcile.TerminalError(err) // it stays so until a user changes it
 	}
 	return reconcile.Result{}, err
 }
@@ -171,8 +171,8 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 	}
 }
 
-// tell says with an event that a config map is one that cannot be fixed, such
-// as one that somebody has made immutable.
+// tell records an Event about a config map that cannot be fixed, such as one
+// that a user has made immutable.
 func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
 	if apierrors.IsInvalid(err) && r.events != nil {
 		r.events.Eventf(config, nil, corev1.EventTypeWarning, "CannotPublish", "Publish",
@@ -181,7 +181,8 @@ func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
 	return err
 }
 
-// get returns the config map of a namespace, without a UID if there is none.
+// get returns the config map of a namespace. It has no UID if it does not
+// exist.
 func (r *reconciler) get(ctx context.Context, namespace string) (*corev1.ConfigMap, error) {
 	config := &corev1.ConfigMap{}
 	err := r.configMaps.Get(ctx, types.NamespacedName{Namespace: namespace, Name: Name}, config)

@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// fix returns config as it should be, and whether it is not so yet: with the
-// bundle as all of its data, and with any description.
+// fix returns config as it should be, and whether that is a change. The bundle
+// must be all of its data; any description is kept.
 func fix(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
 	data := map[string]string{key: bundle}
 	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" {
@@ -23,8 +23,9 @@ func fix(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
 	return fixed, true
 }
 
-// ignoreLate drops the errors of a write that somebody was faster than: by
-// writing the config map, of which an event comes, or by ending the namespace.
+// ignoreLate drops the errors of a write that came too late: another client has
+// written the config map, which causes a watch event, or has deleted the
+// namespace.
 func ignoreLate(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

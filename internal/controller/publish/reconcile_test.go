@@ -42,13 +42,13 @@ func newRoot(t *testing.T, name string) *x509.Certificate {
 	return root.Certificate()
 }
 
-// fixture is a publisher with an API in memory.
+// fixture is a publisher with an in-memory API.
 type fixture struct {
 	t        *testing.T
 	api      client.WithWatch
 	roots    []*x509.Certificate
 	clock    *clocktesting.FakePassiveClock
-	failure  error // what writes get for an answer
+	failure  error // the error that writes return
 	writes   []string
 	events   *events.FakeRecorder
 	registry *prometheus.Registry
@@ -104,7 +104,7 @@ func (f *fixture) reconcile() error {
 	return err
 }
 
-// published is the data of the config map.
+// published returns the data of the config map.
 func (f *fixture) published() map[string]string {
 	f.t.Helper()
 	var config corev1.ConfigMap
@@ -238,7 +238,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// While the roots change, both are published.
+// While the roots change, both sets are published.
 func TestOverlap(t *testing.T) {
 	f := newFixture(t, blue())
 	if err := f.reconcile(); err != nil {
@@ -274,7 +274,7 @@ func TestNothingToPublish(t *testing.T) {
 	f.reconciler()
 	f.roots = nil
 	f.clock.SetTime(now.Add(48 * time.Hour))
-	f.reconcile() // those of before are in the overlap
+	f.reconcile() // the former roots are in the overlap
 	f.clock.SetTime(now.Add(96 * time.Hour))
 	f.writes = nil
 	if err := f.reconcile(); !errors.Is(err, errNoRoots) || len(f.writes) != 0 {

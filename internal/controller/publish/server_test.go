@@ -53,7 +53,7 @@ func TestEveryNamespaceHasTheCA(t *testing.T) {
 	}
 }
 
-// New roots are published beside the old ones, without a restart.
+// New roots are published together with the old ones, without a restart.
 func TestRootCAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "roots.pem")
 	older, newer := newRoot(t), newRoot(t)
@@ -83,7 +83,7 @@ func TestRootCAFile(t *testing.T) {
 	publishes("the second root, whatever is in the file now", newer)
 }
 
-// Nobody can change an immutable config map; somebody is told.
+// An immutable config map cannot be changed; an Event reports it.
 func TestImmutable(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
@@ -92,7 +92,8 @@ func TestImmutable(t *testing.T) {
 		_, err := configs.Patch(t.Context(), "kube-root-ca.crt", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	// The publisher can be faster than the second of two changes, so it is one.
+	// The publisher can be faster than the second of two changes, so this is a
+	// single one.
 	apitest.Eventually(t, "there is an immutable config map with other data", func() bool {
 		return patch(`{"data":{"ca.crt":"x"},"immutable":true}`) == nil
 	})

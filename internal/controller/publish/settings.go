@@ -23,12 +23,13 @@ type Settings struct {
 	Overlap metav1.Duration `json:"overlap"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{Overlap: metav1.Duration{Duration: 24 * time.Hour}}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	if s.Overlap.Duration < 0 {
 		return fmt.Errorf("publishing.overlap: %s is negative: 0s is no overlap", s.Overlap.Duration)

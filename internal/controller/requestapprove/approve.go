@@ -1,5 +1,5 @@
-// Package requestapprove approves every CertificateRequest, for servers whose
-// users may have whatever they may ask for.
+// Package requestapprove approves every CertificateRequest. It is for servers
+// whose users may have any certificate that they may request.
 package requestapprove
 
 import (
@@ -32,19 +32,20 @@ import (
 )
 
 const (
-	// Name is the controller's on the command line.
+	// Name is the controller's name on the command line.
 	Name = "certificaterequests-approver"
-	// Component is who approves, in managed fields and Events.
+	// Component is the approver's name in managed fields and Events.
 	Component = "cert-manager-" + Name
 )
 
-// approval is what approved requests bear.
+// approval is the reason and message of the condition on approved requests.
 var approval = issuance.Finding{Reason: certmanager.Group, Message: "Certificate request has been approved by cert-manager.io"}
 
-// reasonForbidden: nobody has granted the right to approve for an issuer.
+// reasonForbidden means that the approver has no right to approve for an
+// issuer.
 const reasonForbidden = "ApprovalForbidden"
 
-// reasonReview: somebody else has to decide.
+// reasonReview means that the decision is left to another approver.
 const reasonReview = "ReviewRequired"
 
 // Config is what the approver needs to run.
@@ -52,15 +53,15 @@ type Config struct {
 	// Client is the approver's own identity. It needs update on
 	// certificaterequests/status, and approve on the signers of cert-manager.io.
 	Client client.Client
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// ReviewCAs leaves requests for CA certificates to somebody else.
+	// ReviewCAs leaves requests for CA certificates to another approver.
 	ReviewCAs bool
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of what was approved and what could not be.
+	// Events, if not nil, records what was approved and what could not be.
 	Events events.EventRecorder
-	// Metrics, if there are any, tell of the work.
+	// Metrics, if not nil, are the metrics of the work.
 	Metrics *certmetrics.Metrics
 }
 
@@ -86,8 +87,8 @@ func (r *reconciler) Start(ctx context.Context) error {
 	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions).While(ctx, Name, "Approving CertificateRequests", r.work)
 }
 
-// How long a request that could not be approved waits for the next attempt: the
-// first time, and at most.
+// The first and the longest wait before the next attempt for a request that
+// could not be approved.
 const (
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
@@ -113,8 +114,8 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return approving.Start(ctx)
 }
 
-// conflictPause is when to look again at what somebody else has changed: the
-// cache has it by then.
+// conflictPause is how long to wait after another client has changed the
+// object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
 
 // Reconcile approves one request.
@@ -147,12 +148,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// asksForCA reports whether the certificate could sign others.
+// asksForCA reports whether the certificate could sign other certificates.
 func asksForCA(cr *cmv1.CertificateRequest) bool {
 	return cr.Spec.IsCA || slices.Contains(cr.Spec.Usages, cmv1.UsageCertSign)
 }
 
-// whyForbidden says what to do about a request that the API does not let the
+// whyForbidden returns what to do about a request that the API does not let the
 // approver approve.
 func whyForbidden(cr *cmv1.CertificateRequest, err error) string {
 	todo := fmt.Sprintf("grant it the verb approve on signers.%s, for names see the documentation, or decide with 'certplane approve -n %s %s'",

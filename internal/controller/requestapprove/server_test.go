@@ -51,8 +51,8 @@ func create(t *testing.T, admin client.Client, name string, ref cmmeta.IssuerRef
 	return cr
 }
 
-// Every request is approved that the approver may approve, whether its issuer
-// exists or not; of the others an Event tells why they are not.
+// Every request that the approver may approve is approved, whether its issuer
+// exists or not. An Event says why others are not.
 func TestApprover(t *testing.T) {
 	admin := connect(t, apitest.Start(t))
 	for _, kind := range []string{"", cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
@@ -86,8 +86,8 @@ func TestApprover(t *testing.T) {
 	}
 }
 
-// Where CAs are reviewed, requests for them wait for a person, and say so; all
-// others are approved as ever.
+// If CAs are reviewed, requests for them wait for a person and report that. All
+// others are approved as usual.
 func TestReviewCAs(t *testing.T) {
 	admin := connect(t, apitest.Start(t, func(cfg *server.Config) { cfg.CertManager.ReviewCAs = true }))
 	changes := map[string]func(*cmv1.CertificateRequestSpec){

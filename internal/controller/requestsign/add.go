@@ -1,5 +1,5 @@
 // Package requestsign answers requests to Issuers and ClusterIssuers with
-// certificates, or says on them why not.
+// certificates, or writes into their status why not.
 package requestsign
 
 import (
@@ -35,11 +35,11 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// Name is the controller's on the command line.
+// Name is the controller's name on the command line.
 const Name = "certificaterequests"
 
-// Component is the controller itself in managed fields and Events. Issuers that
-// have a type answer as the Component of that.
+// Component is the controller's own name in managed fields and Events. For an
+// issuer that has a type, the Component of that type is used.
 const Component = "cert-manager-" + Name
 
 // Config is what the controller needs to run.
@@ -48,24 +48,24 @@ type Config struct {
 	// certificaterequests, and update and patch on the status of these. It must
 	// read past caches.
 	Client client.Client
-	// Secrets tells of changes.
+	// Secrets notifies of changes.
 	Secrets *secretwatch.Watcher
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	// Rules hold for all CA issuers.
+	// Rules apply to all CA issuers.
 	Rules issuer.Rules
-	// Issuing is what issuers sign with besides their keys.
+	// Issuing is what issuers sign with in addition to their keys.
 	Issuing pki.Issuing
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there are any, tell of what happened, in the name of the Component of
+	// Events, if not nil, record what happened, in the name of the Component of
 	// an issuer's type.
 	Events map[certmanager.IssuerType]events.EventRecorder
-	// Metrics, if there is one, gets the metrics of signers.
+	// Metrics, if not nil, is where the metrics of signers are registered.
 	Metrics prometheus.Registerer
-	// Syncs, if there are any, tell of the work.
+	// Syncs, if not nil, are the metrics of the work.
 	Syncs *certmetrics.Metrics
 }
 
@@ -102,8 +102,8 @@ func (r *reconciler) Start(ctx context.Context) error {
 	return worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions).While(ctx, Name, "Answering CertificateRequests", r.work)
 }
 
-// How long a request that could not be answered waits for the next attempt, if
-// nothing tells of a change before: the first time, and at most.
+// The first and the longest wait before the next attempt for a request that
+// could not be answered, unless a change triggers it earlier.
 const (
 	firstPause = 5 * time.Second
 	lastPause  = 5 * time.Minute
@@ -134,7 +134,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return signing.Start(ctx)
 }
 
-// actionable keeps out of the queue what there is nothing to do for.
+// actionable keeps requests that need no action out of the queue.
 func actionable() predicate.Predicate {
 	due := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		cr, ok := o.(*cmv1.CertificateRequest)
@@ -146,15 +146,15 @@ func actionable() predicate.Predicate {
 	}
 }
 
-// stillAwaits reports whether a change leaves a request as undecided as it was: its
-// requester is told once, not with each label that somebody sets.
+// stillAwaits reports whether a request is as undecided after a change as
+// before: its requester is notified once, not whenever a user sets a label.
 func stillAwaits(before, after client.Object) bool {
 	old, ok := before.(*cmv1.CertificateRequest)
 	cr, same := after.(*cmv1.CertificateRequest)
 	return ok && same && old.UID == cr.UID && requests.Due(old) == requests.Await && requests.Due(cr) == requests.Await
 }
 
-// asking are the requests that wait for a certificate of an issuer.
+// asking returns the requests that wait for a certificate of an issuer.
 func (r *reconciler) asking(ctx context.Context, issuer client.Object) []reconcile.Request {
 	list := &cmv1.CertificateRequestList{}
 	err := r.cache.List(ctx, list, client.InNamespace(issuer.GetNamespace()), client.UnsafeDisableDeepCopy)

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// An approval must come back as it was, also if it says more than Go programs
-// do: clients in other languages write microseconds.
+// An approval must be written back unchanged, even if it is more precise than
+// Go programs write: clients in other languages write microseconds.
 func TestApprovalStaysAsItIs(t *testing.T) {
 	w := share(t, &byHand)
 	key := apitest.NewKey(t)

@@ -23,15 +23,18 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// CSRName is, on the command line, what answers CertificateSigningRequests.
+// CSRName is the name, on the command line, of the controller that answers
+// CertificateSigningRequests.
 const CSRName = "certificatesigningrequests"
 
-// reasonSecretNotFound is what a request waits for whose Secret there is not.
+// reasonSecretNotFound is the reason of a request that waits for a missing
+// Secret.
 const reasonSecretNotFound = "SecretNotFound"
 
 const (
-	// lookAgain is when to try again what nobody tells of, lookSometimes when what
-	// tells when it has changed: in case it was missed.
+	// lookAgain is the wait before the next attempt if no watch reports the
+	// change. lookSometimes is the wait if one does, in case an event was
+	// missed.
 	lookAgain     = 5 * time.Second
 	lookSometimes = 5 * time.Minute
 )
@@ -42,25 +45,25 @@ type CSRConfig struct {
 	Cache cache.Cache
 	// Client needs get on secrets and create on subjectaccessreviews.
 	Client client.Client
-	// Secrets tells of changes.
+	// Secrets notifies of changes.
 	Secrets *secretwatch.Watcher
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	// Rules hold for all CA issuers.
+	// Rules apply to all CA issuers.
 	Rules issuer.Rules
-	// Issuing is what issuers sign with besides their keys.
+	// Issuing is what issuers sign with in addition to their keys.
 	Issuing pki.Issuing
 }
 
-// IsIssuer reports whether a signer's name is that of an issuer.
+// IsIssuer reports whether a signer name is the name of an issuer.
 func IsIssuer(signerName string) bool {
 	_, ok := certmanager.ParseSignerName(signerName)
 	return ok
 }
 
-// CSRs is the signer that all issuers together are. It runs as a part of a
+// CSRs is the signer that consists of all issuers. It runs as a part of a
 // manager, to learn of changes.
 type CSRs struct {
 	CSRConfig
@@ -68,7 +71,7 @@ type CSRs struct {
 	changes notify.List[func(waited *csr) bool]
 }
 
-// NewCSRs returns the signer that all issuers together are.
+// NewCSRs returns the signer that consists of all issuers.
 func NewCSRs(cfg CSRConfig) *CSRs {
 	return &CSRs{CSRConfig: cfg, issuers: types.New(issuing.Config{
 		Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing,
@@ -89,7 +92,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}
-	// Who may not refer to an issuer need not wait for it.
+	// A user who may not refer to an issuer need not wait for it.
 	if err := c.checkReference(ctx, req.Requester, who); err != nil {
 		return nil, err
 	}
@@ -104,12 +107,12 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if err != nil {
 		return nil, forCSR(err)
 	}
-	issued.Warnings = nil // the Event about the certificate says what matters
+	issued.Warnings = nil // the Event about the certificate already says what matters
 	return issued, nil
 }
 
-// forCSR has what nobody tells of tried again before long. Missing Secrets have
-// another name here.
+// forCSR sets a short retry delay for errors whose end no watch reports. A
+// missing Secret has another reason here.
 func forCSR(err error) error {
 	var wait *signer.PendingError
 	if !errors.As(err, &wait) {
@@ -130,7 +133,7 @@ func later(o requests.Obstacle) error {
 	return &signer.PendingError{Reason: o.Reason, Message: o.Message, Err: errors.New(o.Message), RetryAfter: lookSometimes}
 }
 
-// checkReference asks whether who made a request may refer to an issuer.
+// checkReference checks whether the requester may refer to an issuer.
 func (c *CSRs) checkReference(ctx context.Context, by request.Requester, who certmanager.Signer) error {
 	rights := requests.References(who)
 	for _, right := range rights {

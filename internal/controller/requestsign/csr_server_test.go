@@ -47,8 +47,8 @@ func (w world) failed(t *testing.T, name string, kind certificatesv1.RequestCond
 	})
 }
 
-// CertificateSigningRequests can name issuers: ClusterIssuers everybody's,
-// Issuers only those to which their requester may refer.
+// CertificateSigningRequests can name issuers: any user can name
+// ClusterIssuers, but only users who may refer to an Issuer can name it.
 func TestCertificateSigningRequests(t *testing.T) {
 	w := start(t)
 	admin := apitest.Client(t, w.Admin(t))
@@ -104,7 +104,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 	w.told(t, "undecided", "cert-manager-certificatesigningrequests", corev1.EventTypeNormal, "WaitingApproval")
 }
 
-// asksForCA is a request that asks for a CA in what is signed with its key.
+// asksForCA returns a request whose signed part asks for a CA.
 func asksForCA(t *testing.T) []byte {
 	t.Helper()
 	isCA := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 3, 1, 1, 0xff}}

@@ -20,14 +20,15 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// Subscribe has changed called when an issuer or an object that it needs has
-// changed, with what reports whether a request may have waited for it.
+// Subscribe makes changed be called when an issuer or an object that it needs
+// has changed. The argument of changed reports whether a request may have
+// waited for it.
 func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
 	return c.changes.Subscribe(changed)
 }
 
-// Start follows issuers and what they need until ctx ends. It implements
-// manager.Runnable.
+// Start follows issuers and the objects that they need until ctx ends. It
+// implements manager.Runnable.
 func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
 	changes := issuing.Changes{Secrets: c.Secrets, Cache: c.Cache, Client: c.Client, Watches: types.Watches()}
@@ -48,7 +49,7 @@ func (c *CSRs) Start(ctx context.Context) error {
 	return nil
 }
 
-// followIssuers tells of changes of the issuers of a kind until ctx ends.
+// followIssuers reports changes of the issuers of a kind until ctx ends.
 func (c *CSRs) followIssuers(ctx context.Context, kind client.Object) error {
 	informer, err := c.Cache.GetInformer(ctx, kind)
 	if err != nil {

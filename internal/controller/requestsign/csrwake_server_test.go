@@ -11,9 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CertificateSigningRequests go on when what they wait for comes, and not by and
-// by: an issuer, its Secret, the Secret with their own key. A wrong Secret can be
-// corrected.
+// CertificateSigningRequests continue as soon as the object they wait for
+// exists, not only at the next retry: an issuer, its Secret, the Secret with
+// their own key. A wrong Secret can be corrected.
 func TestCSRsGoOn(t *testing.T) {
 	w := start(t)
 	admin := apitest.Client(t, w.Admin(t))

@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// refersTo reports whether ref is to this issuer, given that the request is in a
-// namespace from which an Issuer can be meant.
+// refersTo reports whether ref refers to this issuer, provided that the request
+// is in a namespace from which it can refer to an Issuer.
 func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
 	kind := cmv1.IssuerKind
 	if _, ok := to.(*cmv1.ClusterIssuer); ok {
@@ -36,11 +36,11 @@ const (
 	EventElsewhere = "WaitingForIssuer"
 )
 
-// denied is the outcome of whatever an approver does not want. That there is no
-// Event about it leaves it to the approver to make one.
+// denied is the outcome of a request that an approver has denied. It causes no
+// Event: that is left to the approver.
 var denied = answer.Outcome{State: answer.Denied, Message: requests.MessageDenied}
 
-// decide makes an outcome of what a signer says.
+// decide turns a signer's answer into an outcome.
 func decide(issued *signer.Issued, err error) answer.Outcome {
 	o := answer.Decide(issued, err, EventIssued)
 	switch o.Note = ""; {
@@ -58,7 +58,7 @@ func decide(issued *signer.Issued, err error) answer.Outcome {
 	return o
 }
 
-// find returns an issuer; nil if there is none.
+// find returns an issuer, or nil if it does not exist.
 func find(ctx context.Context, cache client.Reader, who certmanager.Signer) (cmv1.GenericIssuer, error) {
 	found, err := certmanager.NewIssuer(who.Kind)
 	if err != nil {

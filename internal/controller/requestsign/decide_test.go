@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// What a signer says becomes a condition, an event, and another attempt if
-// nobody tells when to try again.
+// A signer's answer becomes a condition, an Event, and another attempt if no
+// watch reports when to try again.
 func TestDecide(t *testing.T) {
 	broken := errors.New("the key of the CA is at /secret/place")
 	tests := []struct {
@@ -50,7 +50,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A request waits for what it has needed last, and for nothing when it is answered.
+// A request waits for what it has last needed, and for nothing once it is
+// answered.
 func TestWaiting(t *testing.T) {
 	name := func(s string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: s} }
 	secret := func(s string) issuing.Reference { return issuing.Secret(name(s)) }
@@ -75,8 +76,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// A request that waits to be decided is looked at once, and again when it is
-// decided or another one by its name.
+// A request that waits for a decision is looked at once, and again when it is
+// decided or replaced by another one with its name.
 func TestActionable(t *testing.T) {
 	ready := cmv1.CertificateRequestConditionReady
 	undecided, approved, other, issued := &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}, &cmv1.CertificateRequest{}

@@ -25,7 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// feature is something that a certificate can be asked for.
+// feature is something that a request can ask for.
 type feature struct {
 	subject pki.Subject
 	key     string // of keys; empty: ecdsa
@@ -34,7 +34,8 @@ type feature struct {
 	life    time.Duration // zero: the default
 }
 
-// features are what cert-manager's conformance tests ask of each issuer.
+// features returns what cert-manager's conformance tests require of each
+// issuer.
 func features(t *testing.T) map[string]feature {
 	t.Helper()
 	uri, err := url.Parse("spiffe://cluster.local/ns/sandbox/sa/foo")
@@ -65,7 +66,7 @@ func features(t *testing.T) map[string]feature {
 	}
 }
 
-// look is what a certificate has of a feature.
+// look is what a certificate shows of a feature.
 type look struct {
 	CommonName string
 	DNS, Email []string
@@ -123,8 +124,8 @@ func lookOf(cert *x509.Certificate) look {
 	return l
 }
 
-// What is asked of an issuer is what the certificate has, through either API, and
-// addresses of the issuer are in it.
+// A certificate has what was requested, through either API, and also the
+// addresses of the issuer.
 func TestFeatures(t *testing.T) {
 	w := start(t)
 	all := keys(t)
@@ -163,8 +164,8 @@ func TestFeatures(t *testing.T) {
 	t.Run("to the byte", func(t *testing.T) { w.testVerbatim(t, all["ecdsa"]) })
 }
 
-// What x509 has no field for gets into the certificate as it is in the request:
-// a subject in an order of its own, names of other types.
+// What x509 has no field for is copied into the certificate as it is in the
+// request: a subject in its own order, names of other types.
 func (w world) testVerbatim(t *testing.T, key crypto.Signer) {
 	encoded, err := wanted.Request(&cmv1.CertificateSpec{
 		LiteralSubject: "CN=web,OU=shop,DC=example,DC=com",

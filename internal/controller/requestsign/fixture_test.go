@@ -26,11 +26,11 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// The servers that tests share; those that need names for the whole cluster
-// start their own.
+// The servers that tests share. Tests that need cluster-wide names start their
+// own.
 var (
 	common apitest.Shared
-	// byHand has no approver but the tests.
+	// byHand leaves approvals to the tests.
 	byHand = apitest.Shared{Options: []func(*server.Config){func(cfg *server.Config) {
 		cfg.Controllers = []string{"*", "-certificaterequests-approver"}
 	}}}
@@ -41,18 +41,19 @@ func TestMain(m *testing.M) { apitest.Main(m, &common, &byHand) }
 // world is a server and its administrator.
 type world struct {
 	*apitest.Server
-	// namespace is where admin finds and puts what says of no other.
+	// namespace is where admin reads and writes objects that name no other
+	// namespace.
 	namespace         string
 	admin, everywhere client.Client
 }
 
-// start is a server for one test, which works in the namespace default.
+// start starts a server for one test, which works in the namespace default.
 func start(t *testing.T) world {
 	t.Helper()
 	return newWorld(t, apitest.Start(t), "default")
 }
 
-// share is a shared server, with a namespace for the test.
+// share returns a shared server, with a namespace for the test.
 func share(t *testing.T, s *apitest.Shared) world {
 	t.Helper()
 	running := s.Start(t)
@@ -112,13 +113,14 @@ func caIssuer(name, secret string) *cmv1.Issuer {
 	return &cmv1.Issuer{ObjectMeta: meta("", name), Spec: withCA(secret)}
 }
 
-// newCA is a root in a Secret.
+// newCA returns a Secret with a root CA.
 func newCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Secret {
 	t.Helper()
 	return rootFor(t, namespace, name, key, 400*24*time.Hour)
 }
 
-// longCA is a root that outlives all that it can be asked for.
+// longCA returns a root CA that outlives every certificate that it can be asked
+// for.
 func longCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Secret {
 	t.Helper()
 	return rootFor(t, namespace, name, key, 20000*time.Hour)
@@ -146,7 +148,7 @@ func keySecret(t *testing.T, name string, key crypto.Signer) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: meta("", name), Data: map[string][]byte{corev1.TLSPrivateKeyKey: data}}
 }
 
-// request is not sent yet.
+// request returns a request, without sending it.
 func request(t *testing.T, name string, ref cmmeta.IssuerReference, key crypto.Signer) *cmv1.CertificateRequest {
 	t.Helper()
 	csr, err := pki.NewRequest(pki.Subject{CommonName: name, DNSNames: []string{name + ".example.com"}}, key)
@@ -156,13 +158,13 @@ func request(t *testing.T, name string, ref cmmeta.IssuerReference, key crypto.S
 	return &cmv1.CertificateRequest{ObjectMeta: meta("", name), Spec: cmv1.CertificateRequestSpec{IssuerRef: ref, Request: csr}}
 }
 
-// keyIn names the Secret with the key of a request.
+// keyIn sets the name of the Secret with the key of a request.
 func keyIn(cr *cmv1.CertificateRequest, secret string) *cmv1.CertificateRequest {
 	metav1.SetMetaDataAnnotation(&cr.ObjectMeta, cmv1.CertificateRequestPrivateKeyAnnotationKey, secret)
 	return cr
 }
 
-// keys are of each kind.
+// keys returns a key of each kind.
 func keys(t *testing.T) map[string]crypto.Signer {
 	t.Helper()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -201,7 +203,7 @@ func (w world) decide(t *testing.T, name string, kind cmv1.CertificateRequestCon
 	}
 }
 
-// told waits for an Event about an object; it returns its note.
+// told waits for an Event about an object and returns its note.
 func (w world) told(t *testing.T, name, component, kind, reason string) string {
 	t.Helper()
 	note := ""

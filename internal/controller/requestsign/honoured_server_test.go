@@ -13,8 +13,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// An Issuer with a CA whose client certificates the API honours gives none above
-// authorization, and no CA, which could make some; by neither kind of request.
+// An Issuer with a CA whose client certificates the API honours issues no
+// certificate that is above authorization, and no CA, which could issue one,
+// for either kind of request.
 func TestHonouredCA(t *testing.T) {
 	w := share(t, &common)
 	w.create(t, w.ClientCASecret(t, "", "clients"), caIssuer("clients", "clients"), newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))

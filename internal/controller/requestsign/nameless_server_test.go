@@ -35,7 +35,7 @@ func TestNamelessCA(t *testing.T) {
 	w.told(t, "web", ofCA, warningEvent, "BadConfig")
 }
 
-// The annotation asks for a CA by itself, as with cert-manager.
+// The annotation alone asks for a CA, as with cert-manager.
 func TestCSRForCAWithoutUsage(t *testing.T) {
 	w := share(t, &common)
 	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))

@@ -19,7 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// Reconcile takes one request a step further.
+// Reconcile takes the next step for one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
 	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil {
@@ -40,7 +40,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// await tells that a request needs an approval.
+// await reports that a request needs an approval.
 func (r *reconciler) await(cr *cmv1.CertificateRequest) reconcile.Result {
 	if wait := cr.CreationTimestamp.Add(requests.ApprovalGrace).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
@@ -49,8 +49,9 @@ func (r *reconciler) await(cr *cmv1.CertificateRequest) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// hint tells of a request that somebody else answers, once that takes long: what
-// it takes is easily forgotten when an issuer is installed.
+// hint reports a request that another controller has to answer, once that takes
+// long: when an issuer is installed, it is easy to forget what is needed for
+// that.
 func (r *reconciler) hint(cr *cmv1.CertificateRequest) reconcile.Result {
 	since, what := cr.CreationTimestamp.Time, "Nobody has approved it: "+decideByHand(cr)
 	if approved := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); approved != nil {
@@ -67,7 +68,7 @@ func (r *reconciler) hint(cr *cmv1.CertificateRequest) reconcile.Result {
 	return reconcile.Result{}
 }
 
-// tell makes an Event about a request that waits for others.
+// tell records an Event about a request that waits for others.
 func (r *reconciler) tell(cr *cmv1.CertificateRequest, reason, text string) {
 	if recorder := r.Events[certmanager.NoType]; recorder != nil {
 		answer.Report{Object: cr, Recorder: recorder}.Await(reason, text)
@@ -78,7 +79,7 @@ func decideByHand(cr *cmv1.CertificateRequest) string {
 	return fmt.Sprintf("somebody who may has to, with 'certplane approve -n %[1]s %[2]s' or 'certplane deny -n %[1]s %[2]s'", cr.Namespace, cr.Name)
 }
 
-// sign asks the issuer of a request. Its errors are those of the API and go away.
+// sign calls the issuer of a request. Its errors are API errors and temporary.
 func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (reconcile.Result, error) {
 	asked := request.FromCertificateRequest(cr)
 	who := asked.Issuer.Signer
@@ -94,7 +95,7 @@ func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (rec
 	return r.put(ctx, cr, o, certmanager.TypeOf(found.GetSpec()), report)
 }
 
-// reportOn is what is reported of a request on which work begins now.
+// reportOn returns the report on a request that is processed from now on.
 func (r *reconciler) reportOn(cr *cmv1.CertificateRequest, by certmanager.Signer) answer.Report {
 	return answer.Report{
 		Object: cr, Signer: by.String(), Facts: []any{"signer", by.String(), "uid", cr.UID, "requester", cr.Spec.Username},
@@ -111,7 +112,8 @@ func (r *reconciler) ask(ctx context.Context, asked request.Request, found cmv1.
 	return r.issuers.Sign(ctx, found, req, now)
 }
 
-// put stores an outcome in the name of what answers for issuers of a type.
+// put stores an outcome in the name of the component that answers for issuers
+// of a type.
 func (r *reconciler) put(ctx context.Context, cr *cmv1.CertificateRequest, o answer.Outcome, by certmanager.IssuerType, report answer.Report) (reconcile.Result, error) {
 	if recorder := r.Events[by]; recorder != nil {
 		report.Recorder = recorder

@@ -23,8 +23,8 @@ const (
 	issuedMessage = "Certificate fetched from issuer successfully"
 )
 
-// Requests with keys of each kind are approved and get certificates, of an
-// Issuer and a ClusterIssuer, for the default time or another.
+// Requests with keys of each kind are approved and get certificates, from an
+// Issuer and a ClusterIssuer, for the default duration or another one.
 func TestCA(t *testing.T) {
 	w := share(t, &common)
 	rsaKey, cluster := keys(t)["rsa"], "cluster-ca-"+w.namespace
@@ -81,7 +81,8 @@ func TestConditions(t *testing.T) {
 	w.told(t, "web", ofCA, normalEvent, "CertificateIssued")
 }
 
-// A request waits for whatever is missing, says so, and goes on by itself.
+// A request waits for whatever is missing, reports that, and continues by
+// itself.
 func TestWaiting(t *testing.T) {
 	w := share(t, &common)
 	ref := cmmeta.IssuerReference{Name: "late"}
@@ -102,8 +103,8 @@ func TestWaiting(t *testing.T) {
 	verified(t, w.becomes(t, "web", cmv1.CertificateRequestReasonIssued), key)
 }
 
-// Nothing is signed that nobody has approved, and what is denied says so for
-// ever.
+// Requests that are not approved are not signed, and denied requests stay
+// denied forever.
 func TestDecisions(t *testing.T) {
 	w := share(t, &byHand)
 	ref := cmmeta.IssuerReference{Name: "ca"}
@@ -161,8 +162,8 @@ func TestSelfSigned(t *testing.T) {
 	w.told(t, "other", ofSelfSigned, warningEvent, "ErrorKeyMatch")
 }
 
-// A Secret that holds no key can be replaced later; its group may be left out
-// of the reference.
+// A Secret without a key can be replaced later. Its group may be left out of
+// the reference.
 func TestSelfSignedCorrected(t *testing.T) {
 	w := share(t, &common)
 	key := apitest.NewKey(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 )
 
-// waiting remembers which requests wait for which objects. It is safe for
+// waiting records which requests wait for which objects. It is safe for
 // concurrent use.
 type waiting struct {
 	mu sync.Mutex
@@ -28,8 +28,8 @@ func newWaiting() *waiting {
 	}
 }
 
-// put notes which objects a request needs. It is to be called before these are
-// read: a change in between is not missed then.
+// put records which objects a request needs. It must be called before these are
+// read, so that a change in between is not missed.
 func (w *waiting) put(request types.NamespacedName, objects []issuing.Reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,14 +43,14 @@ func (w *waiting) put(request types.NamespacedName, objects []issuing.Reference)
 	}
 }
 
-// forget notes that a request waits no more.
+// forget records that a request waits no more.
 func (w *waiting) forget(request types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(request)
 }
 
-// remove needs mu.
+// remove removes a request; the caller must hold mu.
 func (w *waiting) remove(request types.NamespacedName) {
 	for _, object := range w.objects[request] {
 		if delete(w.requests[object], request); len(w.requests[object]) == 0 {
@@ -74,7 +74,7 @@ func (w *waiting) all() []types.NamespacedName {
 	return slices.Collect(maps.Keys(w.objects))
 }
 
-// follow returns a source of work: with each change of an object come the
+// follow returns a source of work: each change of an object triggers the
 // requests that wait for it.
 func (w *waiting) follow(changes issuing.Changes) func(context.Context, queue) error {
 	return func(ctx context.Context, q queue) error {

@@ -1,4 +1,5 @@
-// Package serviceaccount gives each namespace its service account "default".
+// Package serviceaccount creates the service account "default" in each
+// namespace.
 package serviceaccount
 
 import (
@@ -24,10 +25,10 @@ const Name = "default"
 
 // Config is what the controller is made of.
 type Config struct {
-	// Client makes accounts as the controller's own identity.
+	// Client creates accounts as the controller's own identity.
 	Client client.Client
-	// Accounts needs to hold the accounts called Name alone. Their metadata is
-	// what is read of them.
+	// Accounts needs to hold only the accounts called Name. Only their metadata
+	// is read.
 	Accounts cache.Cache
 }
 
@@ -61,7 +62,7 @@ type reconciler struct {
 	client               client.Writer
 }
 
-// Reconcile makes the account of one namespace, if it is missing.
+// Reconcile creates the account of one namespace, if it is missing.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.namespaces.Get(ctx, request.NamespacedName, &namespace); err != nil {
@@ -78,8 +79,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, ignoreLate(r.client.Create(ctx, account))
 }
 
-// ignoreLate drops the errors of a write that somebody was faster than: by
-// making the account, or by ending the namespace.
+// ignoreLate drops the errors of a write that came too late: another client has
+// created the account, or deleted the namespace.
 func ignoreLate(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

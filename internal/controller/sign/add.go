@@ -1,5 +1,5 @@
 // Package sign runs one signer: it answers approved CertificateSigningRequests
-// with certificates, or says on them why not.
+// with certificates, or writes into their status why not.
 package sign
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/certplane/certplane/internal/turns"
 )
 
-// Changes tells when what requests wait for has changed: it calls changed with
-// what reports whether an approved request may have waited for it, until cancel is
-// called.
+// Changes subscribes to changes of what requests wait for. It calls changed
+// until cancel is called; the argument of changed reports whether an approved
+// request may have waited for the change.
 type Changes func(changed func(waited func(*certificatesv1.CertificateSigningRequest) bool)) (cancel func())
 
-// AnyChange returns the Changes of something for which all requests wait.
+// AnyChange returns the Changes of something that all requests wait for.
 func AnyChange[T any](subscribe func(func(T)) (cancel func())) Changes {
 	return func(changed func(func(*csr) bool)) (cancel func()) {
 		return subscribe(func(T) { changed(func(*csr) bool { return true }) })
@@ -39,38 +39,38 @@ func AnyChange[T any](subscribe func(func(T)) (cancel func())) Changes {
 
 // Config is what a signer needs to run.
 type Config struct {
-	// SignerName is the signer's name. It names the controller too.
+	// SignerName is the signer's name. The controller is named after it.
 	SignerName string
-	// Selects reports whether requests with a spec.signerName are for this signer.
-	// Nil: those with SignerName.
+	// Selects reports whether requests with a spec.signerName are for this
+	// signer. If it is nil, requests with SignerName are.
 	Selects func(signerName string) bool
-	// Several says that Selects chooses the requests of several signers, whose names
-	// are in the requests: events and metrics tell them apart.
+	// Several means that Selects chooses the requests of several signers.
+	// Events and metrics distinguish the signers by the names in the requests.
 	Several bool
 	// Sign answers the requests.
 	Sign signer.Sign
-	// Changes, if there are any, bring requests back that can be answered now.
+	// Changes, if not nil, triggers requests that can be answered now.
 	Changes Changes
 	// Client is the signer's own identity at the API. It needs get on
 	// certificatesigningrequests, update on their status and sign on the
 	// signer. It must read past caches.
 	Client client.Client
-	// Answered, if there is one, is called with each final answer that is stored,
-	// and when that was.
+	// Answered, if not nil, is called with each final answer that is stored,
+	// and the time of that.
 	Answered func(signerName string, issued bool, at time.Time)
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells of what happened in the signer's name.
+	// Events, if not nil, records what happened in the signer's name.
 	Events events.EventRecorder
-	// IssuedEvent is the reason of Events about certificates; empty: Issued.
+	// IssuedEvent is the reason of Events about certificates; "" means Issued.
 	IssuedEvent string
 	// AwaitedEvent is the reason of Events about requests that wait for their
-	// approval; empty: there are none.
+	// approval. If it is empty, there are no such Events.
 	AwaitedEvent string
-	// Metrics, if there is one, gets the signer's metrics. Signers that share
-	// it share the metrics.
+	// Metrics, if not nil, is where the signer's metrics are registered.
+	// Signers with the same registerer share the metrics.
 	Metrics prometheus.Registerer
 }
 
@@ -89,7 +89,8 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 			RateLimiter:             backOff(),
 			NewQueue:                newQueue(cfg.SignerName, cfg.Metrics),
 			ReconciliationTimeout:   time.Minute,
-			// Names are unique in a manager; a process can have several.
+			// Names are unique in a manager, but a process can have several
+			// managers.
 			SkipNameValidation: ptr.To(true),
 		}).
 		Complete(r)
@@ -123,11 +124,11 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 	return r, nil
 }
 
-// controllerName is csrsigning-kubelet-client and the like: the name in logs
-// and in the metrics of work queues.
+// controllerName returns the name in logs and in the metrics of work queues,
+// such as csrsigning-kubelet-client.
 func controllerName(signerName string) string { return "csrsigning-" + shortName(signerName) }
 
-// predicate keeps out of the queue what there is nothing to do for.
+// predicate keeps requests that need no action out of the queue.
 func (r *reconciler) predicate() predicate.Predicate {
 	wanted := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)

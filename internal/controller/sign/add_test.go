@@ -82,7 +82,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// Each signer has a queue, and with it metrics, of its own.
+// Each signer has its own queue, and with it its own metrics.
 func TestControllerNames(t *testing.T) {
 	var got []string
 	for _, name := range signer.Names() {

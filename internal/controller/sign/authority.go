@@ -17,11 +17,12 @@ import (
 const (
 	// lookEvery is how often a signer looks at its CA.
 	lookEvery = time.Minute
-	// warnEvery is how often it says that the CA ends soon.
+	// warnEvery is how often it warns that the CA expires soon.
 	warnEvery = 24 * time.Hour
 )
 
-// caWatch tells operators in time that a signer's CA ends. Only Start uses it.
+// caWatch warns operators in time before a signer's CA expires. Only Start uses
+// it.
 type caWatch struct {
 	signerName string
 	ca         CA
@@ -41,7 +42,7 @@ func (w *caWatch) Start(ctx context.Context) error {
 	return nil
 }
 
-// look shows when the CA ends. A CA that is not there shows on the requests
+// look updates when the CA expires. A missing CA is reported on the requests
 // that wait for it.
 func (w *caWatch) look(ctx context.Context) {
 	authority, err := w.ca.Current()
@@ -55,7 +56,7 @@ func (w *caWatch) look(ctx context.Context) {
 	}
 }
 
-// due reports whether to warn now, and remembers it.
+// due reports whether to warn now, and remembers that.
 func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
 	now, fingerprint := w.clock.Now(), pki.Fingerprint(authority.Certificate())
 	if now.Before(end.Add(-w.warnBefore)) || fingerprint == w.warnedOfCA && now.Sub(w.warned) < warnEvery {
@@ -68,7 +69,7 @@ func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
 func (w *caWatch) warn(ctx context.Context, end time.Time) {
 	log.FromContext(ctx).Info("The signer's CA ends soon: replace it", "signer", w.signerName, "notAfter", end)
 	if w.events != nil && w.regarding != nil {
-		// The recorder joins events that agree in all but the note: the action
+		// The recorder merges Events that differ only in the note: the action
 		// keeps signers apart.
 		w.events.Eventf(w.regarding, nil, corev1.EventTypeWarning, "CAEndsSoon", controllerName(w.signerName),
 			"The CA of signer %s ends on %s: replace it before", w.signerName, end.Format(time.RFC3339))

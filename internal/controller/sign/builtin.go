@@ -16,28 +16,30 @@ import (
 // CA is where a signer's CA comes from.
 type CA interface {
 	// Current returns the CA with which to sign now. It is called for every
-	// certificate and must be fast. An error delays certificates until it
-	// goes away; it is logged, not shown to requesters.
+	// certificate and must be fast. An error delays certificates until it is
+	// resolved; it is logged, not shown to requesters.
 	Current() (*pki.Authority, error)
 }
 
 // BuiltIn is a signer of Kubernetes with a CA of this process.
 type BuiltIn struct {
-	// Config is that of the signer; Sign and Changes follow from the CA.
+	// Config is the signer's configuration; Sign and Changes are set from the
+	// CA.
 	Config
-	// CA has the signer's CA. One that tells when another takes its place has a
-	// method Subscribe, as keystore.Store has.
+	// CA holds the signer's CA. If it reports when another CA takes its place,
+	// it has a method Subscribe, as keystore.Store has.
 	CA CA
-	// Alone has certificates without the CAs above.
+	// Alone leaves the CAs above out of the issued chain.
 	Alone bool
-	// Issuing is what the signer signs with besides its CA.
+	// Issuing is what the signer signs with in addition to its CA.
 	Issuing pki.Issuing
-	// Account is whom events regard that are about the signer and no request:
-	// its service account. Nil: there are no such events.
+	// Account is the object of Events about the signer that are about no
+	// request: its service account. If it is nil, there are no such Events.
 	Account *corev1.ObjectReference
 }
 
-// AddBuiltIn adds a built-in signer to mgr, and what warns before its CA ends.
+// AddBuiltIn adds a built-in signer to mgr, and what warns before its CA
+// expires.
 func AddBuiltIn(mgr ctrl.Manager, b BuiltIn) error {
 	cfg, err := b.config()
 	if err != nil {
@@ -53,7 +55,8 @@ func AddBuiltIn(mgr ctrl.Manager, b BuiltIn) error {
 	return Add(mgr, cfg)
 }
 
-// config is that of the signer with what follows from the CA.
+// config returns the signer's configuration with the fields that are set from
+// the CA.
 func (b BuiltIn) config() (Config, error) {
 	cfg := b.Config
 	profile, err := signer.Lookup(cfg.SignerName)
@@ -70,7 +73,7 @@ func (b BuiltIn) config() (Config, error) {
 	return cfg, nil
 }
 
-// watch returns what looks at the CA while no request needs it.
+// watch returns the caWatch, which looks at the CA while no request needs it.
 func (b BuiltIn) watch() (*caWatch, error) {
 	counts, err := metrics.New(b.Metrics)
 	if err != nil {

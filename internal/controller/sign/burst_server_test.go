@@ -24,13 +24,13 @@ import (
 
 const (
 	burst   = 200
-	parties = 16 // who send requests at the same time
+	parties = 16 // clients that send requests at the same time
 )
 
 var ofBurst = metav1.ListOptions{LabelSelector: "burst=yes"}
 
-// testBurst: however many requests come at once and whoever else writes to
-// them, each gets its one certificate and keeps it.
+// testBurst checks that each request gets exactly one certificate and keeps it,
+// however many requests come at once and whichever other clients write to them.
 func (w world) testBurst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -39,8 +39,8 @@ func (w world) testBurst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A server ends the watch of a client that is slow to read, as this one can
-	// be: it goes on where it was.
+	// A server ends the watch of a slow client, which this one can be: it
+	// resumes where it was.
 	changes, err := watchtools.NewRetryWatcherWithContext(ctx, begin.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = ofBurst.LabelSelector
@@ -72,14 +72,14 @@ func (w world) testBurst(t *testing.T) {
 	}
 
 	w.wantOneEach(t, first)
-	// The signer counts after the certificate is there to be seen.
+	// The signer updates its counter after the certificate is visible.
 	apitest.Eventually(t, "each certificate is counted once", func() bool {
 		return cmp.Equal(map[string]int{signerName: burst}, increase(before, w.scrape(t, issuedMetric)))
 	})
 }
 
-// wantOneEach: every request has the certificate that it got at first, and no
-// two are alike.
+// wantOneEach checks that every request has its first certificate, and that no
+// two are the same.
 func (w world) wantOneEach(t *testing.T, first map[string][]byte) {
 	t.Helper()
 	last, err := w.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), ofBurst)
@@ -114,7 +114,7 @@ func (w world) submit(ctx context.Context, request *csr) error {
 	return err
 }
 
-// interfere writes to a request while the signer does too.
+// interfere writes to a request at the same time as the signer.
 func (w world) interfere(ctx context.Context, name string) error {
 	requests := w.admin.CertificatesV1().CertificateSigningRequests()
 	for i := range 3 {
@@ -126,7 +126,7 @@ func (w world) interfere(ctx context.Context, name string) error {
 	return nil
 }
 
-// firstCertificates notes the first certificate of each request, until all of
+// firstCertificates records the first certificate of each request, until all of
 // the burst have one. A certificate that changes is an error.
 func firstCertificates(ctx context.Context, changes watch.Interface, first map[string][]byte) error {
 	for len(first) < burst {
@@ -161,8 +161,8 @@ func wantCertificateFor(t *testing.T, c *csr, cert *x509.Certificate) {
 	}
 }
 
-// TestStop: what was approved before a stop is signed, if need be after the
-// next start.
+// TestStop checks that requests that were approved before a stop are signed,
+// possibly after the next start.
 func TestStop(t *testing.T) {
 	w := start(t)
 	group, ctx := errgroup.WithContext(t.Context())

@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// shortNames are what Kubernetes calls its signers in the names of flags and
-// of controllers, in the order in which it looks at the flags.
+// shortNames are Kubernetes' names for its signers in flags and controllers, in
+// the order in which it evaluates the flags.
 var shortNames = []struct{ signerName, short string }{
 	{certificatesv1.KubeletServingSignerName, "kubelet-serving"},
 	{certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet-client"},
@@ -28,9 +28,9 @@ func shortName(signerName string) string {
 	return signerName
 }
 
-// CAOf returns the CA that is configured for a signer and the field in which
-// it is, or settings that are zero: no CA is configured. As in Kubernetes, the
-// CA of all signers is nobody's once a single one has its own.
+// CAOf returns the CA that is configured for a signer, and its field. Without a
+// configured CA, it returns zero settings. As in Kubernetes, the CA for all
+// signers is not used for any once a single signer has its own.
 func (s Settings) CAOf(signerName string) (ca keystore.Settings, field string) {
 	if !s.anySpecific() {
 		return s.CA, "signing.ca"
@@ -50,8 +50,9 @@ func (s Settings) anySpecific() bool {
 	return false
 }
 
-// checkCAs holds the choice of CAs to Kubernetes' rules, in its words. Unlike
-// it, half of a CA is an error wherever it is: nobody means to sign nothing.
+// checkCAs checks the choice of CAs by Kubernetes' rules, with its error
+// messages. Unlike in Kubernetes, half of a CA is always an error: it is never
+// intended to sign nothing.
 func (s Settings) checkCAs() error {
 	for _, name := range shortNames {
 		if i := s.index(name.signerName); i >= 0 {

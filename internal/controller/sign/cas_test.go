@@ -27,8 +27,8 @@ var flagged = map[string]string{
 	legacy:    signer.LegacyUnknown,
 }
 
-// parse makes settings from a command line, which has kube-controller-manager's
-// flags: cert and key of each signer that is named, "" being all of them.
+// parse parses a command line with kube-controller-manager's flags: certificate
+// and key of each named signer, where "" means all signers.
 func parse(t *testing.T, certs, keys []string) Settings {
 	t.Helper()
 	var line []string
@@ -52,7 +52,7 @@ func parse(t *testing.T, certs, keys []string) Settings {
 	return settings
 }
 
-// TestChoiceOfCA is kube-controller-manager's table: which files a signer
+// TestChoiceOfCA has kube-controller-manager's table: which files a signer
 // gets, and which choices are refused.
 func TestChoiceOfCA(t *testing.T) {
 	const (
@@ -65,7 +65,7 @@ func TestChoiceOfCA(t *testing.T) {
 	type choice struct {
 		reason string
 		files  [2][]string // certificates, keys
-		want   []string    // who has a CA; "" is all of them, from the generic one
+		want   []string    // signers that have a CA; "" is all of them, from the generic one
 		err    string
 	}
 	tests := []choice{
@@ -131,7 +131,7 @@ func expected(files [2][]string, name string) keystore.Settings {
 	return ca
 }
 
-// A key need not be in a file, and the field is told that is wrong.
+// A key need not be in a file, and an error names the wrong field.
 func TestKeysElsewhere(t *testing.T) {
 	tests := []struct {
 		reason   string
@@ -161,7 +161,8 @@ func TestKeysElsewhere(t *testing.T) {
 	}
 }
 
-// TestFlags: a flag changes its own field of what a file has said.
+// TestFlags checks that a flag overrides only its own field of a file's
+// settings.
 func TestFlags(t *testing.T) {
 	settings := Settings{
 		MaxDuration: metaDuration(1),

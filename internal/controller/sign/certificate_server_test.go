@@ -27,8 +27,8 @@ var (
 	oidExtKeyUsage     = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 
-// unusualSubject is a name in an order and an encoding that no library would
-// choose again.
+// unusualSubject returns a name in an order and an encoding that no library
+// would produce.
 func unusualSubject(t *testing.T) []byte {
 	t.Helper()
 	attribute := func(oid asn1.ObjectIdentifier, value string, tag int) pkix.AttributeTypeAndValue {
@@ -47,7 +47,7 @@ func unusualSubject(t *testing.T) []byte {
 	return der
 }
 
-// greedyRequest asks for more than a client certificate gives.
+// greedyRequest requests more than a client certificate gets.
 func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 	t.Helper()
 	uri := &url.URL{Scheme: "spiffe", Host: "example.com", Path: "/dora"}
@@ -72,7 +72,7 @@ func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 	return request
 }
 
-// facts are what a relying party reads in a certificate.
+// facts are what a relying party reads from a certificate.
 type facts struct {
 	Subject    []byte
 	DNS, Email []string
@@ -98,8 +98,8 @@ func factsOf(cert *x509.Certificate) facts {
 	return f
 }
 
-// testCertificate: names come from the request, usages from the approved
-// object, and everything else from the signer.
+// testCertificate checks that names come from the request, usages from the
+// approved object, and the rest from the signer.
 func (w world) testCertificate(t *testing.T) {
 	key := apitest.NewKey(t)
 	request := greedyRequest(t, key)

@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// testClientCertificate: what the signer issues, the server believes.
+// testClientCertificate checks that the server accepts what the signer issues.
 func (w world) testClientCertificate(t *testing.T) {
 	key := apitest.NewKey(t)
 	request := newCSR(t, "carol", pki.Subject{CommonName: "carol", Organizations: []string{"ark", "zoo"}}, key)
@@ -48,8 +48,8 @@ func (w world) testClientCertificate(t *testing.T) {
 	}
 }
 
-// testBadClientCertificates: such a certificate is worse than none, it does not
-// even open what is open to anybody.
+// testBadClientCertificates checks that such a certificate is worse than none:
+// with it, a client cannot even read what is open to every client.
 func (w world) testBadClientCertificates(t *testing.T) {
 	now, key := time.Now(), apitest.NewKey(t)
 	ours := w.ClientCA(t)
@@ -93,7 +93,7 @@ func (w world) testBadClientCertificates(t *testing.T) {
 }
 
 // insist returns a client that presents its certificate although the server
-// does not ask for one of its CA.
+// does not request one of its CA.
 func (w world) insist(t *testing.T, chain []*x509.Certificate, key crypto.Signer) *http.Client {
 	t.Helper()
 	cfg, err := rest.TLSConfigFor(w.Anonymous(t))

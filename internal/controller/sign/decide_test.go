@@ -61,7 +61,8 @@ func TestActionable(t *testing.T) {
 
 func ours(name string) bool { return name == signerName }
 
-// assertPredicate: the queue gets what is actionable, whatever the event.
+// assertPredicate checks that the queue gets actionable requests, whatever the
+// event.
 func assertPredicate(t *testing.T, c *csr, want bool) {
 	t.Helper()
 	p := (&reconciler{selects: ours}).predicate()

@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// delegated runs the reconciler of a signer elsewhere, which gives err, on a
+// delegated runs the reconciler of an external signer, which returns err, on a
 // request for example.com/signer.
 func delegated(t *testing.T, err error) (*fixture, *reconciler, reconcile.Result) {
 	t.Helper()
@@ -46,8 +46,8 @@ func delegated(t *testing.T, err error) (*fixture, *reconciler, reconcile.Result
 	return f, r, result
 }
 
-// A signer elsewhere says when to ask again, and tells events more than
-// requesters.
+// An external signer says when to retry. Its Events contain more than
+// requesters get to see in the condition.
 func TestDelegateDelays(t *testing.T) {
 	pending := &signer.PendingError{
 		Reason: "SignerUnavailable", Message: "wait", Note: "wait (it is down)", Err: errors.New("it is down"), RetryAfter: 7 * time.Second,
@@ -65,8 +65,8 @@ func TestDelegateDelays(t *testing.T) {
 	}
 }
 
-// The reasons that a signer elsewhere makes up reach requesters and not the
-// labels of metrics.
+// Reasons that an external signer makes up are shown to requesters, but not
+// used as labels of metrics.
 func TestDelegateRefuses(t *testing.T) {
 	f, r, _ := delegated(t, signer.Permanent("NotInInventory", errors.New("no such host")))
 	if got := certificates.Condition(f.get(), certificatesv1.CertificateFailed); got == nil || got.Reason != "NotInInventory" || got.Message != "no such host" {

@@ -26,16 +26,17 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// fixture is a reconciler with an API in memory.
+// condition is a short name for a condition of a request.
 type condition = certificatesv1.CertificateSigningRequestCondition
 
+// fixture is a reconciler with an in-memory API.
 type fixture struct {
 	t *testing.T
-	// api is the API as others see it: no faults.
+	// api is the API as other clients see it, without faults.
 	api client.WithWatch
 	// cache is what the reconciler reads first; it can be stale.
 	cache client.WithWatch
-	// faults go off in the reconciler's own writes.
+	// faults are injected into the reconciler's own writes.
 	faults interceptor.Funcs
 	ca     *fakeCA
 
@@ -143,14 +144,14 @@ func before(times int, err error) subResourceUpdate {
 	}
 }
 
-// after writes and then says that it has failed.
+// after writes and then returns an error.
 func after(failure error) subResourceUpdate {
 	return func(ctx context.Context, c client.Client, name string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 		return errors.Join(failure, honest(ctx, c, name, obj, opts...))
 	}
 }
 
-// meanwhile has somebody else act before the first write arrives.
+// meanwhile makes another client act before the first write arrives.
 func (f *fixture) meanwhile(act func()) subResourceUpdate {
 	done := false
 	return func(ctx context.Context, c client.Client, name string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
@@ -171,7 +172,7 @@ func (f *fixture) get() *csr {
 	return c
 }
 
-// change writes to the object as somebody else.
+// change writes to the object as another client.
 func (f *fixture) change(change func(*csr)) {
 	f.t.Helper()
 	c := f.get()
@@ -186,7 +187,7 @@ func (f *fixture) change(change func(*csr)) {
 	}
 }
 
-// events returns what the recorder got, in one string.
+// eventText returns what the recorder got, in one string.
 func (f *fixture) eventText() string {
 	var all strings.Builder
 	for {
@@ -199,7 +200,7 @@ func (f *fixture) eventText() string {
 	}
 }
 
-// approved is an approved request named alice.
+// approved returns an approved request named alice.
 func approved(t *testing.T) *csr {
 	t.Helper()
 	pem, err := pki.NewRequest(pki.Subject{CommonName: "alice"}, newKey(t))

@@ -19,7 +19,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// writeChain puts a CA below root into the files of settings, with root after it.
+// writeChain writes a CA below root into the files of settings, followed by
+// root.
 func writeChain(t *testing.T, settings keystore.Settings, root *pki.Authority, name string) *pki.Authority {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -41,14 +42,16 @@ func writeChain(t *testing.T, settings keystore.Settings, root *pki.Authority, n
 	return issuing
 }
 
-// The server honours what its own signers issue, whatever CA somebody gives them:
-// of users and of nodes, until it ends, after a change of the CA and a restart
-// too. Others below the same root are strangers.
+// The server honours what its own signers issue with any configured CA, for
+// users and for nodes, until the certificate expires, also after a change of
+// the CA and a restart. Certificates of other CAs below the same root are not
+// accepted.
 func TestConfiguredIsHonoured(t *testing.T) {
 	settings, root := caFiles(t, t.TempDir(), "root", 48*time.Hour)
 	writeChain(t, settings, root, "first")
 	w := start(t, func(c *server.Config) { c.Signing.CA = settings })
-	// login gets a certificate, which comes with the CA that the root has issued.
+	// login gets a certificate, which comes with the CA that the root has
+	// issued.
 	login := func(name, signerName string, subject pki.Subject) (certPEM []byte, key crypto.Signer) {
 		key = apitest.NewKey(t)
 		created := apitest.Create(t, w.admin, apitest.NewCSR(t, name, signerName, subject, key))

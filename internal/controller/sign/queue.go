@@ -22,14 +22,14 @@ type (
 	queue   = workqueue.TypedRateLimitingInterface[reconcile.Request]
 )
 
-// backOff counts for each request alone: no flood of requests that have to
-// wait slows down one that need not.
+// backOff counts for each request separately: a flood of requests that have to
+// wait does not slow down one that need not.
 func backOff() limiter {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
 }
 
-// retryAfter is a source of work: with each change come the requests that have
-// waited for it. Their back-off would have them wait for minutes more.
+// retryAfter is a source of work: each change triggers the requests that have
+// waited for it. With their back-off alone, they would wait for minutes more.
 func (r *reconciler) retryAfter(changes Changes) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		if changes != nil {
@@ -53,8 +53,8 @@ func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool)
 	}
 }
 
-// newQueue returns what makes a signer's queue, in which what is new comes
-// before what a start finds, and whose length is a metric.
+// newQueue returns the constructor of a signer's queue. In the queue, new
+// requests come before those that exist at a start. Its length is a metric.
 func newQueue(signerName string, registry prometheus.Registerer) func(string, limiter) queue {
 	return func(name string, limit limiter) queue {
 		q := priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
@@ -68,8 +68,8 @@ func newQueue(signerName string, registry prometheus.Registerer) func(string, li
 	}
 }
 
-// showLength makes a metric of a queue's length. Of several servers in one
-// process the first one shows.
+// showLength makes a metric of a queue's length. If there are several servers
+// in one process, it shows the first one's queue.
 func showLength(q queue, signerName string, registry prometheus.Registerer) {
 	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace:   "certplane",

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// changingCA has its subscribers at hand.
+// changingCA gives access to its subscribers.
 type changingCA struct {
 	fakeCA
 	changed func(*pki.Authority)
@@ -25,7 +25,7 @@ func (c *changingCA) Subscribe(changed func(*pki.Authority)) func() {
 	return func() {}
 }
 
-// Requests that have waited for a CA are tried with the next one at once.
+// Requests that have waited for a CA are retried at once with the next one.
 func TestNewCABringsWaitingRequests(t *testing.T) {
 	waiting, undecided, foreign := approved(t), approved(t), approved(t)
 	waiting.Status.Conditions = append(waiting.Status.Conditions, condition{Type: certificates.ConditionDelayed, Status: "True"})

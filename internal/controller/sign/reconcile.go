@@ -39,12 +39,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
 }
 
-// awaits reports whether somebody is to be told that a request has no approval.
+// awaits reports whether to report that a request has no approval.
 func (r *reconciler) awaits(c *csr) bool {
 	return r.awaitedEvent != "" && undecided(c, r.selects)
 }
 
-// await tells that a request needs an approval.
+// await reports that a request needs an approval.
 func (r *reconciler) await(c *csr) reconcile.Result {
 	if wait := c.CreationTimestamp.Add(requests.ApprovalGrace).Sub(r.clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}

@@ -140,8 +140,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// A CA outside of its validity is the operator's to replace, and no reason to
-// fail a request.
+// The operator has to replace a CA outside of its validity. It is not a reason
+// to fail a request.
 func TestWaitsForAValidCA(t *testing.T) {
 	f := newFixture(t, approved(t))
 	good := f.ca.authority
@@ -173,8 +173,8 @@ func TestWaitsForAValidCA(t *testing.T) {
 	}
 }
 
-// TestKeepsCertificate: however writing goes wrong, the one certificate that
-// was signed is the one that is stored.
+// TestKeepsCertificate checks that, whatever goes wrong with writing, the one
+// certificate that was signed is the one that is stored.
 func TestKeepsCertificate(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -231,12 +231,13 @@ func TestStaleCache(t *testing.T) {
 	}
 }
 
-// TestSuperseded: somebody else is faster, and the certificate has no use.
+// TestSuperseded has another client answer first, so that the certificate is of
+// no use.
 func TestSuperseded(t *testing.T) {
 	tests := []struct {
 		reason    string
 		meanwhile func(*fixture)
-		want      string // the certificate in the end
+		want      string // the final certificate
 	}{
 		{reason: "denied", meanwhile: func(f *fixture) {
 			f.change(func(c *csr) { c.Status.Conditions = []condition{{Type: "Denied", Status: "True"}} })

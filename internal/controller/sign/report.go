@@ -11,19 +11,19 @@ import (
 	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
-// reporter tells operators what has become of requests.
+// reporter reports to operators what has become of requests.
 type reporter struct {
 	signerName string
-	several    bool                                           // signerName is not that of one signer
+	several    bool                                           // signerName is not the name of a single signer
 	answered   func(signer string, issued bool, at time.Time) // can be nil
 	metrics    *metrics.Metrics
 	events     events.EventRecorder // can be nil
-	// issuedEvent is the reason of Events about certificates, awaitedEvent that of
-	// those about approvals that are missing.
+	// issuedEvent is the reason of Events about certificates, awaitedEvent that
+	// of Events about missing approvals.
 	issuedEvent, awaitedEvent string
 }
 
-// reportOn is what is reported of a request on which work begins at start.
+// reportOn returns the report on a request that is processed from start on.
 func (r *reconciler) reportOn(c *csr, start time.Time) answer.Report {
 	name := r.signerName
 	if r.several {
@@ -42,8 +42,8 @@ func (r *reconciler) reportOn(c *csr, start time.Time) answer.Report {
 	return report
 }
 
-// waited returns how long an approved request waited until work began. One that
-// was delayed before waited for the CA and not in the queue.
+// waited returns how long an approved request waited until work began. A
+// request that was delayed before has waited for the CA and not in the queue.
 func waited(c *csr, start time.Time) (wait time.Duration, known bool) {
 	approved := certificates.Condition(c, certificatesv1.CertificateApproved)
 	if approved == nil || approved.LastUpdateTime.IsZero() || certificates.Condition(c, certificates.ConditionDelayed) != nil {

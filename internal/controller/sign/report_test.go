@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
-// caOf returns a CA that ends after so long.
+// caOf returns a CA with this lifetime.
 func caOf(t *testing.T, life time.Duration) *pki.Authority {
 	t.Helper()
 	ca, err := pki.NewRoot("short-lived", newKey(t), life, now)
@@ -31,7 +31,8 @@ func caOf(t *testing.T, life time.Duration) *pki.Authority {
 	return ca
 }
 
-// Nobody has to compare dates to learn that a CA was in the way.
+// Events say that a CA has shortened a certificate, so that no user has to
+// compare dates.
 func TestTellsOfShortenedCertificates(t *testing.T) {
 	f := newFixture(t, approved(t))
 	f.ca.authority = caOf(t, 24*time.Hour)
@@ -95,7 +96,8 @@ func TestCountsQueueWaitOnce(t *testing.T) {
 	})
 }
 
-// What has not happened yet can be seen, so that alerts notice the first time.
+// Counters exist before they are first incremented, so that alerts notice the
+// first time.
 func TestMetricsBeginAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	if err := AddBuiltIn(newManager(t), BuiltIn{Config: Config{SignerName: servingSigner, Metrics: registry}, CA: &fakeCA{}}); err != nil {

@@ -12,7 +12,8 @@ import (
 
 var accountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}
 
-// mayAccount asks what a service account of namespace kube-system may do.
+// mayAccount returns whether a service account of namespace kube-system has a
+// permission.
 func (w world) mayAccount(t *testing.T, account, verb, resource, name string) bool {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")
@@ -21,7 +22,7 @@ func (w world) mayAccount(t *testing.T, account, verb, resource, name string) bo
 	})
 }
 
-// testRights holds the signer to what it needs.
+// testRights checks that the signer has only the rights that it needs.
 func (w world) testRights(t *testing.T) {
 	tests := []struct {
 		verb, resource, name string
@@ -55,9 +56,9 @@ func (w world) testRights(t *testing.T) {
 	}
 }
 
-// testSeparation: whoever approves does not sign, as far as it is ours. The
-// certificate-controller is that of a kube-controller-manager that runs as a
-// client of the server, and Kubernetes gives it both.
+// testSeparation checks that none of our approvers can sign. The
+// certificate-controller belongs to a kube-controller-manager that runs as a
+// client of the server, and Kubernetes grants it both rights.
 func (w world) testSeparation(t *testing.T) {
 	bindings, err := w.admin.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
 	if err != nil {

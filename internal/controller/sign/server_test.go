@@ -36,7 +36,7 @@ type world struct {
 	admin kubernetes.Interface
 }
 
-// start starts one in which nobody but the test approves.
+// start starts a server on which only the test approves.
 func start(t *testing.T, options ...func(*server.Config)) world {
 	t.Helper()
 	s := apitest.Start(t, append(options, func(c *server.Config) {
@@ -69,7 +69,7 @@ func newCSR(t *testing.T, name string, subject pki.Subject, key crypto.Signer) *
 }
 
 // issue creates a request, approves it and waits for the certificate, which
-// is all there is in the status.
+// must be all there is in the status.
 func (w world) issue(t *testing.T, request *csr) *x509.Certificate {
 	t.Helper()
 	created := apitest.Create(t, w.admin, request)
@@ -77,7 +77,7 @@ func (w world) issue(t *testing.T, request *csr) *x509.Certificate {
 	return w.parse(t, apitest.Issued(t, w.admin, created))[0]
 }
 
-// What has become of a request is told in the signer's name.
+// Events in the signer's name say what has become of a request.
 func (w world) testEvents(t *testing.T) {
 	cert := w.issue(t, newCSR(t, "told", pki.Subject{CommonName: "x"}, apitest.NewKey(t)))
 	apitest.Eventually(t, "there is an event about the certificate", func() bool {
@@ -93,8 +93,8 @@ func (w world) testEvents(t *testing.T) {
 	})
 }
 
-// parse takes a certificate of the generated CA alone, as Kubernetes has it, with
-// nothing around it.
+// parse parses a single certificate of the generated CA, without its chain as
+// in Kubernetes, and without anything around it.
 func (w world) parse(t *testing.T, data []byte) []*x509.Certificate {
 	t.Helper()
 	chain := parseChain(t, data)
@@ -104,7 +104,7 @@ func (w world) parse(t *testing.T, data []byte) []*x509.Certificate {
 	return chain
 }
 
-// parseChain takes PEM blocks with certificates and nothing around them.
+// parseChain parses PEM blocks with certificates and nothing around them.
 func parseChain(t *testing.T, data []byte) []*x509.Certificate {
 	t.Helper()
 	chain, err := pki.ParseCertificates(data)
@@ -117,7 +117,7 @@ func parseChain(t *testing.T, data []byte) []*x509.Certificate {
 	return chain
 }
 
-// span is how long a certificate is valid, counted as the API server's
+// span returns how long a certificate is valid, counted as the API server's
 // metrics count it.
 func span(cert *x509.Certificate) time.Duration { return cert.NotAfter.Sub(cert.NotBefore) }
 
@@ -265,7 +265,8 @@ func (w world) get(t *testing.T, name string) *csr {
 	return got
 }
 
-// testUntouched: the signer answers what is approved and its own, nothing else.
+// testUntouched checks that the signer answers only approved requests of its
+// own.
 func (w world) testUntouched(t *testing.T) {
 	create := func(name, signer string) *csr {
 		return apitest.Create(t, w.admin, apitest.NewCSR(t, name, signer, pki.Subject{CommonName: "x"}, apitest.NewKey(t)))
@@ -277,11 +278,12 @@ func (w world) testUntouched(t *testing.T) {
 		create("kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName),
 		apitest.Decide(t, w.admin, create("foreign", "example.com/signer"), certificatesv1.CertificateApproved),
 	}
-	// Failed and then approved after all.
+	// This request has failed and is then approved.
 	untouched[2] = apitest.Decide(t, w.admin, untouched[2], certificatesv1.CertificateApproved)
 
-	// The signer works in the order in which it hears of requests: once it has
-	// answered one more for each of its workers, it has been through the others.
+	// The signer works in the order in which it receives requests. Once it has
+	// answered one request more than it has workers, it has looked at the
+	// others.
 	for i := range w.Config.Signing.Concurrency + 1 {
 		w.issue(t, newCSR(t, fmt.Sprintf("after-untouched-%d", i), pki.Subject{CommonName: "x"}, apitest.NewKey(t)))
 	}

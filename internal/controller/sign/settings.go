@@ -59,7 +59,7 @@ type Settings struct {
 	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
-// SignerSettings is what holds for one signer.
+// SignerSettings are the settings of one signer.
 type SignerSettings struct {
 	// name is the signer's name.
 	Name string `json:"name"`
@@ -74,7 +74,7 @@ type SignerSettings struct {
 	Strict bool `json:"strict,omitempty"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		MaxDuration: metav1.Duration{Duration: 365 * 24 * time.Hour},
@@ -84,15 +84,15 @@ func DefaultSettings() Settings {
 	}
 }
 
-// The bounds of minRSABits: below the first no verifier accepts certificates,
-// above the second no request is read.
+// The bounds of minRSABits: verifiers do not accept certificates below the
+// first, and requests above the second are not read.
 const (
 	minRSABits     = 1024
 	maxRSABits     = 16384
 	defaultRSABits = 2048
 )
 
-// All returns what holds for each signer of kubernetes.io.
+// All returns the settings of each signer of kubernetes.io.
 func (s Settings) All() []SignerSettings {
 	var all []SignerSettings
 	for _, name := range signer.Names() {
@@ -101,7 +101,7 @@ func (s Settings) All() []SignerSettings {
 	return all
 }
 
-// For returns what holds for a signer.
+// For returns the settings of a signer.
 func (s Settings) For(signerName string) SignerSettings {
 	s = s.withDefaults()
 	own := SignerSettings{}
@@ -120,8 +120,8 @@ func (s Settings) For(signerName string) SignerSettings {
 	return own
 }
 
-// index returns where a signer is among those with settings of their own, or
-// a negative number.
+// index returns the index of a signer among those with their own settings, or a
+// negative number.
 func (s Settings) index(signerName string) int {
 	for i, own := range s.Signers {
 		if own.Name == signerName {
@@ -149,9 +149,10 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
-	if s.MaxDuration.Duration == 0 { // as kube-controller-manager's flag
+	if s.MaxDuration.Duration == 0 { // like kube-controller-manager's flag
 		s.MaxDuration = DefaultSettings().MaxDuration
 	}
 	if err := checkLimits("signing", s.MaxDuration.Duration, s.MinRSABits); err != nil {

@@ -124,7 +124,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// What is said of one signer holds for it alone; the rest is as for all.
+// Settings of one signer apply only to it; otherwise the settings for all
+// apply.
 func TestSettingsOfOneSigner(t *testing.T) {
 	settings := Settings{
 		MaxDuration: metaDuration(24 * time.Hour),

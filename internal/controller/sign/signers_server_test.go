@@ -31,7 +31,8 @@ const (
 	nodeServing = certificatesv1.KubeletServingSignerName
 )
 
-// testSigners: each signer answers its own requests by its own rules.
+// testSigners checks that each signer answers its own requests by its own
+// rules.
 func (w world) testSigners(t *testing.T) {
 	node := pki.Subject{CommonName: "system:node:n1", Organizations: []string{"system:nodes"}}
 	addressed := node
@@ -73,8 +74,8 @@ func (w world) testSigners(t *testing.T) {
 	}
 }
 
-// storeLegacy stores an approved request from before signers had names, which no
-// API takes.
+// storeLegacy stores an approved request from before signers had names, which
+// no API accepts.
 func (w world) storeLegacy(t *testing.T, name string, subject pki.Subject, usages ...certificatesv1.KeyUsage) *csr {
 	t.Helper()
 	request := apitest.NewCSR(t, name, "kubernetes.io/legacy-unknown", subject, apitest.NewKey(t))
@@ -89,8 +90,9 @@ func (w world) storeLegacy(t *testing.T, name string, subject pki.Subject, usage
 	return request
 }
 
-// testLegacySigner: no API takes new requests for it, but a store can have
-// them. It signs for any usage, and for nobody who is above authorization.
+// testLegacySigner checks the legacy signer. No API accepts new requests for
+// it, but a store can have them. It signs for any usage, but for no user who is
+// above authorization.
 func (w world) testLegacySigner(t *testing.T) {
 	request := w.storeLegacy(t, "legacy", pki.Subject{CommonName: "old", DNSNames: []string{"old.example.com"}}, "signing", "any")
 	masters := w.storeLegacy(t, "legacy-master", pki.Subject{CommonName: "mallory", Organizations: []string{"ark", "system:masters"}}, "client auth")
@@ -104,7 +106,7 @@ func (w world) testLegacySigner(t *testing.T) {
 	}
 }
 
-// caFiles writes a root CA that lives so long.
+// caFiles writes a root CA with this lifetime.
 func caFiles(t *testing.T, dir, name string, life time.Duration) (keystore.Settings, *pki.Authority) {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -125,8 +127,9 @@ func caFiles(t *testing.T, dir, name string, life time.Duration) (keystore.Setti
 	return settings, ca
 }
 
-// TestConfiguredRoot: a root CA issues certificates alone, as Kubernetes has
-// it, and is followed when it changes. Its end is told in advance.
+// TestConfiguredRoot checks that a root CA issues certificates without a chain,
+// as in Kubernetes, and that a changed CA is followed. There is a warning
+// before it expires.
 func TestConfiguredRoot(t *testing.T) {
 	dir := t.TempDir()
 	settings, ca := caFiles(t, dir, "first", 2*time.Hour)
@@ -169,7 +172,8 @@ func (w world) wantEvent(t *testing.T, namespace, selector, reason, note string)
 	})
 }
 
-// TestConfiguredForOneSigner: the others get the generated CA.
+// TestConfiguredForOneSigner checks that the other signers get the generated
+// CA.
 func TestConfiguredForOneSigner(t *testing.T) {
 	settings, ca := caFiles(t, t.TempDir(), "only for nodes", 1000*time.Hour)
 	w := start(t, func(c *server.Config) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Delegated returns the names of the signers that are webhooks; example.com/*
-// stands for all of a domain.
+// stands for all signers of a domain.
 func (s Settings) Delegated() []string {
 	var names []string
 	for _, w := range s.Webhooks {
@@ -18,10 +18,11 @@ func (s Settings) Delegated() []string {
 	return names
 }
 
-// LimitsOf returns what the settings allow a signer, whoever it is.
+// LimitsOf returns the limits that the settings set for a signer of any kind.
 func (s Settings) LimitsOf(signerName string) signer.Limits { return limits(s.For(signerName)) }
 
-// checkWebhooks: each has a name of its own, and nobody else signs for it.
+// checkWebhooks checks that each webhook has a unique name and that no other
+// signer signs for it.
 func (s Settings) checkWebhooks() error {
 	for i, w := range s.Webhooks {
 		path := fmt.Sprintf("signing.webhooks[%d]", i)

@@ -1,5 +1,5 @@
-// Package signers opens the signers that Signer objects declare, and keeps
-// what these say of themselves true.
+// Package signers opens the signers that Signer objects declare, and keeps the
+// status of these objects up to date.
 package signers
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// CA is where a CA comes from that is nobody's alone.
+// CA is the source of a CA that several signers share.
 type CA interface {
 	// Current returns the CA with which to sign now. It must be fast.
 	Current() (*pki.Authority, error)
@@ -28,35 +28,36 @@ type CA interface {
 
 // Config is what the controller needs to run.
 type Config struct {
-	// Cache is how Signers are watched: as the identity of the cache that all
-	// controllers share. It needs get, list and watch on signers.
+	// Cache is the configuration with which Signers are watched: with the
+	// identity of the cache that all controllers share. It needs get, list and
+	// watch on signers.
 	Cache *rest.Config
-	// API is how Secrets in Namespace are watched, as the controller's own
-	// identity, and Client writes with the same: create and update on secrets,
-	// update on signers/status.
+	// API is the configuration with which Secrets in Namespace are watched,
+	// with the controller's own identity. Client writes with the same identity,
+	// which needs create and update on secrets, and update on signers/status.
 	API    *rest.Config
 	Client client.Client
 	// Namespace is where the Secrets of CAs are.
 	Namespace string
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Signers gets the signers.
+	// Signers is updated with the signers.
 	Signers *declared.Set
-	// BuiltIn is the CA of the built-in signers; nil: there is none.
+	// BuiltIn is the CA of the built-in signers, or nil.
 	BuiltIn CA
-	// Issuing is what the signers sign with besides their CAs.
+	// Issuing is what the signers sign with in addition to their CAs.
 	Issuing pki.Issuing
 	// Honoured are the CAs of the API's own clients, if they are known.
 	Honoured signer.Honoured
-	// Taken tells who else signs for a name, or nothing. It can be nil.
+	// Taken returns what other signer signs for a name, or "". It can be nil.
 	Taken func(signerName string) string
-	// Settings are the user's.
+	// Settings are the user's settings.
 	Settings Settings
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells what happened to signers.
+	// Events, if not nil, records what happened to signers.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the signers' metrics.
+	// Metrics, if not nil, is where the signers' metrics are registered.
 	Metrics prometheus.Registerer
 }
 

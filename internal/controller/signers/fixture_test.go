@@ -26,7 +26,7 @@ const (
 	caNamespace = "kube-system"
 )
 
-// world is a server with clients that may do everything.
+// world is a server with clients that have all rights.
 type world struct {
 	*apitest.Server
 	core kubernetes.Interface
@@ -40,7 +40,7 @@ func newWorld(t testing.TB, server *apitest.Server) *world {
 	return w
 }
 
-// connect makes the clients, which are for one run of the server.
+// connect makes the clients, which are valid for one run of the server.
 func (w *world) connect(t testing.TB) {
 	t.Helper()
 	kinds := runtime.NewScheme()
@@ -54,7 +54,7 @@ func (w *world) connect(t testing.TB) {
 	}
 }
 
-// newSigner is a Signer of client certificates for whoever asks.
+// newSigner returns a Signer that issues client certificates to any requester.
 func newSigner(name string, ca v1alpha1.SignerCA) *v1alpha1.Signer {
 	return &v1alpha1.Signer{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -84,7 +84,7 @@ func (w *world) create(t testing.TB, o client.Object) {
 	}
 }
 
-// is waits until a Signer says Ready with this status and reason.
+// is waits until a Signer's Ready condition has this status and reason.
 func (w *world) is(t testing.TB, name string, status metav1.ConditionStatus, reason string) *v1alpha1.Signer {
 	t.Helper()
 	return w.signer(t, name, "is "+string(status)+" "+reason, func(s *v1alpha1.Signer) bool {
@@ -113,7 +113,7 @@ func (w *world) signer(t testing.TB, name, what string, holds func(*v1alpha1.Sig
 	return s
 }
 
-// change changes a Signer, whoever else does so.
+// change changes a Signer, even while other clients do so.
 func (w *world) change(t testing.TB, name string, change func(*v1alpha1.Signer)) {
 	t.Helper()
 	s := &v1alpha1.Signer{}
@@ -127,7 +127,7 @@ func (w *world) change(t testing.TB, name string, change func(*v1alpha1.Signer))
 	}
 }
 
-// newCA is a Secret with a CA.
+// newCA returns a Secret with a CA.
 func newCA(t testing.TB, name, commonName string, lifetime time.Duration) *corev1.Secret {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -145,14 +145,14 @@ func newCA(t testing.TB, name, commonName string, lifetime time.Duration) *corev
 	}
 }
 
-// request makes an approved request of a user of this name.
+// request creates an approved request of a user with this name.
 func (w *world) request(t testing.TB, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := apitest.Create(t, w.core, apitest.NewCSR(t, name, signerName, pki.Subject{CommonName: name}, apitest.NewKey(t)))
 	return apitest.Decide(t, w.core, csr, certificatesv1.CertificateApproved)
 }
 
-// issue returns what a user gets.
+// issue returns the certificate that a user gets.
 func (w *world) issue(t testing.TB, name string) *x509.Certificate {
 	t.Helper()
 	chain, err := pki.ParseCertificates(apitest.Issued(t, w.core, w.request(t, name)))
@@ -162,7 +162,7 @@ func (w *world) issue(t testing.TB, name string) *x509.Certificate {
 	return chain[0]
 }
 
-// ca is the certificate in a Secret under a key, or nil.
+// ca returns the certificate in a Secret under a key, or nil.
 func (w *world) ca(t testing.TB, secret, key string) *x509.Certificate {
 	t.Helper()
 	found, err := w.core.CoreV1().Secrets(caNamespace).Get(t.Context(), secret, metav1.GetOptions{})
@@ -179,7 +179,7 @@ func (w *world) ca(t testing.TB, secret, key string) *x509.Certificate {
 	return chain[0]
 }
 
-// trusted are the roots of the signer that are published, in any bundle.
+// trusted returns the published roots of the signer, in any bundle.
 func (w *world) trusted(t testing.TB) []*x509.Certificate {
 	t.Helper()
 	bundles, err := w.core.CertificatesV1().ClusterTrustBundles().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + signerName})

@@ -18,24 +18,26 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// A generated CA is one Secret. Each step of its life is one write that holds
-// only if nobody has written since: whenever a process ends, and however many
-// there are, the Secret is as before the step or as after it.
+// A generated CA is one Secret. Each step of its life is one write that
+// succeeds only if the Secret has not changed since it was read. Whenever a
+// process ends, and however many processes there are, the Secret is as before
+// the step or as after it.
 const (
-	// ofAnnotation says on the Secret whose CA it is: no other Signer gets it.
+	// ofAnnotation, on the Secret, names the Signer that the CA belongs to: no
+	// other Signer gets it.
 	ofAnnotation = "certplane.dev/signer"
-	// takesOverAnnotation says when the next CA signs (RFC 3339).
+	// takesOverAnnotation is the time from which the next CA signs (RFC 3339).
 	takesOverAnnotation = "certplane.dev/next-takes-over"
-	// rotateAnnotation has, on a Signer, its CA replaced once for each value;
-	// on the Secret it is the last value for which that was done.
+	// rotateAnnotation on a Signer makes its CA be replaced once for each
+	// value. On the Secret it is the last value for which that was done.
 	rotateAnnotation = "certplane.dev/rotate-ca"
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "certplane"
 )
 
-// generatedKeys are those of the Secret. The times are in its annotations, and
-// the former CAs in the Signer's status.
+// generatedKeys are the keys of the Secret. The times are in its annotations,
+// and the former CAs in the Signer's status.
 var generatedKeys = rotation.Keys{
 	Cert: corev1.TLSCertKey, Key: corev1.TLSPrivateKeyKey, NextCert: "next.crt", NextKey: "next.key",
 }
@@ -47,8 +49,8 @@ func generatedName(s *v1alpha1.Signer) string {
 	return cmp.Or(s.Spec.CA.Generated.SecretName, "signer-"+s.Name)
 }
 
-// generated opens the CA that is made for a Signer, after what is due in its
-// life.
+// generated opens the CA that is generated for a Signer, after the steps that
+// are due in its life.
 func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time.Time) (*issuer, time.Time, error) {
 	secret := &corev1.Secret{}
 	err := r.secrets.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: generatedName(s)}, secret)
@@ -102,8 +104,8 @@ func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 	return rules
 }
 
-// openGenerated reads what there is of a CA. A Secret that is not as it was
-// made is left alone: somebody may need it.
+// openGenerated reads an existing CA. A Secret that has been altered is left
+// alone: a user may need it.
 func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*issuer, rotation.CA, error) {
 	if secret == nil {
 		return nil, rotation.CA{}, nil
@@ -125,14 +127,15 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 	}
 	ca := opened.generated
 	ca.Done = secret.Annotations[rotateAnnotation]
-	// A time that cannot be read is none: then the next CA takes over at once.
+	// A time that cannot be read counts as none: the next CA then takes over at
+	// once.
 	ca.TakesOver, _ = time.Parse(time.RFC3339, secret.Annotations[takesOverAnnotation])
 	return opened, ca, nil
 }
 
-// storeGenerated writes a CA after a step in its life, and returns the Secret as
-// it is then. Of a CA that signs no more the key is forgotten; its certificate
-// lives on in the trust bundles.
+// storeGenerated writes a CA after a step in its life, and returns the new
+// Secret. The key of a CA that no longer signs is deleted; its certificate
+// stays in the trust bundles.
 func (r *reconciler) storeGenerated(
 	ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret, step rotation.Step, ca rotation.CA,
 ) (*corev1.Secret, error) {

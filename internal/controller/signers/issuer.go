@@ -21,21 +21,21 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// issuer is who signs for a Signer: a CA or an endpoint.
+// issuer is what signs for a Signer: a CA or an endpoint.
 type issuer struct {
-	// of is the declaration, and id what the issuer was made of besides:
-	// issuers of which both are the same are the same.
+	// of is the declaration, and id what the issuer was made of in addition.
+	// Issuers with the same of and id are the same.
 	of, id   string
 	ca       func() (*pki.Authority, error) // nil: endpoint signs
 	endpoint *webhook.Endpoint
-	// further are roots besides that of the CA.
+	// further are roots in addition to that of the CA.
 	further []*x509.Certificate
-	// generated is a CA that is made for the Signer, but for its times.
+	// generated is a CA that is generated for the Signer, without its times.
 	generated rotation.CA
 	closer    io.Closer // can be nil
 }
 
-// certificate is the CA's, or nil.
+// certificate returns the CA's certificate, or nil.
 func (s *issuer) certificate() *x509.Certificate {
 	if s == nil || s.ca == nil {
 		return nil
@@ -47,7 +47,7 @@ func (s *issuer) certificate() *x509.Certificate {
 	return authority.Certificate()
 }
 
-// roots verify what the issuer signs, now and soon.
+// roots returns the roots that verify what the issuer signs, now and soon.
 func (s *issuer) roots() []*x509.Certificate {
 	if s.ca == nil {
 		return s.further
@@ -59,7 +59,7 @@ func (s *issuer) roots() []*x509.Certificate {
 	return append([]*x509.Certificate{authority.Anchor()}, s.further...)
 }
 
-// usable tells why the issuer can sign nothing now, or nil.
+// usable returns why the issuer cannot sign now, or nil.
 func (s *issuer) usable(now time.Time) *problem {
 	if s.ca == nil {
 		return nil
@@ -76,7 +76,7 @@ func (s *issuer) usable(now time.Time) *problem {
 	return nil
 }
 
-// end is when the CA ends; zero if there is none.
+// end returns when the CA expires; zero if there is no CA.
 func (s *issuer) end() time.Time {
 	if cert := s.certificate(); cert != nil {
 		return cert.NotAfter
@@ -84,7 +84,7 @@ func (s *issuer) end() time.Time {
 	return time.Time{}
 }
 
-// close ends the use of a key that is elsewhere.
+// close ends the use of a remote key.
 func (s *issuer) close() {
 	if s == nil || s.closer == nil {
 		return
@@ -94,17 +94,17 @@ func (s *issuer) close() {
 	}
 }
 
-// declarationOf is the part of a Signer that says who signs.
+// declarationOf returns the part of a Signer that says what signs.
 func declarationOf(s *v1alpha1.Signer) string {
 	text, err := json.Marshal(s.Spec.CA)
-	if err != nil { // it has come as JSON
+	if err != nil { // it was decoded from JSON
 		return err.Error()
 	}
 	return string(text)
 }
 
-// issuer opens who signs for a Signer. again is when there is more to do.
-// Its errors are *problem, or those of the API.
+// issuer opens what signs for a Signer. again is when there is more to do. Its
+// errors are *problem, or those of the API.
 func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Time) (opened *issuer, again time.Time, err error) {
 	switch ca := s.Spec.CA; {
 	case ca.Generated != nil:
@@ -115,7 +115,7 @@ func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 		opened, err = r.fromKey(ctx, s, ca.Key)
 	case ca.BuiltIn != nil:
 		opened, err = r.builtIn(s)
-		again = now.Add(lookEvery) // it changes without a word
+		again = now.Add(lookEvery) // it changes without notice
 	case ca.Webhook != nil:
 		opened, err = r.fromWebhook(ctx, s, ca.Webhook)
 	default:
@@ -124,8 +124,8 @@ func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	return opened, again, err
 }
 
-// once returns the issuer in use if it was made of the same parts, or what
-// make makes.
+// once returns the issuer in use if it was made of the same parts, and calls
+// make otherwise.
 func (r *reconciler) once(s *v1alpha1.Signer, make func() (*issuer, error), parts ...[]byte) (*issuer, error) {
 	of, id := declarationOf(s), digest(parts...)
 	if before := r.memory.issuer(s); before != nil && before.of == of && before.id == id {
@@ -148,7 +148,7 @@ func digest(parts ...[]byte) string {
 	return hex.EncodeToString(whole.Sum(nil))
 }
 
-// secretOf is the Secret that a Signer uses, or nothing.
+// secretOf returns the name of the Secret that a Signer uses, or "".
 func secretOf(s *v1alpha1.Signer) string {
 	switch ca := s.Spec.CA; {
 	case ca.Generated != nil:
@@ -171,8 +171,8 @@ func (r *reconciler) secret(ctx context.Context, name string) (*corev1.Secret, e
 	return secret, err
 }
 
-// rootsKey is where Secrets have further roots: those of the issuer, by the
-// habit of others, or those of a CA to come.
+// rootsKey is the key in Secrets for further roots: by the convention of other
+// tools those of the issuer, or those of a CA to come.
 const rootsKey = "ca.crt"
 
 func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name string) (*issuer, error) {
@@ -197,7 +197,7 @@ func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name st
 	}, cert, key, more)
 }
 
-// always is for a CA that does not change.
+// always returns a CA that does not change.
 func always(authority *pki.Authority) func() (*pki.Authority, error) {
 	return func() (*pki.Authority, error) { return authority, nil }
 }
@@ -209,7 +209,7 @@ func parseRoots(data []byte) ([]*x509.Certificate, error) {
 	return pki.ParseWholeBundle(data)
 }
 
-// openTimeout is how long a CA's key may take to be found.
+// openTimeout is how long it may take to find a CA's key.
 const openTimeout = 30 * time.Second
 
 func (r *reconciler) fromKey(ctx context.Context, s *v1alpha1.Signer, ca *v1alpha1.KeyCA) (*issuer, error) {
@@ -232,8 +232,8 @@ func (r *reconciler) builtIn(s *v1alpha1.Signer) (*issuer, error) {
 	if err != nil {
 		return nil, newProblem(reasonUnavailable, "the CA of the built-in signers cannot be used: %v", err)
 	}
-	// The CA is asked for again with each certificate; an issuer of another one
-	// says so to those who have waited.
+	// The CA is looked up for each certificate. An issuer with another CA
+	// notifies the requests that have waited.
 	return r.once(s, func() (*issuer, error) { return &issuer{ca: r.BuiltIn.Current}, nil }, authority.Certificate().Raw)
 }
 

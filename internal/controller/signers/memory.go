@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// memory is what a process knows of Signers from the last time it looked at
-// them. Safe for concurrent use; each Signer is looked at by one at a time.
+// memory is what a process knows of Signers from its last look at them. It is
+// safe for concurrent use; each Signer is processed by one goroutine at a time.
 type memory struct {
 	mu      sync.Mutex // guards signers
 	signers map[string]*remembered
@@ -25,27 +25,29 @@ type memory struct {
 
 type remembered struct {
 	uid types.UID
-	// profile and problem are what the spec of this generation compiles to.
+	// profile and problem are the results of compiling the spec of this
+	// generation.
 	generation int64
 	profile    *profile.Profile
 	problem    *problem
 	// issuer is the one in use, or nil.
 	issuer *issuer
-	// anchors are the roots of the issuer and those before.
+	// anchors are the roots of the issuer and of the earlier ones.
 	anchors []rollover.Anchor
-	// shown is the signer that the process has now, in a few words.
+	// shown describes the signer that the process has now.
 	shown string
-	// reason is that of the last problem that was told of.
+	// reason is the reason of the last reported problem.
 	reason string
-	// warned is when it was last told that the CA ends, and of which CA.
+	// warned is the time of the last warning that the CA expires, and warnedOf
+	// is that CA.
 	warned   time.Time
 	warnedOf string
 }
 
 func newMemory() *memory { return &memory{signers: map[string]*remembered{}} }
 
-// of returns what is known of a Signer: nothing if it is another one by the
-// same name.
+// of returns what is known of a Signer. Nothing is known of another Signer with
+// the same name.
 func (m *memory) of(s *v1alpha1.Signer) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +96,7 @@ func (m *memory) compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
 // issuer returns the issuer of a Signer that is in use, or nil.
 func (m *memory) issuer(s *v1alpha1.Signer) *issuer { return m.of(s).issuer }
 
-// use has an issuer used from now on.
+// use sets the issuer that is used from now on.
 func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
 	known := m.of(s)
 	if next != known.issuer {
@@ -103,8 +105,8 @@ func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
 	}
 }
 
-// roots are those of an issuer, which can be nil, and those that this process
-// knows from before, while certificates under them live.
+// roots returns the roots of an issuer, which can be nil, and the earlier ones
+// that this process knows, while certificates under them are valid.
 func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap time.Duration) []*x509.Certificate {
 	known := m.of(s)
 	var today []*x509.Certificate
@@ -115,8 +117,8 @@ func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap 
 	return rollover.Certificates(known.anchors)
 }
 
-// firstEnd is when the first root goes that is one of before; zero if there is
-// none.
+// firstEnd returns when the first of the earlier roots is removed; zero if
+// there is none.
 func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	var first time.Time
 	for _, anchor := range m.of(s).anchors {
@@ -125,8 +127,8 @@ func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	return first
 }
 
-// news reports whether the process has to be shown a signer: whether it is
-// another than the one that it knows.
+// news reports whether the process must be given a signer, because it differs
+// from the one that it has.
 func (m *memory) news(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0)

@@ -32,13 +32,13 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(collector.Share(registry, &m.ready))
 }
 
-// forget removes what there is of a signer that is no more.
+// forget removes the metrics of a deleted signer.
 func (m *metrics) forget(signerName string) {
 	m.Forget(signerName)
 	m.ready.DeleteLabelValues(signerName)
 }
 
-// observe tells operators how a signer stands when that is news.
+// observe reports a signer's state to operators when it has changed.
 func (r *reconciler) observe(s *v1alpha1.Signer, st state, now time.Time) {
 	known := r.memory.of(s)
 	reason := ""
@@ -55,7 +55,7 @@ func (r *reconciler) observe(s *v1alpha1.Signer, st state, now time.Time) {
 	}
 	known.reason = reason
 	if reason == reasonDuplicate || reason == reasonTaken {
-		return // the metrics are those of the other one
+		return // the metrics belong to the other one
 	}
 	r.measure(s, st, now)
 	r.warnOfEnd(s, st, known, now)
@@ -73,10 +73,11 @@ func (r *reconciler) measure(s *v1alpha1.Signer, st state, now time.Time) {
 	}
 }
 
-// warnEvery is how often a Signer says that its CA ends soon.
+// warnEvery is how often a Signer warns that its CA expires soon.
 const warnEvery = 24 * time.Hour
 
-// warnOfEnd tells operators in time that a CA ends which they have to replace.
+// warnOfEnd warns operators in time before a CA expires that they have to
+// replace.
 func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *remembered, now time.Time) {
 	cert := st.issuer.certificate()
 	if cert == nil || s.Spec.CA.Generated != nil {

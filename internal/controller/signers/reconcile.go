@@ -24,11 +24,11 @@ type reconciler struct {
 	secrets cache.Cache
 }
 
-// conflictPause is when to look again at what somebody else has changed: the
-// cache has it by then.
+// conflictPause is how long to wait after another client has changed the
+// object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
 
-// Reconcile makes the signer of one object what the object says.
+// Reconcile makes the signer of one object match its specification.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	s := &v1alpha1.Signer{}
 	err := r.objects.Get(ctx, key.NamespacedName, s)
@@ -42,7 +42,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	now := r.Clock.Now()
 	state, err := r.open(ctx, s, now)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: conflictPause}, nil // somebody else is at it
+		return reconcile.Result{RequeueAfter: conflictPause}, nil // another client is changing it
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -60,20 +60,22 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: state.lookAgain(now)}, nil
 }
 
-// state is how a signer stands.
+// state is the state of a signer.
 type state struct {
-	// profile is nil if the spec is wrong or the name is somebody else's.
+	// profile is nil if the spec is wrong or the name belongs to another
+	// signer.
 	profile *profile.Profile
-	// issuer is who signs; nil: nobody.
+	// issuer is what signs, or nil.
 	issuer *issuer
-	// problem says what is wrong, also if there is an issuer: then it is that of
-	// before.
+	// problem is what is wrong. If there is an issuer nevertheless, it is the
+	// previous one.
 	problem *problem
-	// again is when to look again at the latest; zero: when something changes.
+	// again is when to look again at the latest; zero means when something
+	// changes.
 	again time.Time
 }
 
-// signs reports whether the signer can sign. If not there is a problem.
+// signs reports whether the signer can sign. If it cannot, there is a problem.
 func (s state) signs(now time.Time) bool {
 	return s.profile != nil && s.issuer != nil && s.issuer.usable(now) == nil
 }
@@ -99,14 +101,14 @@ const (
 )
 
 const (
-	// lookEvery is how often a signer looks at what it is not told of: the
+	// lookEvery is how often a signer checks what no watch reports: the
 	// built-in CA, and what has failed.
 	lookEvery = 30 * time.Second
-	// soon is for what has to be looked at as soon as possible.
+	// soon is the wait before a look that should come as soon as possible.
 	soon = time.Second
 )
 
-// lookAgain returns after how long; 0 is never.
+// lookAgain returns the time until the next look; 0 means never.
 func (s state) lookAgain(now time.Time) time.Duration {
 	if s.again.IsZero() {
 		return 0
@@ -114,8 +116,8 @@ func (s state) lookAgain(now time.Time) time.Duration {
 	return max(s.again.Sub(now), soon)
 }
 
-// open opens a signer, or tells why that cannot be. Its errors are those of
-// the API and go away.
+// open opens a signer, or returns a state that says why it cannot. Its errors
+// are API errors and temporary.
 func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
 	if conflicting, err := r.conflicting(ctx, s); err != nil || conflicting != "" {
 		return state{problem: newProblem(reasonDuplicate,
@@ -135,8 +137,8 @@ func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time
 	return opened, err
 }
 
-// conflicting returns the name of the Signer that signs for the signer name of s
-// instead: the oldest one.
+// conflicting returns the name of the Signer that signs for the signer name of
+// s instead: the oldest one.
 func (r *reconciler) conflicting(ctx context.Context, s *v1alpha1.Signer) (string, error) {
 	all, err := r.all(ctx)
 	if err != nil {
@@ -170,8 +172,8 @@ func compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
 	return compiled, nil
 }
 
-// openCA opens the CA of a signer, or goes on with the one before while the
-// one in its place cannot be used.
+// openCA opens the CA of a signer, or keeps the previous one while the new one
+// cannot be used.
 func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
 	opened, again, err := r.issuer(ctx, s, now)
 	var p *problem
@@ -193,7 +195,7 @@ func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	return state{issuer: opened, again: pki.Soonest(again, opened.end())}, nil
 }
 
-// put shows the signer to those who sign.
+// put makes the signer available to the controllers that sign.
 func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 	if st.problem != nil && (st.problem.reason == reasonDuplicate || st.problem.reason == reasonTaken) {
 		r.Signers.Remove(s.Name)
@@ -220,12 +222,12 @@ func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 	}
 }
 
-// overlapMargin is for other processes that do not know of a new CA at once.
+// overlapMargin is for other processes that do not learn of a new CA at once.
 const overlapMargin = 5 * time.Minute
 
-// overlap is how long roots that have been replaced are published: until the
-// last certificate under them has ended. Certificates from before the longest
-// life was made shorter count too.
+// overlap returns how long replaced roots are published: until the last
+// certificate under them has expired. This includes certificates from before
+// the maximum lifetime was shortened.
 func overlap(s *v1alpha1.Signer, p *profile.Profile, now time.Time) time.Duration {
 	longest := p.Longest() + overlapMargin
 	for _, former := range s.Status.FormerCAs {
@@ -236,7 +238,7 @@ func overlap(s *v1alpha1.Signer, p *profile.Profile, now time.Time) time.Duratio
 	return longest.Round(time.Second)
 }
 
-// close ends a signer.
+// close closes a signer.
 func (c *controller) close(object string) {
 	for _, signer := range c.Signers.All() {
 		if signer.Object == object {
@@ -247,7 +249,7 @@ func (c *controller) close(object string) {
 	c.memory.forget(object)
 }
 
-// event tells of what has happened to a signer.
+// event records what has happened to a signer.
 func (r *reconciler) event(s *v1alpha1.Signer, kind, reason, action, format string, args ...any) {
 	if r.Events != nil {
 		r.Events.Eventf(s, nil, kind, reason, action, format, args...)

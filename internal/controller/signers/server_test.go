@@ -20,10 +20,11 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// A Signer signs, changes and ends without a restart, and remembers across one.
+// A Signer signs, changes and ends without a restart, and keeps its state
+// across one.
 func TestLife(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
-	waiting := w.request(t, "early") // nobody signs it yet
+	waiting := w.request(t, "early") // no signer signs it yet
 	w.create(t, newSigner("clients", generated()))
 	s := w.is(t, "clients", metav1.ConditionTrue, "Signing")
 	apitest.Issued(t, w.core, waiting)
@@ -45,7 +46,7 @@ func TestLife(t *testing.T) {
 		return failed != nil && failed.Reason == "UsageNotPermitted"
 	})
 
-	// What was counted is written in the end, at the latest.
+	// The counts are written at the end at the latest.
 	w.Restart(t)
 	w.connect(t)
 	again := w.is(t, "clients", metav1.ConditionTrue, "Signing")
@@ -63,8 +64,8 @@ func TestLife(t *testing.T) {
 		return err == nil && len(bundles.Items) == 1 && bundles.Items[0].Annotations["certplane.dev/trusted-until"] != ""
 	})
 	late := w.request(t, "late")
-	// One controller signs for all Signers: what it signs next shows that the turn
-	// of the late request is over.
+	// One controller signs for all Signers. When it has signed a newer request,
+	// it has also looked at the late one.
 	others := newSigner("others", generated())
 	others.Spec.SignerName = "example.com/others"
 	w.create(t, others)
@@ -76,8 +77,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A CA whose client certificates the API honours gives none above authorization,
-// wherever a Signer has it from.
+// A CA whose client certificates the API honours issues none above
+// authorization, whatever its source in a Signer.
 func TestHonoured(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	w.create(t, w.ClientCASecret(t, caNamespace, "ca"))
@@ -93,8 +94,8 @@ func TestHonoured(t *testing.T) {
 	w.issue(t, "alice")
 }
 
-// Of two Signers with one name, which two API servers can admit at the same
-// time, the older signs, and its end is the other's turn.
+// If two Signers have one name, which two API servers can admit at the same
+// time, the older one signs. When it is deleted, the other signs.
 func TestDuplicate(t *testing.T) {
 	w := newWorld(t, apitest.Start(t, func(c *server.Config) { c.Admission.DisabledPlugins = []string{"Signer"} }))
 	first := newSigner("first", generated())
@@ -115,8 +116,8 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
-// A CA in a Secret is used as soon as it is whole, and while one that is to
-// replace it is not, it signs on.
+// A CA in a Secret is used as soon as it is complete. While its replacement is
+// not complete, the previous CA keeps signing.
 func TestSecret(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	w.create(t, newSigner("clients", fromSecret("ca")))
@@ -169,8 +170,9 @@ func (w *world) update(t testing.TB, secret *corev1.Secret) {
 	}
 }
 
-// A generated CA is replaced when somebody wants that: its successor is
-// trusted before it signs, and it as long as its certificates live.
+// A generated CA is replaced when a user requests that. Its successor is
+// trusted before it signs, and the replaced CA is trusted as long as its
+// certificates are valid.
 func TestRotation(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	w.create(t, newSigner("clients", generated()))
@@ -208,8 +210,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// takesOver has the next CA in a Secret sign from then on, and not when all have
-// had time to learn of it.
+// takesOver makes the next CA in a Secret sign from a time on, instead of when
+// all processes have had time to learn of it.
 func (w *world) takesOver(t testing.TB, secret string, at time.Time) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"certplane.dev/next-takes-over":%q}}}`, at.Format(time.RFC3339))
@@ -219,8 +221,8 @@ func (w *world) takesOver(t testing.TB, secret string, at time.Time) {
 	}
 }
 
-// Nobody but its Signer gets a generated CA, and a Secret that is something
-// else is left alone.
+// Only its Signer gets a generated CA, and a Secret with other contents is left
+// alone.
 func TestForeignSecret(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	foreign := newCA(t, "signer-clients", "foreign", time.Hour)
@@ -236,7 +238,8 @@ func TestForeignSecret(t *testing.T) {
 	w.is(t, "clients", metav1.ConditionTrue, "Signing")
 }
 
-// The CA of API clients can be a Signer's: the server honours what it signs.
+// The CA of API clients can be used by a Signer: the server honours what it
+// signs.
 func TestBuiltIn(t *testing.T) {
 	w := newWorld(t, apitest.Start(t))
 	w.create(t, newSigner("clients", v1alpha1.SignerCA{BuiltIn: &v1alpha1.BuiltInCA{}}))

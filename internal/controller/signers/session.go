@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// concurrency is how many Signers are looked at at the same time: a token
+	// concurrency is how many Signers are processed at the same time: a token
 	// or a cloud can take its time to find a key.
 	concurrency = 4
-	// writeCountsEvery is how often the counts in a Signer's status are brought
-	// up to date.
+	// writeCountsEvery is how often the counts in a Signer's status are
+	// updated.
 	writeCountsEvery = 10 * time.Second
-	// lastWords is how long it may take to write the counts in the end.
+	// lastWords is how long writing the final counts may take.
 	lastWords = 2 * time.Second
 )
 
@@ -75,7 +75,7 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 	return opening, err
 }
 
-// specChanges leaves out what the controller itself writes.
+// specChanges filters out the changes that the controller itself writes.
 func specChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -85,8 +85,8 @@ func specChanges() predicate.Predicate {
 	}}
 }
 
-// withRivals has a Signer looked at, and those of the same signer name: one of
-// them signs.
+// withRivals queues a Signer and those with the same signer name: one of them
+// signs.
 func (r *reconciler) withRivals() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		requests := []reconcile.Request{requestFor(o.GetName())}
@@ -100,7 +100,7 @@ func (r *reconciler) withRivals() handler.TypedEventHandler[client.Object, recon
 	})
 }
 
-// signersOf are those that use a Secret.
+// signersOf returns the Signers that use a Secret.
 func (r *reconciler) signersOf(ctx context.Context, secret client.Object) []reconcile.Request {
 	return r.requestsFor(ctx, func(s *v1alpha1.Signer) bool { return secretOf(s) == secret.GetName() })
 }
@@ -131,8 +131,8 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
 
-// watchCounts has Signers looked at from time to time that have issued
-// something.
+// watchCounts queues from time to time the Signers that have issued
+// certificates.
 func (r *reconciler) watchCounts(ctx context.Context, q queue) error {
 	for _, signer := range r.Signers.All() { // from before a pause
 		q.Add(requestFor(signer.Object))
@@ -163,8 +163,8 @@ func (r *reconciler) look(ctx context.Context, q queue) {
 	}
 }
 
-// writeLastCounts writes what was issued since the counts were last written:
-// without it, a process that is stopped would lose it.
+// writeLastCounts writes what was issued since the counts were last written.
+// Otherwise a process that is stopped would lose these counts.
 func (r *reconciler) writeLastCounts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()

@@ -21,7 +21,7 @@ type Settings struct {
 	WarnBefore metav1.Duration `json:"warnBefore"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		Propagation: metav1.Duration{Duration: 10 * time.Minute},
@@ -29,7 +29,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its
+// field.
 func (s Settings) Validate() error {
 	if d := s.Propagation.Duration; d < 0 {
 		return fmt.Errorf("declaredSigners.propagation: %s is negative: 0s has new CAs sign at once", d)

@@ -17,11 +17,11 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// reasonReady is that of signers with which all is well.
+// reasonReady is the reason of signers without a problem.
 const reasonReady = "Signing"
 
-// statusOf returns what a Signer is to say of itself, but for the counts. It
-// depends on nothing else, so that it stays the same while nothing changes.
+// statusOf returns the status of a Signer, except for the counts. It depends
+// only on its arguments, so that it stays the same while nothing changes.
 func statusOf(s *v1alpha1.Signer, st state, now time.Time) v1alpha1.SignerStatus {
 	status := *s.Status.DeepCopy()
 	status.ObservedGeneration = s.Generation
@@ -58,8 +58,8 @@ func caStatus(cert *x509.Certificate) *v1alpha1.CAStatus {
 	}
 }
 
-// formerOf are the CAs before the one of now while certificates of theirs can
-// be valid.
+// formerOf returns the CAs before the present one while certificates of theirs
+// can be valid.
 func formerOf(status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.CAStatus {
 	former := status.FormerCAs
 	cert := st.issuer.certificate()
@@ -78,8 +78,8 @@ func formerOf(status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.
 	return former
 }
 
-// writeStatus writes a status, with what has been counted, if it is another
-// than s has. It holds only if nobody has written since.
+// writeStatus writes a status, with the counts, if it differs from that of s.
+// It succeeds only if the Signer has not changed since it was read.
 func (c *controller) writeStatus(ctx context.Context, s *v1alpha1.Signer, status v1alpha1.SignerStatus, counts *declared.Counts) error {
 	tally := counts.Get()
 	status.Issued += tally.Issued

@@ -27,13 +27,14 @@ import (
 	"github.com/certplane/certplane/internal/roots"
 )
 
-// Type is the value of the field type that Secrets for tokens have.
+// Type is the type of Secrets for tokens.
 const Type = corev1.SecretTypeServiceAccountToken
 
-// lookEvery is how often the controller looks whether there are other roots.
+// lookEvery is how often the controller checks whether the roots have changed.
 const lookEvery = 5 * time.Second
 
-// conflictPause is the wait after somebody else has written the Secret in between.
+// conflictPause is the wait after another client has written the Secret in
+// between.
 const conflictPause = 500 * time.Millisecond
 
 // Issue returns a token of a service account for the Secret of this name.
@@ -43,19 +44,19 @@ type Issue func(secret types.NamespacedName, account string, uid types.UID) (str
 type Config struct {
 	// Client reads and writes as the controller's own identity, past any cache.
 	Client client.Client
-	// Secrets needs to hold the Secrets of Type alone. Their metadata is what is
-	// read of them.
+	// Secrets needs to hold only the Secrets of Type. Only their metadata is
+	// read.
 	Secrets cache.Cache
 	// Issue makes the tokens.
 	Issue Issue
-	// Roots are what the certificate of the API server chains to.
+	// Roots are the roots of the API server's certificate.
 	Roots roots.Roots
-	// Events tells of Secrets that are deleted or cannot be filled.
+	// Events records Secrets that are deleted or cannot be filled.
 	Events events.EventRecorder
 }
 
-// Add registers the controller with mgr, whose cache it follows service accounts
-// in.
+// Add registers the controller with mgr, in whose cache it watches service
+// accounts.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	r := &reconciler{cfg}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -86,7 +87,7 @@ func (r *reconciler) secretsOf(ctx context.Context, account client.Object) []rec
 	})
 }
 
-// watchRoots has all Secrets looked at when the roots have changed.
+// watchRoots queues all Secrets when the roots have changed.
 func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go roots.Watch(ctx, r.Roots, lookEvery, func() {
 		for _, request := range r.secrets(ctx, metav1.NamespaceAll, func(*metav1.PartialObjectMetadata) bool { return true }) {
@@ -96,7 +97,7 @@ func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLi
 	return nil
 }
 
-// secrets returns those in a namespace that match.
+// secrets returns the matching Secrets in a namespace.
 func (r *reconciler) secrets(ctx context.Context, namespace string, match func(*metav1.PartialObjectMetadata) bool) []reconcile.Request {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -151,7 +152,7 @@ func (r *reconciler) remove(ctx context.Context, secret *corev1.Secret, account 
 	return soon(client.IgnoreNotFound(err), "deleting", secret)
 }
 
-// fill writes what is missing.
+// fill adds what is missing.
 func (r *reconciler) fill(ctx context.Context, secret *corev1.Secret, account *metav1.PartialObjectMetadata, ca []byte) (reconcile.Result, error) {
 	filled := secret.DeepCopy()
 	if filled.Data == nil {
@@ -170,7 +171,8 @@ func (r *reconciler) fill(ctx context.Context, secret *corev1.Secret, account *m
 	return soon(client.IgnoreNotFound(r.Client.Update(ctx, filled)), "filling", secret)
 }
 
-// soon tries again, without an error, if somebody else wrote the Secret in between.
+// soon retries, without an error, if another client has written the Secret in
+// between.
 func soon(err error, doing string, secret *corev1.Secret) (reconcile.Result, error) {
 	switch {
 	case err == nil:

@@ -8,23 +8,23 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// verdict is what is to be done with a Secret for a token.
+// verdict is what to do with a Secret for a token.
 type verdict int
 
 const (
-	// leave: it is as it is to be.
+	// leave means that it is as it should be.
 	leave verdict = iota
-	// remove: the service account that it names does not exist any more.
+	// remove means that the service account that it names no longer exists.
 	remove
-	// fill: something is missing.
+	// fill means that something is missing.
 	fill
-	// refuse: something is missing, and the Secret cannot change.
+	// refuse means that something is missing, and the Secret is immutable.
 	refuse
 )
 
 // decide judges a Secret of type kubernetes.io/service-account-token. account
-// is the UID of the service account that it names, empty if there is none; ca
-// is what ca.crt is to be.
+// is the UID of the service account that it names, or "" if that does not
+// exist; ca is the wanted value of ca.crt.
 func decide(secret *corev1.Secret, account types.UID, ca []byte) verdict {
 	named := types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
 	switch {
@@ -42,8 +42,8 @@ func decide(secret *corev1.Secret, account types.UID, ca []byte) verdict {
 	}
 }
 
-// needsToken reports whether there is no token, or one that was there before
-// the Secret had an account: nobody knows whose it is.
+// needsToken reports whether the Secret has no token, or one from before the
+// Secret had an account: it is unknown whose token that is.
 func needsToken(secret *corev1.Secret) bool {
 	return len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == ""
 }

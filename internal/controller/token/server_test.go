@@ -27,7 +27,7 @@ type world struct {
 	account   *corev1.ServiceAccount
 }
 
-// secret makes a Secret for a token, and returns it when it has one.
+// secret creates a Secret for a token, and returns it when it has one.
 func (w world) secret(t *testing.T, name, account string) *corev1.Secret {
 	t.Helper()
 	secrets := w.admin.CoreV1().Secrets(w.namespace)
@@ -45,7 +45,7 @@ func (w world) secret(t *testing.T, name, account string) *corev1.Secret {
 	return secret
 }
 
-// whoami asks with a token.
+// whoami returns the user that a token authenticates.
 func (w world) whoami(t *testing.T, token string) (authenticationv1.UserInfo, error) {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(w.Admin(t))
@@ -81,7 +81,8 @@ func TestTokensInSecrets(t *testing.T) {
 	t.Run("gone with the account", w.testAccountGone)
 }
 
-// testFilled: the token is the account's, and holds as long as the Secret.
+// testFilled checks that the token is the account's, and is valid as long as
+// the Secret exists.
 func (w world) testFilled(t *testing.T) {
 	secrets := w.admin.CoreV1().Secrets(w.namespace)
 	secret := w.secret(t, "filled", "builder")
@@ -115,7 +116,7 @@ func (w world) testFilled(t *testing.T) {
 	if _, err := w.whoami(t, token); !apierrors.IsUnauthorized(err) {
 		t.Errorf("without its Secret: %v", err)
 	}
-	// Whoever kept the token cannot bring it back.
+	// A client that kept the token cannot make it valid again.
 	copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "filled", Annotations: secret.Annotations}, Data: secret.Data}
 	if _, err := secrets.Create(t.Context(), copied, create); err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func (w world) testFilled(t *testing.T) {
 	}
 }
 
-// testNobody: there is no token for an account that does not exist.
+// testNobody checks that there is no token for an account that does not exist.
 func (w world) testNobody(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"nobody": {corev1.ServiceAccountNameKey: "nobody"},
@@ -145,8 +146,8 @@ func (w world) testNobody(t *testing.T) {
 	}
 }
 
-// testChanged: a Secret whose annotation names another account afterwards has
-// no token of the first one that anybody honours.
+// testChanged checks a Secret whose annotation is changed to another account.
+// It has no valid token of the first account.
 func (w world) testChanged(t *testing.T) {
 	secrets := w.admin.CoreV1().Secrets(w.namespace)
 	secret := w.secret(t, "changed", "builder")
@@ -174,7 +175,8 @@ func (w world) testChanged(t *testing.T) {
 	w.gone(t, "stolen")
 }
 
-// testNodes: a node reads no Secret that no pod of its uses.
+// testNodes checks that a node can read a Secret only if one of its pods uses
+// it.
 func (w world) testNodes(t *testing.T) {
 	w.secret(t, "kept", "builder")
 	node := apitest.Client(t, w.As(t, "system:node:n1", "system:nodes"))
@@ -183,7 +185,7 @@ func (w world) testNodes(t *testing.T) {
 	}
 }
 
-// testTracking: it is known since when uses are written down.
+// testTracking checks that it is known since when uses are recorded.
 func (w world) testTracking(t *testing.T) {
 	tracking, err := w.admin.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "kube-apiserver-legacy-service-account-token-tracking", get)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package trust publishes the roots of signers as ClusterTrustBundles, where
-// the API has such.
+// the API has them.
 package trust
 
 import (
@@ -26,40 +26,41 @@ const (
 	resourceName = "clustertrustbundles"
 )
 
-// versions are those of the API in which there are trust bundles, the best
-// first. What we need of them is the same in all.
+// versions are the API versions of trust bundles, the preferred one first. The
+// parts that we use are the same in all.
 var versions = []string{"v1", "v1beta1", "v1alpha1"}
 
 // Signer is a signer whose roots are published.
 type Signer struct {
 	rollover.Signer
-	// Roots are those of now.
+	// Roots are the present roots.
 	Roots roots.Roots
 }
 
 // Config is what the publisher needs to run.
 type Config struct {
-	// API is how the publisher watches the API as its own identity. It needs
-	// list, watch, create, update and delete on clustertrustbundles, and attest
-	// on the signers.
+	// API is the configuration with which the publisher watches the API with
+	// its own identity. It needs list, watch, create, update and delete on
+	// clustertrustbundles, and attest on the signers.
 	API *rest.Config
 	// Client writes with the same identity.
 	Client client.Client
-	// Versions tells which resources a version of the API has.
+	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Signers are those whose roots are published.
 	Signers []Signer
-	// More, if there is one, returns further signers as they come and go. It
-	// costs little and is safe for concurrent use. The roots of one that is gone
-	// stay for its overlap.
+	// More, if not nil, returns further signers as they come and go. It is
+	// cheap and safe for concurrent use. The roots of a removed signer stay for
+	// its overlap.
 	More func() []Signer
-	// Complete reports whether More returns all that there are: others are gone.
+	// Complete reports whether More returns all existing signers. Any other
+	// signer is then gone.
 	Complete func() bool
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if there is one, tells what happened to bundles.
+	// Events, if not nil, records what happened to bundles.
 	Events events.EventRecorder
-	// Metrics, if there is one, gets the publisher's metrics.
+	// Metrics, if not nil, is where the publisher's metrics are registered.
 	Metrics prometheus.Registerer
 }
 

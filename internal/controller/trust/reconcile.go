@@ -21,14 +21,14 @@ import (
 
 type bundle = certificatesv1.ClusterTrustBundle
 
-// reconciler looks at the bundles of a signer, in one version of the API.
+// reconciler reconciles the bundles of a signer, in one version of the API.
 type reconciler struct {
 	*publisher
 	kind    schema.GroupVersionKind
 	objects client.Reader
 }
 
-// Reconcile makes the bundles of a signer what its roots are now.
+// Reconcile makes the bundles of a signer match its present roots.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	start := r.Clock.Now()
 	var again time.Time
@@ -48,7 +48,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: max(again.Sub(r.Clock.Now()), pause)}, nil
 }
 
-// sync returns when there is more to do, or zero.
+// sync returns the time at which there is more to do, or zero.
 func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error) {
 	if signer.Roots == nil {
 		return r.retire(ctx, signer)
@@ -68,8 +68,7 @@ func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error)
 	return plan.Again, r.carryOut(ctx, plan)
 }
 
-// retire has the bundles of a signer that is no more go when their time has
-// come.
+// retire deletes the bundles of a removed signer when their time has come.
 func (r *reconciler) retire(ctx context.Context, signer Signer) (time.Time, error) {
 	existing, err := r.bundlesOf(ctx, signer)
 	if err != nil {
@@ -79,8 +78,8 @@ func (r *reconciler) retire(ctx context.Context, signer Signer) (time.Time, erro
 	return plan.Again, r.carryOut(ctx, plan)
 }
 
-// sweep has the bundles of a signer go that was gone before this process knew
-// of it.
+// sweep deletes the bundles of a signer that was removed before this process
+// knew of it.
 func (r *reconciler) sweep(ctx context.Context, name string) (time.Time, error) {
 	existing, err := r.bundlesOf(ctx, Signer{Signer: rollover.Signer{Name: name}})
 	if err != nil {
@@ -103,7 +102,7 @@ func (r *reconciler) sweep(ctx context.Context, name string) (time.Time, error) 
 	return again, nil
 }
 
-// bundlesOf returns the bundles of a signer, whatever the version.
+// bundlesOf returns the bundles of a signer, in any version.
 func (r *reconciler) bundlesOf(ctx context.Context, signer Signer) ([]*bundle, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(r.kind)
@@ -124,8 +123,8 @@ func (r *reconciler) bundlesOf(ctx context.Context, signer Signer) ([]*bundle, e
 	return bundles, nil
 }
 
-// carryOut does what a plan says, in its order, up to the first failure: no
-// root goes before its successor is there.
+// carryOut carries out a plan, in its order, up to the first failure: no root
+// is removed before its successor exists.
 func (r *reconciler) carryOut(ctx context.Context, plan rollover.Plan) error {
 	for _, b := range plan.Create {
 		if err := r.write(ctx, b, "Published", func(o client.Object) error { return r.Client.Create(ctx, o) }); err != nil {
@@ -151,7 +150,7 @@ func (r *reconciler) carryOut(ctx context.Context, plan rollover.Plan) error {
 	return nil
 }
 
-// write makes one write and tells of it.
+// write makes one write and reports it.
 func (r *reconciler) write(ctx context.Context, b *bundle, reason string, write func(client.Object) error) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
 	if err != nil {
@@ -170,10 +169,10 @@ func (r *reconciler) write(ctx context.Context, b *bundle, reason string, write 
 	return nil
 }
 
-// verbosity is 0 but for what is as it should be.
+// verbosity is 0 except for what is as expected.
 var verbosity = map[string]int{"Published": 1}
 
-// notes say what has happened to a bundle.
+// notes describe what has happened to a bundle.
 var notes = map[string]string{
 	"Published":  "Published the roots of the signer",
 	"Superseded": "The signer has other roots; these stay trusted for a while",

@@ -44,14 +44,14 @@ func newRoot(t *testing.T, name string) *x509.Certificate {
 	return root.Certificate()
 }
 
-// fixture is a publisher for one signer with an API in memory.
+// fixture is a publisher for one signer with an in-memory API.
 type fixture struct {
 	t        *testing.T
 	api      client.WithWatch
 	kind     schema.GroupVersionKind
 	roots    []*x509.Certificate
 	clock    *clocktesting.FakePassiveClock
-	failures map[string]error // what a verb gets for an answer
+	failures map[string]error // the error that a verb returns
 	writes   []string
 	events   *events.FakeRecorder
 	registry *prometheus.Registry
@@ -111,7 +111,8 @@ func (f *fixture) reconcile() (reconcile.Result, error) {
 	return r.Reconcile(f.t.Context(), requestFor(r.Signers[0]))
 }
 
-// published is the content of the signer's bundles, by who is in them.
+// published returns the content of the signer's bundles, by the names of the
+// CAs in them.
 func (f *fixture) published() []string {
 	f.t.Helper()
 	r := &reconciler{publisher: f.publisher(), kind: f.kind, objects: f.api}
@@ -193,7 +194,7 @@ func TestRollover(t *testing.T) {
 	}
 }
 
-// No root goes before its successor is there.
+// No root is removed before its successor exists.
 func TestFailures(t *testing.T) {
 	resource := schema.GroupResource{Group: certificatesv1.GroupName, Resource: resourceName}
 	for _, tc := range []struct {
@@ -225,7 +226,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What nobody could trust is not published, and takes nothing away.
+// Roots that no client could trust are not published, and do not remove other
+// roots.
 func TestRootsThatAreNone(t *testing.T) {
 	for reason, certs := range map[string][]*x509.Certificate{"none": nil, "a leaf": {{Raw: []byte("x")}}} {
 		f := newFixture(t, "v1")

@@ -75,7 +75,7 @@ func trusts(t *testing.T, bundles []bundle, cert *x509.Certificate) bool {
 	})
 }
 
-// A server publishes the roots of its signers and its own without being asked.
+// A server publishes the roots of its signers, and its own, by default.
 func TestServerPublishes(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -111,7 +111,8 @@ func TestServerPublishes(t *testing.T) {
 	}
 }
 
-// What others do to the publisher's bundles does not last; theirs stay.
+// Changes that other clients make to the publisher's bundles are undone;
+// bundles of other clients stay.
 func TestServerRepairs(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -152,7 +153,8 @@ func TestServerRepairs(t *testing.T) {
 	}
 }
 
-// While a CA changes, whoever mounts by the signer's name trusts both roots.
+// While a CA changes, pods that mount bundles by the signer's name trust both
+// roots.
 func TestServerOverlap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -193,13 +195,14 @@ func TestServerOverlap(t *testing.T) {
 }
 
 var (
-	// rootsCommand is how the documentation says to get the roots of a signer.
+	// rootsCommand is the documented command that gets the roots of a signer.
 	rootsCommand = regexp.MustCompile(`(?m)^\$ kubectl get clustertrustbundles --field-selector spec.signerName=.*$`)
 	template     = regexp.MustCompile(`jsonpath='?(\{.*\})'`)
 )
 
-// collectsRootsAsDocumented evaluates what each page of the documentation gives to
-// kubectl: all roots have to be in what it prints, for whoever reads PEM.
+// collectsRootsAsDocumented evaluates the kubectl arguments on each page of the
+// documentation. All roots must be in the output, for any program that reads
+// PEM.
 func (w world) collectsRootsAsDocumented(t *testing.T, roots ...*x509.Certificate) {
 	t.Helper()
 	list, err := w.admin.CertificatesV1().ClusterTrustBundles().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + clientSigner})

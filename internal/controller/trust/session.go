@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// lookEvery is how often the publisher looks whether signers have other
-	// roots.
+	// lookEvery is how often the publisher checks whether the roots of signers
+	// have changed.
 	lookEvery = 5 * time.Second
-	// lookMore is how often it looks for signers that come and go, and for their
-	// roots: those are in memory.
+	// lookMore is how often it checks for signers that come and go, and for
+	// their roots: those are in memory.
 	lookMore = time.Second
-	// pause lets changes of bundles gather, and keeps two publishers that do
-	// not agree from writing all the time.
+	// pause lets changes of bundles accumulate, and keeps two publishers that
+	// do not agree from writing all the time.
 	pause = time.Second
 )
 
@@ -53,8 +53,8 @@ func (p *publisher) publish(ctx context.Context, version string) error {
 	return worker.Run(ctx, objects, publishing)
 }
 
-// newWorker returns what looks at a signer's bundles when they or its roots
-// have changed.
+// newWorker returns the worker that reconciles a signer's bundles when they or
+// its roots have changed.
 func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind, objects cache.Cache) (controller.Controller, error) {
 	publishing, err := worker.New(ctx, "trust-bundle-publisher", &reconciler{publisher: p, kind: kind, objects: objects},
 		worker.Options{FirstPause: 200 * time.Millisecond, LastPause: 5 * time.Minute})
@@ -70,9 +70,9 @@ func (p *publisher) newWorker(ctx context.Context, kind schema.GroupVersionKind,
 	return publishing, err
 }
 
-// withoutOthers keeps the content of bundles that are not for us out of the
-// cache: each can have a megabyte. Signers come and go, so what we have
-// published is for us.
+// withoutOthers keeps the content of other publishers' bundles out of the
+// cache: each can have a megabyte. Signers come and go, so the cache holds all
+// bundles that we have published.
 func (p *publisher) withoutOthers(object any) (any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		u.SetManagedFields(nil)
@@ -92,7 +92,7 @@ func signerNameOf(o client.Object) string {
 	return name
 }
 
-// schedule has a signer looked at when one of its bundles has changed.
+// schedule queues a signer when one of its bundles has changed.
 func (p *publisher) schedule() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	schedule := func(o client.Object, q queue) {
 		name := signerNameOf(o)
@@ -107,7 +107,7 @@ func (p *publisher) schedule() handler.TypedEventHandler[client.Object, reconcil
 	}
 }
 
-// watchRoots has each signer looked at once, and when its roots have changed.
+// watchRoots queues each signer once, and when its roots have changed.
 func (p *publisher) watchRoots(ctx context.Context, q queue) error {
 	for _, signer := range p.Signers {
 		q.Add(requestFor(signer))
@@ -119,7 +119,7 @@ func (p *publisher) watchRoots(ctx context.Context, q queue) error {
 	return nil
 }
 
-// requestFor is a signer in the queue.
+// requestFor returns the queue's entry for a signer.
 func requestFor(signer Signer) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: signer.Name}}
 }

@@ -34,13 +34,13 @@ type Upcoming struct {
 	RootsFile string `json:"rootsFile"`
 }
 
-// DefaultSettings returns what applies when nothing is said.
+// DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
 	return Settings{Overlap: metav1.Duration{Duration: 365 * 24 * time.Hour}}
 }
 
 // Validate reports the first value that cannot work, by its field. signers are
-// the names that there are.
+// the names of the existing signers.
 func (s Settings) Validate(signers []string) error {
 	if s.Overlap.Duration < 0 {
 		return fmt.Errorf("trust.overlap: %s is negative: 0s is no overlap", s.Overlap.Duration)

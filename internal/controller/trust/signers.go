@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// signer returns the signer of a name as it is now.
+// signer returns the named signer as it is now.
 func (p *publisher) signer(name string) (Signer, bool) {
 	for _, signer := range p.signers() {
 		if signer.Name == name {
@@ -20,7 +20,7 @@ func (p *publisher) signer(name string) (Signer, bool) {
 	return signer, gone
 }
 
-// signers are those of now.
+// signers returns the present signers.
 func (p *publisher) signers() []Signer {
 	if p.More == nil {
 		return p.Signers
@@ -34,7 +34,7 @@ type seen struct {
 	roots []*x509.Certificate
 }
 
-// watchSigners has those signers looked at that come, go, or have other roots.
+// watchSigners queues the signers that come, go, or have changed roots.
 func (p *publisher) watchSigners(ctx context.Context, q queue) {
 	known := map[string]seen{}
 	ticker := time.NewTicker(lookMore)
@@ -70,7 +70,7 @@ func (p *publisher) comes(signer Signer) {
 	delete(p.gone, signer.Name)
 }
 
-// goes remembers a signer that is no more, so that its bundles go in time.
+// goes remembers a removed signer, so that its bundles are deleted in time.
 func (p *publisher) goes(signer Signer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package typecheck tells the authors of validating admission policies, in the
-// policies' status, which expressions do not fit the types that they are about.
+// Package typecheck writes into the status of validating admission policies
+// which expressions do not match the types that they are about.
 package typecheck
 
 import (
@@ -25,9 +25,9 @@ const manager = "validatingadmissionpolicy-status-controller"
 type Config struct {
 	// Client writes the status as the controller's own identity.
 	Client client.Client
-	// Policies is where policies are read from.
+	// Policies is the cache from which policies are read.
 	Policies cache.Cache
-	// Check says what is wrong with the types of a policy's expressions, as
+	// Check returns what is wrong with the types of a policy's expressions, as
 	// far as the types are known now.
 	Check func(*admissionv1.ValidatingAdmissionPolicy) []admissionv1.ExpressionWarning
 }

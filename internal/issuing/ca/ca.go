@@ -1,4 +1,4 @@
-// Package ca is the issuers that have a CA in a Secret.
+// Package ca implements the issuers that have a CA in a Secret.
 package ca
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// Type is that of issuers with spec.ca.
+// Type is the type of issuers with spec.ca.
 var Type = issuing.Type{
 	Name:      certmanager.TypeCA,
 	Component: "cert-manager-certificaterequests-issuer-ca",
@@ -31,9 +31,10 @@ var Type = issuing.Type{
 const (
 	// ReasonVerified: the issuer has its CA.
 	ReasonVerified = "KeyPairVerified"
-	// ReasonGetKeyPair: the CA is not there or cannot be read.
+	// ReasonGetKeyPair: the CA does not exist or cannot be parsed.
 	ReasonGetKeyPair = "ErrGetKeyPair"
-	// ReasonInvalidKeyPair: what is there cannot be a CA, or not at this time.
+	// ReasonInvalidKeyPair: the key pair is not a valid CA, or not at this
+	// time.
 	ReasonInvalidKeyPair = "ErrInvalidKeyPair"
 )
 
@@ -46,12 +47,12 @@ func (b *backend) secretOf(of cmv1.GenericIssuer) types.NamespacedName {
 	return types.NamespacedName{Namespace: certmanager.SecretNamespace(of, b.ClusterResources), Name: of.GetSpec().CA.SecretName}
 }
 
-// Needs is the Secret with the CA, whatever is asked for.
+// Needs returns the Secret with the CA, for any request.
 func (b *backend) Needs(of cmv1.GenericIssuer, _ issuing.Request) []issuing.Reference {
 	return []issuing.Reference{issuing.Secret(b.secretOf(of))}
 }
 
-// Check reads the Secret each time. Its errors are those of the API.
+// Check reads the Secret each time. Its errors are API errors.
 func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
 	name := b.secretOf(of)
 	if problems := validation.IsDNS1123Subdomain(name.Name); len(problems) > 0 {
@@ -68,8 +69,8 @@ func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Tim
 	return check(name.String(), secret, now), nil
 }
 
-// check judges the CA in a Secret, which is nil if it does not exist. name is
-// what messages call it.
+// check returns the readiness for the CA in a Secret, which is nil if it does
+// not exist. name is the name of the Secret in messages.
 func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
 	authority, err := issuer.OpenCA(name, secret)
 	if err != nil && !readable(secret) {
@@ -81,7 +82,7 @@ func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
 	return checkTime(name, authority.Validity(), now)
 }
 
-// problemOf is what requests are told that wait for the CA.
+// problemOf returns the message for requests that wait for the CA.
 func problemOf(err error) string {
 	if problem := new(signer.PendingError); errors.As(err, &problem) {
 		return problem.Message
@@ -89,7 +90,8 @@ func problemOf(err error) string {
 	return err.Error()
 }
 
-// readable reports whether there are a key and certificates, whatever they are.
+// readable reports whether the Secret has a key and certificates that can be
+// parsed.
 func readable(secret *corev1.Secret) bool {
 	if secret == nil {
 		return false
@@ -111,8 +113,8 @@ func checkTime(name string, lives pki.Validity, now time.Time) issuing.Ready {
 	return issuing.Ready{OK: true, Reason: ReasonVerified, Message: "Signing CA verified", Again: lives.NotAfter}
 }
 
-// Sign reads the Secret each time: a request that comes after a change of the CA
-// is signed with the new one.
+// Sign reads the Secret each time: a request after a change of the CA is signed
+// with the new one.
 func (b *backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
 	name := b.secretOf(by)
 	secret, err := issuing.ReadSecret(ctx, b.Client, name, issuer.ReasonSecretGetError)

@@ -11,10 +11,11 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// opened keeps the CAs that are in use, because to open one can take longer
-// than to sign with it, and why one cannot be used, because that takes as long
-// and is asked for as often. Each is opened once, whoever waits for it, and
-// nobody waits for somebody else's. It is safe for concurrent use.
+// opened caches the CAs that are in use, because opening one can take longer
+// than signing with it. It also caches why a CA cannot be used, because finding
+// that takes as long and is needed as often. Each CA is opened once, no matter
+// how many callers wait for it, and no caller waits for another CA. It is safe
+// for concurrent use.
 type opened struct {
 	// open is issuer.OpenCA.
 	open func(name string, secret *corev1.Secret) (*pki.Authority, error)
@@ -25,7 +26,7 @@ type opened struct {
 	cas map[types.NamespacedName]kept // mu guards it
 }
 
-// kept is what has come of a version of a Secret.
+// kept is the result for one version of a Secret.
 type kept struct {
 	uid       types.UID
 	version   string
@@ -33,7 +34,7 @@ type kept struct {
 	err       error
 }
 
-// maxOpened bounds how many CAs are kept; beyond it all are opened again.
+// maxOpened limits how many CAs are cached; beyond it the cache is cleared.
 const maxOpened = 1000
 
 func newOpened() *opened {
@@ -51,7 +52,7 @@ func (o *opened) get(name types.NamespacedName, secret *corev1.Secret) (*pki.Aut
 	}
 	version := name.String() + "/" + string(secret.UID) + "/" + secret.ResourceVersion
 	opening, _, _ := o.opening.Do(version, func() (any, error) {
-		if known, ok := o.known(name, secret); ok { // since we have looked
+		if known, ok := o.known(name, secret); ok { // another caller was faster
 			return known, nil
 		}
 		authority, err := o.open(name.String(), secret)
@@ -70,7 +71,7 @@ func (o *opened) known(name types.NamespacedName, secret *corev1.Secret) (kept, 
 	return known, ok && known.uid == secret.UID && known.version == secret.ResourceVersion
 }
 
-// put keeps what has come of a Secret; nil forgets it.
+// put caches the result for a Secret; nil removes it.
 func (o *opened) put(name types.NamespacedName, made *kept) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ func secretOf(name, version string) (types.NamespacedName, *corev1.Secret) {
 	return key, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "ca", UID: "uid", ResourceVersion: version}}
 }
 
-// A CA that takes its time holds up those who wait for it, and nobody else; it is
+// A CA that is slow to open delays only the callers that wait for it; it is
 // opened once for all of them.
 func TestOpenedApart(t *testing.T) {
 	var calls atomic.Int32
@@ -65,7 +65,7 @@ func TestOpenedFailures(t *testing.T) {
 		return &pki.Authority{}, nil
 	}
 	for i, tc := range []struct {
-		version string // empty: there is no Secret
+		version string // empty: the Secret does not exist
 		uid     types.UID
 		calls   int
 		fails   bool

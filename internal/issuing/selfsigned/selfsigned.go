@@ -1,4 +1,5 @@
-// Package selfsigned is the issuers that sign with the keys of the requests.
+// Package selfsigned implements the issuers that sign with the keys of the
+// requests.
 package selfsigned
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// Type is that of issuers with spec.selfSigned.
+// Type is the type of issuers with spec.selfSigned.
 var Type = issuing.Type{
 	Name:      certmanager.TypeSelfSigned,
 	Component: "cert-manager-certificaterequests-issuer-selfsigned",
@@ -23,7 +24,8 @@ var Type = issuing.Type{
 	New:       func(cfg issuing.Config) issuing.Backend { return backend{cfg} },
 }
 
-// ReasonReady is that of the Ready condition: such an issuer needs nothing.
+// ReasonReady is the reason of the Ready condition, which is always true: such
+// an issuer needs nothing.
 const ReasonReady = "IsReady"
 
 type backend struct{ issuing.Config }
@@ -32,9 +34,9 @@ func (backend) Check(context.Context, cmv1.GenericIssuer, time.Time) (issuing.Re
 	return issuing.Ready{OK: true, Reason: ReasonReady}, nil
 }
 
-// keyOf says where the private key of a request is: of a
-// CertificateSigningRequest, which has no namespace, where the issuer's Secrets
-// are.
+// keyOf returns where the private key of a request is. For a
+// CertificateSigningRequest, which has no namespace, it is in the namespace of
+// the issuer's Secrets.
 func (b backend) keyOf(by cmv1.GenericIssuer, req issuing.Request) issuer.KeySecret {
 	from := issuer.KeySecret{Annotation: request.AnnotationKey, Namespace: certmanager.SecretNamespace(by, b.ClusterResources)}
 	if req.Kind == request.CertificateRequests {
@@ -44,7 +46,7 @@ func (b backend) keyOf(by cmv1.GenericIssuer, req issuing.Request) issuer.KeySec
 	return from
 }
 
-// Needs is the Secret with the key of a request.
+// Needs returns the Secret with the key of a request.
 func (b backend) Needs(of cmv1.GenericIssuer, req issuing.Request) []issuing.Reference {
 	key := b.keyOf(of, req)
 	if key.Name == "" {

@@ -1,5 +1,5 @@
-// Package types is the table of the types of issuers, and the engine that asks
-// the right one.
+// Package types has the table of the types of issuers, and calls the backend of
+// an issuer's type.
 package types
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// All are the types whose issuers sign here.
+// All are the types whose issuers sign in this process.
 var All = []issuing.Type{
 	ca.Type,
 	selfsigned.Type,
 }
 
-// The reasons of the Ready condition of issuers that are of none of them.
+// The reasons of the Ready condition of issuers of other types.
 const (
-	// ReasonNotSupported: there is no such type here.
+	// ReasonNotSupported: the type is not supported.
 	ReasonNotSupported = "NotSupported"
-	// ReasonTypeMissing: the spec says nothing.
+	// ReasonTypeMissing: the spec has no type.
 	ReasonTypeMissing = "IssuerTypeMissing"
 )
 
-// Find returns the type of a name; ok is false if there is none.
+// Find returns the type with this name; ok is false if it does not exist.
 func Find(name certmanager.IssuerType) (found issuing.Type, ok bool) {
 	i := slices.IndexFunc(All, func(t issuing.Type) bool { return t.Name == name })
 	if i < 0 {
@@ -42,14 +42,14 @@ func Find(name certmanager.IssuerType) (found issuing.Type, ok bool) {
 	return All[i], true
 }
 
-// Sign reports whether issuers of a type sign here.
+// Sign reports whether issuers of a type sign in this process.
 func Sign(name certmanager.IssuerType) bool {
 	_, ok := Find(name)
 	return ok
 }
 
-// Names lists the names of the types, each after prefix, with the word before the
-// last one.
+// Names returns a list of the names of the types, each after prefix, with word
+// before the last one.
 func Names(prefix, word string) string {
 	var names []string
 	for _, t := range All {
@@ -59,7 +59,8 @@ func Names(prefix, word string) string {
 	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
 
-// Watches are objects of the kinds besides Secrets that issuers can wait for.
+// Watches returns an object of each kind, besides Secrets, that issuers can
+// wait for.
 func Watches() []client.Object {
 	var all []client.Object
 	for _, t := range All {
@@ -68,12 +69,12 @@ func Watches() []client.Object {
 	return all
 }
 
-// Issuers are those of all types. Safe for concurrent use.
+// Issuers are the backends of all types. They are safe for concurrent use.
 type Issuers struct {
 	backends map[certmanager.IssuerType]issuing.Backend
 }
 
-// New returns the issuers of all types.
+// New returns the backends of all types.
 func New(cfg issuing.Config) Issuers {
 	all := Issuers{backends: map[certmanager.IssuerType]issuing.Backend{}}
 	for _, t := range All {
@@ -82,7 +83,8 @@ func New(cfg issuing.Config) Issuers {
 	return all
 }
 
-// Check judges an issuer of any type. Its errors go away.
+// Check returns the readiness of an issuer of any type. Its errors are
+// temporary.
 func (i Issuers) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
 	t := certmanager.TypeOf(of.GetSpec())
 	backend, ok := i.backends[t]
@@ -95,7 +97,7 @@ func (i Issuers) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time
 	return backend.Check(ctx, of, now)
 }
 
-// Sign has an issuer answer a request. Its errors are verdicts.
+// Sign lets an issuer answer a request. Its errors are verdicts.
 func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
 	t := certmanager.TypeOf(by.GetSpec())
 	backend, ok := i.backends[t]
@@ -105,8 +107,8 @@ func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Re
 	return backend.Sign(ctx, by, req, now)
 }
 
-// Needs are the objects on which an answer of an issuer depends, or for the zero
-// Request the judgement of it.
+// Needs returns the objects on which an answer of an issuer depends, or for the
+// zero Request, its readiness.
 func (i Issuers) Needs(of cmv1.GenericIssuer, req issuing.Request) []issuing.Reference {
 	if backend, ok := i.backends[certmanager.TypeOf(of.GetSpec())]; ok {
 		return backend.Needs(of, req)

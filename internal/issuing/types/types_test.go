@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 )
 
-// Each type is there once, under names of its own.
+// Each type is listed once, with unique names.
 func TestTable(t *testing.T) {
 	names, components := map[certmanager.IssuerType]bool{}, map[string]bool{}
 	for _, row := range All {
@@ -26,7 +26,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Issuers of no type that is known are told so, and sign nothing.
+// Issuers of an unknown type are not ready, with a message that says so, and
+// sign nothing.
 func TestOtherTypes(t *testing.T) {
 	all := New(issuing.Config{})
 	tests := []struct {

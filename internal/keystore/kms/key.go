@@ -8,7 +8,7 @@ import (
 	"go.step.sm/crypto/kms/apiv1"
 )
 
-// keyOf asks a service for a key, and closes the service if it has none.
+// keyOf gets a key from a service, and closes the service if that fails.
 func keyOf(service apiv1.KeyManager, uri string) (*Key, error) {
 	signer, err := service.CreateSigner(&apiv1.CreateSignerRequest{SigningKey: uri})
 	if err != nil {

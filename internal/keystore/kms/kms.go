@@ -2,13 +2,13 @@
 // Google Cloud and Azure.
 //
 // The vendors' libraries are large, and cost memory in a program that never
-// calls them. The program is built without them, and with one for each build
-// tag that is named like the URIs of its keys:
+// calls them. The program is built without them by default. Each build tag,
+// named like the URI scheme of its keys, adds one:
 //
 //	go build -tags awskms,cloudkms,azurekms ./cmd/certplane
 //
-// Who the program is at the service is taken from where the vendor's other
-// tools take it: the environment, a file, the machine's own identity.
+// The credentials for the service come from the same sources as for the
+// vendor's other tools: the environment, a file, the machine's own identity.
 package kms
 
 import (
@@ -24,16 +24,16 @@ import (
 
 // Service is the key management service of one cloud.
 type Service struct {
-	// Prefix is what the URIs of its keys begin with.
+	// Prefix is the prefix of the URIs of its keys.
 	Prefix string
 
-	tag     string // of builds that have it
+	tag     string // of builds that include it
 	uri     *regexp.Regexp
 	example string
 	open    func(ctx context.Context, uri string) (*Key, error) // nil: not in this build
 }
 
-// Services are those of the clouds.
+// Services are the services of all clouds.
 var Services = []Service{
 	{
 		Prefix: "awskms:", tag: "awskms", open: openAWS,
@@ -51,7 +51,7 @@ var Services = []Service{
 }
 
 // Validate reports whether a key can be used by this URI. Its error does not
-// show the URI, in which the library would take a password.
+// show the URI, in which the library would accept a password.
 func (s Service) Validate(uri string) error {
 	switch {
 	case !s.uri.MatchString(uri):
@@ -64,12 +64,12 @@ func (s Service) Validate(uri string) error {
 	return nil
 }
 
-// Open finds a key. The libraries limit the time for that themselves.
+// Open finds a key. The libraries limit the time themselves.
 func (s Service) Open(ctx context.Context, uri string) (*Key, error) {
 	if err := s.Validate(uri); err != nil {
 		return nil, err
 	}
-	// Without an end: a library may keep the context for later logins.
+	// The context has no end: a library may keep it for later logins.
 	key, err := s.open(context.WithoutCancel(ctx), uri)
 	if err != nil {
 		return nil, fmt.Errorf("opening the key %s: %w", withoutQuery(uri), err)
@@ -90,7 +90,7 @@ type Key struct {
 	close  func() error
 }
 
-// Find returns the key if it belongs to a public key.
+// Find returns the key if it matches a public key.
 func (k *Key) Find(_ context.Context, public crypto.PublicKey) (crypto.Signer, error) {
 	if !pki.SameKey(k.signer.Public(), public) {
 		return nil, fmt.Errorf("the key %s does not belong to the CA certificate", withoutQuery(k.uri))
@@ -98,5 +98,5 @@ func (k *Key) Find(_ context.Context, public crypto.PublicKey) (crypto.Signer, e
 	return k.signer, nil
 }
 
-// Close ends the use of the service.
+// Close closes the service.
 func (k *Key) Close() error { return k.close() }

@@ -18,10 +18,10 @@ func Validate(uri string) error {
 	return errAbsent
 }
 
-// Token is a token that this build cannot speak to: there is none.
+// Token is a placeholder for tokens, which this build does not support.
 type Token struct{}
 
-// Open refuses.
+// Open always fails.
 func Open(string) (*Token, error) { return nil, errAbsent }
 
 // Find is never called.

@@ -10,12 +10,12 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// maxSessions bounds the signatures that a token makes at the same time.
-// Tokens have few sessions to give, and hardware gains nothing beyond this.
+// maxSessions limits the concurrent signatures of a token. Tokens have few
+// sessions, and hardware is not faster with more.
 const maxSessions = 8
 
-// connection is a login at a token. A session makes one signature at a time,
-// so there are several. It is safe for concurrent use, but for close.
+// connection is a login at a token. A session makes one signature at a time, so
+// there are several. It is safe for concurrent use, except for close.
 type connection struct {
 	module *pkcs11.Ctx
 	uri    *URI
@@ -24,16 +24,16 @@ type connection struct {
 	login  pkcs11.SessionHandle // a login lasts as long as some session does
 	places chan struct{}        // one for each session that may be in use
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	idle    []pkcs11.SessionHandle
 	objects map[*key]object
 }
 
-// object is a private key as a connection knows it.
+// object is a private key as seen through a connection.
 type object struct {
 	handle pkcs11.ObjectHandle
-	// always: the key wants the PIN for each signature, as the signature keys
-	// of smart cards do (CKA_ALWAYS_AUTHENTICATE).
+	// always means that the key requires the PIN for each signature, as the
+	// signature keys of smart cards do (CKA_ALWAYS_AUTHENTICATE).
 	always bool
 }
 
@@ -51,8 +51,8 @@ func newConnection(module *pkcs11.Ctx, uri *URI, pin *pin, slot slot) (*connecti
 	}, nil
 }
 
-// sessionsOf returns how many of a token's sessions may sign, of which one is
-// that of the login.
+// sessionsOf returns how many of a token's sessions may sign, including the
+// session of the login.
 func sessionsOf(most uint) uint {
 	if most == pkcs11.CK_EFFECTIVELY_INFINITE || most > maxSessions {
 		return maxSessions
@@ -60,7 +60,7 @@ func sessionsOf(most uint) uint {
 	return max(most, 2) - 1
 }
 
-// close gives the sessions back. Nobody may use the connection any more.
+// close releases the sessions. The caller must not use the connection any more.
 func (c *connection) close() error {
 	var errs []error
 	for _, session := range append(c.idle, c.login) {
@@ -70,7 +70,7 @@ func (c *connection) close() error {
 	return errors.Join(errs...)
 }
 
-// session calls f with a session of its own.
+// session calls f with a session that no other call uses.
 func (c *connection) session(f func(pkcs11.SessionHandle) error) error {
 	c.places <- struct{}{}
 	defer func() { <-c.places }()
@@ -79,7 +79,7 @@ func (c *connection) session(f func(pkcs11.SessionHandle) error) error {
 		return err
 	}
 	if err := f(session); err != nil {
-		_ = c.module.CloseSession(session) // something may be unfinished in it; f's error is the one that matters
+		_ = c.module.CloseSession(session) // an operation may be unfinished in it; f's error is the relevant one
 		return err
 	}
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *connection) take() (pkcs11.SessionHandle, error) {
 	return session, nil
 }
 
-// sign has an object sign what its mechanism takes.
+// sign signs the input of an object's mechanism with the object.
 func (c *connection) sign(o object, mechanism uint, input []byte) ([]byte, error) {
 	var raw []byte
 	err := c.session(func(s pkcs11.SessionHandle) error {
@@ -122,7 +122,7 @@ func (c *connection) sign(o object, mechanism uint, input []byte) ([]byte, error
 	return raw, err
 }
 
-// object finds a key on the token, once for each connection.
+// object finds a key on the token, only once for each connection.
 func (c *connection) object(k *key) (object, error) {
 	c.mu.Lock()
 	known, ok := c.objects[k]

@@ -9,13 +9,14 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// maxCandidates is more keys of one label than anybody keeps.
+// maxCandidates is more than the number of keys with one label in practice.
 const maxCandidates = 100
 
-// errNoKey: a key is not there, or the login is gone that lets it be seen.
+// errNoKey: the key does not exist, or it is not visible because the login was
+// lost.
 var errNoKey = errors.New("there is no private key like that which can be seen")
 
-// find returns the object of the URI that proves to be k.
+// find returns the object of the URI that proves to have the key k.
 func (c *connection) find(k *key) (object, error) {
 	candidates, err := c.candidates(k.kind)
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *connection) find(k *key) (object, error) {
 	return object{}, fmt.Errorf("trying %d keys: %w", len(refusals), errors.Join(refusals...))
 }
 
-// candidates are the private keys that the URI describes, of one kind.
+// candidates returns the private keys of one kind that the URI describes.
 func (c *connection) candidates(k kind) ([]object, error) {
 	template := []*pkcs11.Attribute{
 		pkcs11.NewAttribute(pkcs11.CKA_CLASS, pkcs11.CKO_PRIVATE_KEY),
@@ -75,8 +76,8 @@ func list(module *pkcs11.Ctx, s pkcs11.SessionHandle, template []*pkcs11.Attribu
 	return handles, nil
 }
 
-// alwaysAuthenticates is false where a token does not know the attribute,
-// which is younger than PKCS#11 2.11.
+// alwaysAuthenticates returns false if a token does not know the attribute,
+// which is newer than PKCS#11 2.11.
 func alwaysAuthenticates(module *pkcs11.Ctx, s pkcs11.SessionHandle, handle pkcs11.ObjectHandle) bool {
 	values, err := module.GetAttributeValue(s, handle, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_ALWAYS_AUTHENTICATE, nil)})
 	return err == nil && len(values) == 1 && len(values[0].Value) == 1 && values[0].Value[0] != 0

@@ -22,8 +22,8 @@ var _ crypto.Signer = (*key)(nil)
 // Public returns the public half.
 func (k *key) Public() crypto.PublicKey { return k.public }
 
-// Sign has the token sign a digest, or a message if it is an Ed25519 key, as
-// crypto.Signer says. The randomness is the token's own.
+// Sign signs a digest, or a message for an Ed25519 key, on the token, as
+// crypto.Signer specifies. The token uses its own source of randomness.
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	var signature []byte
 	err := k.token.with(func(c *connection) error {
@@ -52,12 +52,12 @@ func (k *key) sign(c *connection, o object, digest []byte, opts crypto.SignerOpt
 	return k.kind.encode(raw)
 }
 
-// errOtherKey: an object on the token is not the key that was looked for.
+// errOtherKey: an object on the token is not the wanted key.
 var errOtherKey = errors.New("it does not belong to the CA certificate")
 
-// prove has an object sign, and holds the signature to the public key: that
-// is what all tokens can, while many do not tell a private key's public half.
-// What is signed can never be taken for a certificate.
+// prove makes a signature with an object, and verifies it with the public key.
+// All tokens can do that, while many do not show the public half of a private
+// key. The signed message can never be mistaken for a certificate.
 func (k *key) prove(c *connection, o object) error {
 	message := append([]byte("certplane: proof of possession of a CA's key\n"), make([]byte, 16)...)
 	rand.Read(message[len(message)-16:]) // never fails: crypto/rand ends the process instead

@@ -16,16 +16,16 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// kind is what Go's signatures and a token's have to agree on, for one
-// algorithm.
+// kind converts between the signatures of Go and of tokens, for one algorithm.
 type kind struct {
 	name      string
 	keyType   uint        // CKA_KEY_TYPE
 	mechanism uint        // of signatures
-	hash      crypto.Hash // of proofs; 0: the token hashes
-	// input is what the mechanism takes for a digest.
+	hash      crypto.Hash // for proofs; 0: the token hashes
+	// input returns the input of the mechanism for a digest.
 	input func(digest []byte, opts crypto.SignerOpts) ([]byte, error)
-	// encode makes of what the mechanism gives what Go's verifiers take.
+	// encode converts the output of the mechanism to the form that Go's
+	// verifiers accept.
 	encode func(raw []byte) ([]byte, error)
 	verify func(digest, signature []byte) bool
 }
@@ -63,8 +63,8 @@ func ecdsaKind(public *ecdsa.PublicKey) kind {
 	size := (public.Params().N.BitLen() + 7) / 8
 	return kind{
 		name: "EC", keyType: pkcs11.CKK_EC, mechanism: pkcs11.CKM_ECDSA, hash: crypto.SHA256,
-		// FIPS 186-5 section 6.4.1: of a hash longer than the curve's order
-		// only its first bits count, and tokens refuse more.
+		// FIPS 186-5 section 6.4.1: if a hash is longer than the curve's order,
+		// only its first bits are used, and tokens refuse a longer one.
 		input:  func(digest []byte, _ crypto.SignerOpts) ([]byte, error) { return digest[:min(len(digest), size)], nil },
 		encode: func(raw []byte) ([]byte, error) { return ecdsaSignature(raw, size) },
 		verify: func(digest, signature []byte) bool { return ecdsa.VerifyASN1(public, digest, signature) },
@@ -87,14 +87,15 @@ func ed25519Kind(public ed25519.PublicKey) kind {
 
 func asIs(raw []byte) ([]byte, error) { return raw, nil }
 
-// hashes are what signatures with RSA can be over (RFC 8017 appendix B.1).
+// hashes are the hashes for signatures with RSA (RFC 8017 appendix B.1).
 var hashes = map[crypto.Hash]asn1.ObjectIdentifier{
 	crypto.SHA256: {2, 16, 840, 1, 101, 3, 4, 2, 1},
 	crypto.SHA384: {2, 16, 840, 1, 101, 3, 4, 2, 2},
 	crypto.SHA512: {2, 16, 840, 1, 101, 3, 4, 2, 3},
 }
 
-// digestInfo is what gets signed by RSASSA-PKCS1-v1_5 (RFC 8017 section 9.2).
+// digestInfo returns the structure that RSASSA-PKCS1-v1_5 signs (RFC 8017
+// section 9.2).
 func digestInfo(digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if _, pss := opts.(*rsa.PSSOptions); pss {
 		return nil, errors.New("RSA-PSS is not supported: sign with PKCS#1 v1.5, as the certificates of CAs mostly are")
@@ -109,8 +110,8 @@ func digestInfo(digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	}{pkix.AlgorithmIdentifier{Algorithm: oid, Parameters: asn1.NullRawValue}, digest})
 }
 
-// ecdsaSignature makes of two numbers of size bytes a structure of ASN.1, as
-// RFC 3279 section 2.2.3 wants it in certificates.
+// ecdsaSignature converts two numbers of size bytes to the ASN.1 structure that
+// RFC 3279 section 2.2.3 requires in certificates.
 func ecdsaSignature(raw []byte, size int) ([]byte, error) {
 	if len(raw) != 2*size {
 		return nil, fmt.Errorf("the token's signature has %d bytes, not the %d of this curve", len(raw), 2*size)

@@ -11,17 +11,17 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// pin logs in. A PIN that the token has refused is not tried again, and the
-// last try before the token locks itself is nobody's but a person's: tokens
+// pin logs in. It does not try a PIN again that the token has refused, and it
+// leaves the last attempt before the token locks itself to a person: tokens
 // count wrong PINs, a signer never gives up, and the key would be lost.
 type pin struct {
 	uri *URI
 
-	mu      sync.Mutex // guards refused; held while the token decides
+	mu      sync.Mutex // guards refused; held during a login
 	refused [sha256.Size]byte
 }
 
-// login lets login try the PIN. flags are the token's.
+// login calls its argument login with the PIN. flags are the token's.
 func (p *pin) login(flags uint, login func(pin string) error) error {
 	secret, err := p.uri.pin()
 	if err != nil {
@@ -63,8 +63,8 @@ func mayTry(flags uint) error {
 	return nil
 }
 
-// loginUser is the login that shows private keys. It is one for the whole
-// process, so somebody else's counts.
+// loginUser is the login that makes private keys visible. It applies to the
+// whole process, so an existing login by other code is success.
 func (p *pin) loginUser(module *pkcs11.Ctx, session pkcs11.SessionHandle, flags uint) error {
 	err := p.login(flags, func(pin string) error { return module.Login(session, pkcs11.CKU_USER, pin) })
 	if err != nil && !errors.Is(err, pkcs11.Error(pkcs11.CKR_USER_ALREADY_LOGGED_IN)) {

@@ -8,13 +8,13 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// slot is where a token is.
+// slot is the slot of a token.
 type slot struct {
 	id    uint
 	token pkcs11.TokenInfo
 }
 
-// findSlot returns the one slot whose token the URI describes.
+// findSlot returns the only slot whose token the URI describes.
 func findSlot(module *pkcs11.Ctx, uri *URI) (slot, error) {
 	ids, err := module.GetSlotList(true)
 	if err != nil {

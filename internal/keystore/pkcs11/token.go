@@ -16,23 +16,24 @@ import (
 
 // Token is the token of a URI. It is safe for concurrent use.
 //
-// A token that goes away and comes back, with a network, a cable or its
-// service, is found again: what fails for that reason is tried once more, with
-// everything looked up again.
+// A token that is lost and comes back, with a network, a cable or its service,
+// is found again: an operation that fails for that reason is retried once,
+// after all lookups are repeated.
 type Token struct {
 	uri    *URI
 	module *pkcs11.Ctx
 	pin    *pin
 
-	// mu guards the fields below. It is held for reading while a connection
-	// is used, so that none is replaced under a signature that is being made.
+	// mu guards the fields below. It is held for reading while a connection is
+	// used, so that a connection is not replaced during a signature.
 	mu         sync.RWMutex
-	connection *connection // nil: none at present
+	connection *connection // nil: not connected
 	closed     bool
 }
 
-// Open loads the token's module and logs in. The module stays loaded until
-// the process ends: its state is the process's, and other tokens may use it.
+// Open loads the token's module and logs in. The module stays loaded until the
+// process ends: its state belongs to the whole process, and other tokens may
+// use it.
 func Open(uri string) (*Token, error) {
 	parsed, err := Parse(uri)
 	if err != nil {
@@ -57,7 +58,7 @@ func load(path string) (*pkcs11.Ctx, error) {
 	return module, nil
 }
 
-// Close gives the token's sessions back. Its keys cannot sign any more.
+// Close releases the token's sessions. Its keys cannot sign any more.
 func (t *Token) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,9 +71,9 @@ func (t *Token) Close() error {
 	return err
 }
 
-// Find returns the private key of the URI that belongs to a public key, once
-// it has proved that by a signature. Several keys may have the label or the
-// identifier of the URI: so one can follow another.
+// Find returns the private key of the URI that matches a public key, after
+// verifying that by a signature. Several keys may have the label or the
+// identifier of the URI, so that one can succeed another.
 func (t *Token) Find(_ context.Context, public crypto.PublicKey) (crypto.Signer, error) {
 	kind, err := kindOf(public)
 	if err != nil {
@@ -89,8 +90,8 @@ func (t *Token) Find(_ context.Context, public crypto.PublicKey) (crypto.Signer,
 	return k, nil
 }
 
-// with calls f with a connection, and once more with another one if the first
-// turns out to be lost.
+// with calls f with a connection, and a second time with a new one if the first
+// proves to be lost.
 func (t *Token) with(f func(*connection) error) error {
 	used, err := t.try(f)
 	if !lost(err) {
@@ -112,7 +113,7 @@ func (t *Token) try(f func(*connection) error) (*connection, error) {
 	return t.connection, f(t.connection)
 }
 
-// reconnect replaces a connection that is lost, unless somebody else has.
+// reconnect replaces a lost connection, unless another goroutine has done so.
 func (t *Token) reconnect(broken *connection) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +136,7 @@ func (t *Token) connect(broken *connection) (*connection, error) {
 	switch err := t.module.Initialize(); {
 	case errors.Is(err, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)):
 		if broken != nil {
-			_ = broken.close() // what is left of it
+			_ = broken.close() // releases what it still has
 		}
 	case err != nil:
 		return nil, fmt.Errorf("initializing the PKCS#11 module: %w", err)
@@ -147,17 +148,17 @@ func (t *Token) connect(broken *connection) (*connection, error) {
 	return newConnection(t.module, t.uri, t.pin, slot)
 }
 
-// errDisconnected: the last try to connect has failed.
+// errDisconnected: the last attempt to connect failed.
 var errDisconnected = errors.New("not connected to the token")
 
-// lost reports whether another connection may help.
+// lost reports whether a new connection may fix an error.
 func lost(err error) bool {
 	var code pkcs11.Error
 	return errors.Is(err, errDisconnected) || errors.Is(err, errNoKey) || errors.As(err, &code) && slices.Contains(losses, code)
 }
 
-// losses are what modules answer when a token or its service has been away.
-// The last four can mean anything: one more try does no harm.
+// losses are the errors that modules return when a token or its service was
+// unavailable. The last four can have any cause: one more attempt does no harm.
 var losses = []pkcs11.Error{
 	pkcs11.CKR_SESSION_HANDLE_INVALID, pkcs11.CKR_SESSION_CLOSED, pkcs11.CKR_USER_NOT_LOGGED_IN,
 	pkcs11.CKR_OBJECT_HANDLE_INVALID, pkcs11.CKR_KEY_HANDLE_INVALID, pkcs11.CKR_SLOT_ID_INVALID,

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// signs has a key sign, and verifies what it says.
+// signs makes a signature with a key, and verifies it.
 func signs(key crypto.Signer) error {
 	message := []byte("to be signed")
 	digest := sha256.Sum256(message)
@@ -209,8 +209,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestWrongPIN: the token is asked once for each PIN, however often somebody
-// wants a signature.
+// TestWrongPIN: each PIN is tried once, however often a signature is requested.
 func TestWrongPIN(t *testing.T) {
 	h := newHSM(t)
 	public := h.generate(t, "P-256", "issuing")

@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// Prefix is what a URI of a key on a token begins with.
+// Prefix is the prefix of the URI of a key on a token.
 const Prefix = "pkcs11:"
 
-// URI names a private key on a token and says how to get at it, as RFC 7512
-// has it. It has been parsed, so it can be worked with.
+// URI identifies a private key on a token and describes how to access it (RFC
+// 7512). It is parsed and valid.
 type URI struct {
 	path  map[string]string // section 2.3: the token and the key
-	query map[string]string // section 2.3: how to get at them
+	query map[string]string // section 2.3: how to access them
 }
 
-// The attributes of section 2.3 that choose something here. Others are
-// refused: passing over one could mean to sign with another key.
+// The attributes of section 2.3 that are supported. Others are refused:
+// ignoring one could mean to sign with another key.
 var (
 	tokenAttributes = []string{"token", "manufacturer", "serial", "model", "slot-id", "slot-description", "slot-manufacturer"}
 	keyAttributes   = []string{"object", "id", "type"}
 	queryAttributes = []string{"module-path", "pin-source", "pin-value"}
 )
 
-// Parse reads a URI. No error shows any of its query, where a PIN can be.
+// Parse parses a URI. No error shows any of its query, which can contain a PIN.
 func Parse(uri string) (*URI, error) {
 	if len(uri) < len(Prefix) || !strings.EqualFold(uri[:len(Prefix)], Prefix) {
 		return nil, errors.New("does not begin with " + Prefix + " as it must")
@@ -46,8 +46,8 @@ func Parse(uri string) (*URI, error) {
 	return u, u.check()
 }
 
-// attributes reads name=value pairs. It names those that it knows alone: what
-// else stands there may be a part of a PIN.
+// attributes parses name=value pairs. Its errors name only known attributes:
+// other text may be a part of a PIN.
 func attributes(text, separator string, known []string) (map[string]string, error) {
 	read := map[string]string{}
 	if text == "" {
@@ -86,8 +86,8 @@ func (u *URI) check() error {
 	return nil
 }
 
-// String is the URI without its query, which can hold a PIN and is of no help
-// in telling keys apart.
+// String returns the URI without its query, which can contain a PIN and does
+// not help to distinguish keys.
 func (u *URI) String() string {
 	var path []string
 	for _, name := range append(tokenAttributes, keyAttributes...) {
@@ -98,8 +98,8 @@ func (u *URI) String() string {
 	return Prefix + strings.Join(path, ";")
 }
 
-// escape is percent-encoding; identifiers are bytes, and encoded whole as
-// other tools do.
+// escape percent-encodes a value; identifiers are bytes, and every byte is
+// encoded, as by other tools.
 func escape(name, value string) string {
 	if name != "id" {
 		return url.PathEscape(value)
@@ -111,8 +111,8 @@ func escape(name, value string) string {
 	return encoded.String()
 }
 
-// pinFile is the path in pin-source, which may be a file URI (RFC 8089) or a
-// path alone; empty if it is neither.
+// pinFile returns the path in pin-source, which may be a file URI (RFC 8089) or
+// only a path; empty if it is neither.
 func (u *URI) pinFile() string {
 	source := strings.TrimPrefix(u.query["pin-source"], "file:")
 	if after, ok := strings.CutPrefix(source, "//"); ok {
@@ -124,8 +124,8 @@ func (u *URI) pinFile() string {
 	return source
 }
 
-// pin returns the PIN, or nothing if none is named. It is read again each
-// time, so that it can be changed.
+// pin returns the PIN; empty if the URI has none. It is read again in each
+// call, so that it can be changed.
 func (u *URI) pin() (string, error) {
 	file := u.pinFile()
 	if file == "" {

@@ -1,8 +1,8 @@
-// Package kubelet knows the certificate requests that kubelets make.
+// Package kubelet validates the certificate requests of kubelets.
 //
-// There are two shapes: a node's client certificate, with which it talks to
-// the API server, and its serving certificate. The texts of the errors reach
-// clients, and so does the order of the checks: the first that fails speaks.
+// There are two shapes: a node's client certificate for the API server, and its
+// serving certificate. Clients see the texts of the errors, and the order of
+// the checks: the first one that fails is reported.
 package kubelet
 
 import (
@@ -19,16 +19,16 @@ const (
 	userPrefix = "system:node:"
 )
 
-// The usages by name; sorted, as messages show them.
+// The usages by name, sorted as in messages.
 var (
 	clientUsages  = []string{"client auth", "digital signature", keyEncipherment}
 	servingUsages = []string{"digital signature", keyEncipherment, "server auth"}
 )
 
-// keyEncipherment may be absent: only RSA keys can encipher.
+// keyEncipherment may be missing: only RSA keys can encipher.
 const keyEncipherment = "key encipherment"
 
-// ValidateClient tells what keeps a request from being one for a node's
+// ValidateClient returns an error if a request is not a valid one for a node's
 // client certificate.
 func ValidateClient[U ~string](req *x509.CertificateRequest, usages []U) error {
 	return first(
@@ -42,9 +42,9 @@ func ValidateClient[U ~string](req *x509.CertificateRequest, usages []U) error {
 	)
 }
 
-// ValidateServing tells what keeps a request from being one for a node's
-// serving certificate. That its names are the node's is not checked here:
-// it takes the Node object to know.
+// ValidateServing returns an error if a request is not a valid one for a node's
+// serving certificate. It does not check that the names belong to the node:
+// that needs the Node object.
 func ValidateServing[U ~string](req *x509.CertificateRequest, usages []U) error {
 	return first(
 		checkOrganization(req),
@@ -56,9 +56,10 @@ func ValidateServing[U ~string](req *x509.CertificateRequest, usages []U) error 
 	)
 }
 
-// ValidateNodeName tells what keeps the name of a request, which fits one of
-// the shapes, from being a node's: after the prefix comes the name of a Node
-// object, a DNS subdomain as of RFC 1123. Kubernetes does not look at it.
+// ValidateNodeName returns an error if the common name of a request, which fits
+// one of the shapes, is not a valid name of a node: after the prefix it must
+// have the name of a Node object, a DNS subdomain (RFC 1123). Kubernetes does
+// not check that.
 func ValidateNodeName(req *x509.CertificateRequest) error {
 	name, _ := strings.CutPrefix(req.Subject.CommonName, userPrefix)
 	if len(name) > 253 || !subdomain.MatchString(name) {
@@ -107,7 +108,7 @@ func forbid(kind string, count int) error {
 	return nil
 }
 
-// checkUsages compares as sets: neither order nor repetition counts.
+// checkUsages compares usages as sets: order and repetition do not matter.
 func checkUsages[U ~string](usages []U, want []string) error {
 	var got []string
 	for _, usage := range usages {

@@ -1,6 +1,6 @@
-// Package spiffe knows how SPIFFE names workloads.
+// Package spiffe validates SPIFFE IDs.
 //
-// The law is the SPIFFE ID specification and, for certificates, the X.509-SVID
+// It follows the SPIFFE ID specification and, for certificates, the X.509-SVID
 // specification, both of spiffe.io.
 package spiffe
 
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Scheme begins every SPIFFE ID.
+// Scheme is the URI scheme of every SPIFFE ID.
 const Scheme = "spiffe"
 
 // The specification's limits, in bytes (SPIFFE ID, section 2.3).
@@ -19,9 +19,9 @@ const (
 	maxID          = 2048
 )
 
-// CheckTrustDomain reports what keeps name from being a trust domain: it is of
-// lower-case letters, digits, dots, hyphens and underscores (SPIFFE ID,
-// section 2.1).
+// CheckTrustDomain returns an error if name is not a valid trust domain: it
+// must consist of lower-case letters, digits, dots, hyphens and underscores
+// (SPIFFE ID, section 2.1).
 func CheckTrustDomain(name string) error {
 	switch {
 	case name == "":
@@ -34,9 +34,9 @@ func CheckTrustDomain(name string) error {
 	return nil
 }
 
-// CheckID reports what keeps id from naming a workload: it is
-// spiffe://<trust domain>/<path>, and no segment of the path is empty, "." or
-// ".." (SPIFFE ID, section 2.2; X.509-SVID, section 4.1).
+// CheckID returns an error if id is not a valid ID of a workload: it must be
+// spiffe://<trust domain>/<path>, and no segment of the path may be empty, "."
+// or ".." (SPIFFE ID, section 2.2; X.509-SVID, section 4.1).
 func CheckID(id string) error {
 	rest, ok := strings.CutPrefix(id, Scheme+"://")
 	if !ok {
@@ -65,5 +65,5 @@ func CheckID(id string) error {
 	return nil
 }
 
-// lower is a letter or a digit.
+// lower reports whether c is a lower-case letter or a digit.
 func lower(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }

@@ -1,11 +1,11 @@
-// Package approval decides which certificate requests need no person to
-// approve them.
+// Package approval decides which certificate requests are approved
+// automatically.
 //
 // A request is approved if a recogniser knows it and its requester may create
-// the subresource of certificatesigningrequests that has the recogniser's
-// name. The subresources do not exist: the right to create them is the right
-// to have such requests approved (KEP-1513). Whether somebody has it is for
-// the caller to ask.
+// the subresource of certificatesigningrequests that has the recogniser's name.
+// The subresources do not exist: the right to create them is the right to have
+// such requests approved (KEP-1513). The caller has to check whether the
+// requester has that right.
 package approval
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/pki/kubelet"
 )
 
-// SignerName is the only signer whose requests are approved without a person.
+// SignerName is the only signer whose requests are approved automatically.
 const SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 
 type (
@@ -50,17 +50,17 @@ func decides(c condition) bool {
 	}
 }
 
-// Policy is what somebody may set about approvals.
+// Policy holds the settings for approvals.
 type Policy struct {
-	// Strict also wants the name of a node after "system:node:", at which
-	// Kubernetes does not look.
+	// Strict also requires a valid node name after "system:node:", which
+	// Kubernetes does not check.
 	Strict bool
 }
 
-// Recognise returns the recognisers that know a request, in the order in which
-// to ask for permission: the first that is permitted approves. There is at
-// least one, or an error that says why nobody knows the request. That is for
-// ever: what it is about cannot change.
+// Recognise returns the recognisers that match a request, in the order in which
+// to check permissions: the first permitted one approves. It returns at least
+// one, or an error that says why none matches. The error is permanent: the
+// fields that it is about are immutable.
 func (p Policy) Recognise(c *csr) ([]Recogniser, error) {
 	if c.Spec.SignerName != SignerName {
 		return nil, fmt.Errorf("requests to %s are never approved without a person", c.Spec.SignerName)
@@ -83,7 +83,8 @@ func recognise(c *csr, parsed *x509.CertificateRequest) ([]Recogniser, error) {
 	var known []Recogniser
 	var objection error
 	for _, r := range recognisers {
-		// The last one is the most general: its objection says the most.
+		// The last recogniser is the most general, so its objection is the most
+		// useful.
 		if objection = r.objection(c, parsed); objection == nil {
 			known = append(known, r)
 		}
@@ -94,7 +95,8 @@ func recognise(c *csr, parsed *x509.CertificateRequest) ([]Recogniser, error) {
 	return known, nil
 }
 
-// Permission is what the requester of c needs for r to approve it.
+// Permission returns the permission that the requester of c needs for r to
+// approve it.
 func (r Recogniser) Permission(c *csr) authorizationv1.SubjectAccessReviewSpec {
 	return certificates.AccessOfRequester(c, &authorizationv1.ResourceAttributes{
 		Verb:        "create",
@@ -105,8 +107,8 @@ func (r Recogniser) Permission(c *csr) authorizationv1.SubjectAccessReviewSpec {
 	})
 }
 
-// Approve returns a copy of c that r has approved. When that was, the API
-// server writes down.
+// Approve returns a copy of c that r has approved. The API server sets the time
+// of the approval.
 func (r Recogniser) Approve(c *csr) *csr {
 	c = c.DeepCopy()
 	c.Status.Conditions = append(c.Status.Conditions, condition{

@@ -7,24 +7,24 @@ import (
 	"github.com/certplane/certplane/internal/pki/kubelet"
 )
 
-// Recogniser knows one sort of request.
+// Recogniser matches one sort of request.
 type Recogniser struct {
-	// Name is that of the subresource that the requester must be allowed to
+	// Name is the name of the subresource that the requester must be allowed to
 	// create.
 	Name string
-	// message is what the Approved condition says.
+	// message is the message of the Approved condition.
 	message string
-	// objection tells why a request is not of this sort.
+	// objection returns why a request is not of this sort, or nil.
 	objection func(*csr, *x509.CertificateRequest) error
 }
 
-// Role is the bootstrap ClusterRole of Kubernetes that permits what r
+// Role returns the bootstrap ClusterRole of Kubernetes that permits what r
 // recognises.
 func (r Recogniser) Role() string {
 	return "system:certificates.k8s.io:certificatesigningrequests:" + r.Name
 }
 
-// recognisers is the policy. The narrower permission is asked for first.
+// recognisers is the policy. The narrower permission is checked first.
 var recognisers = []Recogniser{
 	{
 		Name:      "selfnodeclient",
@@ -38,13 +38,14 @@ var recognisers = []Recogniser{
 	},
 }
 
-// notNodeClient wants a client certificate for a node.
+// notNodeClient returns an error unless c is for a client certificate of a
+// node.
 func notNodeClient(c *csr, parsed *x509.CertificateRequest) error {
 	return kubelet.ValidateClient(parsed, c.Spec.Usages)
 }
 
-// notOwnNodeClient wants one that the node itself asks for, with the
-// certificate that it has now.
+// notOwnNodeClient returns an error unless the node itself requests its client
+// certificate, authenticated by its current one.
 func notOwnNodeClient(c *csr, parsed *x509.CertificateRequest) error {
 	if err := notNodeClient(c, parsed); err != nil {
 		return err

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// NotPermittedError says that a request is known and its requester lacks the
-// permission for it to be approved. That can change.
+// NotPermittedError reports that a recogniser matches a request, but its
+// requester lacks the permission for the approval. That can change.
 type NotPermittedError struct {
 	// User is the requester.
 	User string
-	// Recognisers are those that know the request; at least one.
+	// Recognisers are those that match the request; at least one.
 	Recognisers []Recogniser
 }
 
-// Error tells what is missing and who can help: somebody who grants the
-// narrowest permission that is enough.
+// Error says what is missing and how to fix it: an administrator has to grant
+// the narrowest permission that is enough.
 func (e *NotPermittedError) Error() string {
 	return fmt.Sprintf("%s; to have such requests approved, bind ClusterRole %s to the user or to a group of it", e.Missing(), e.Recognisers[0].Role())
 }
 
-// Missing tells what is missing.
+// Missing says what is missing.
 func (e *NotPermittedError) Missing() string {
 	var subresources []string
 	for _, r := range e.Recognisers {

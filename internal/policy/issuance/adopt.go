@@ -12,16 +12,17 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// absences are the reasons to issue that end when a Secret comes back.
+// absences are the reasons to issue that no longer apply when the Secret is
+// restored.
 var absences = []string{ReasonDoesNotExist, ReasonMissingData, ReasonInvalidKeyPair, ReasonInvalidCertificate}
 
-// Adopt reports whether an issuance under way has lost its reason: it was started
-// because there was no usable Secret, and now there is one with a certificate
-// that is all that the Certificate asks for and not due for renewal. That is so
-// when a restore brings back Certificates before Secrets. What this very issuance
-// has brought is no such Secret: it is over when its end is written down. The
-// finding, if there is one, is for
-// an Event; who acts on it calls SetAbandoned.
+// Adopt reports whether an issuance under way is no longer needed: it was
+// started because there was no usable Secret, and now the Secret has a
+// certificate that meets the Certificate's spec and is not due for renewal.
+// This happens when a restore creates Certificates before Secrets. A Secret
+// written by this issuance does not count: the issuance ends when its end is
+// written to the status. A non-empty finding is for an Event, and the caller
+// must then call SetAbandoned.
 func Adopt(s Situation, now time.Time) Finding {
 	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
 	if issuing == nil || !isIssuing(s.Certificate) || isDeleted(s.Certificate) || !slices.Contains(absences, issuing.Reason) {
@@ -35,8 +36,9 @@ func Adopt(s Situation, now time.Time) Finding {
 	return Finding{Reason: ReasonAdopted, Message: fmt.Sprintf("Secret %q holds a valid certificate again: no new one is issued", s.Certificate.Spec.SecretName)}
 }
 
-// isOfNext reports whether the key in the Secret is that of the certificate to
-// come, or that certificate has been issued already: the Secret may be its.
+// isOfNext reports whether the key in the Secret is the key of the next
+// certificate, or the next certificate has been issued already: the Secret may
+// then have been written by this issuance.
 func (i *inspection) isOfNext() bool {
 	return slices.ContainsFunc(i.Next(), func(cr *cmv1.CertificateRequest) bool {
 		csr, err := certmanager.ParseRequest(cr.Spec.Request)
@@ -44,10 +46,11 @@ func (i *inspection) isOfNext() bool {
 	})
 }
 
-// Yield reports whether an issuance under way ends because the Secret belongs to
-// another Certificate. It may have been started before that one was known, as
-// when both are made at the same moment, or by hand. The finding, if there is
-// one, is for an Event; who acts on it calls SetAbandoned.
+// Yield reports whether an issuance under way ends because the Secret belongs
+// to another Certificate. It may have been started before the other Certificate
+// was seen, as when both are created at the same moment, or by hand. A
+// non-empty finding is for an Event, and the caller must then call
+// SetAbandoned.
 func Yield(s Situation) Finding {
 	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) {
 		return Finding{}
@@ -62,11 +65,12 @@ func SetAbandoned(crt *cmv1.Certificate) {
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
-// RestoredRevision returns the revision that the status of crt has lost, as a
-// restore brings back objects without their status: the highest of those that
-// requests in crt's namespace have that name crt and belong to nobody any more.
-// It returns nil if there is nothing to go by or status.revision is set. Who
-// writes it keeps the next request from being named like one of them.
+// RestoredRevision returns the revision that the status of crt has lost in a
+// restore, which recreates objects without their status. It is the highest
+// revision of the requests in crt's namespace that name crt and have no owner
+// any more. It returns nil if there is no such request or status.revision is
+// set. Writing it to the status prevents the next request from having the name
+// of an old one.
 func RestoredRevision(crt *cmv1.Certificate, requests []*cmv1.CertificateRequest) *int {
 	if crt.Status.Revision != nil {
 		return nil

@@ -69,7 +69,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// Whoever has started an issuance for a Secret of somebody else ends it.
+// An issuance for a Secret that belongs to another Certificate ends, whatever
+// has started it.
 func TestYield(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string

@@ -18,12 +18,12 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// check finds what is wrong with what a Secret holds.
+// check finds a problem with the content of a Secret.
 type check func(*inspection) Finding
 
 // common are the checks that decide both whether a certificate is issued and
-// whether a Certificate is ready, in the order in which they count. Each relies
-// on those before it.
+// whether a Certificate is ready, in order of precedence. Each relies on the
+// checks before it.
 var common = []check{
 	(*inspection).checkExists,
 	(*inspection).checkData,
@@ -36,13 +36,13 @@ var common = []check{
 	(*inspection).checkRequest,
 }
 
-// inspection is a situation that is being looked at.
+// inspection is a situation that is being checked.
 type inspection struct {
 	Situation
 	now time.Time
 	// leaf is the certificate in the Secret; nil if it cannot be read.
 	leaf *x509.Certificate
-	// key and leafErr are there once checkPair has been reached.
+	// key and leafErr are set by checkPair.
 	key     crypto.Signer
 	leafErr error
 }
@@ -59,7 +59,7 @@ func inspect(s Situation, now time.Time) *inspection {
 	return i
 }
 
-// find returns what the first check finds that finds something.
+// find returns the first finding of the checks that is not empty.
 func (i *inspection) find(checks ...check) Finding {
 	for _, check := range checks {
 		if found := check(i); !found.None() {
@@ -118,8 +118,8 @@ func (i *inspection) checkTemporary() Finding {
 	return Finding{}
 }
 
-// checkIssuer: a Secret that says nothing of its issuer may be of the issuer of
-// that name, if it is an Issuer.
+// checkIssuer treats a Secret without annotations about its issuer as one from
+// the Issuer, not the ClusterIssuer, with the name in spec.issuerRef.
 func (i *inspection) checkIssuer() Finding {
 	says := i.Secret.Annotations
 	former := cmmeta.IssuerReference{
@@ -177,8 +177,8 @@ func (i *inspection) checkKeyOfRequest() Finding {
 	return Finding{}
 }
 
-// checkRequest looks at the certificate itself when its request is gone, as it
-// is after a restore.
+// checkRequest compares the certificate itself if its request does not exist,
+// as after a restore.
 func (i *inspection) checkRequest() Finding {
 	current := i.Current()
 	if current == nil {
@@ -202,7 +202,7 @@ func (i *inspection) checkNames() Finding {
 	return found(ReasonSecretMismatch, "Existing issued Secret is not up to date for spec: %s", list(differences))
 }
 
-// checkRenewal is for starting an issuance alone.
+// checkRenewal is only for starting an issuance.
 func (i *inspection) checkRenewal() Finding {
 	due := i.renewalTime()
 	if due.IsZero() || i.now.Before(due) {
@@ -211,7 +211,8 @@ func (i *inspection) checkRenewal() Finding {
 	return found(ReasonRenewing, "Renewing certificate as renewal was scheduled at %s", due.UTC().Format(time.RFC3339))
 }
 
-// renewalTime is zero if there is no certificate, or it is not renewed by time.
+// renewalTime returns zero if there is no certificate, or it is not renewed by
+// time.
 func (i *inspection) renewalTime() time.Time {
 	if i.leaf == nil {
 		return time.Time{}
@@ -223,8 +224,8 @@ func (i *inspection) validity() pki.Validity {
 	return pki.Validity{NotBefore: i.leaf.NotBefore, NotAfter: i.leaf.NotAfter}
 }
 
-// windowsMissed is a warning that a certificate is renewed outside of the
-// windows for that.
+// windowsMissed returns a warning if a certificate is renewed outside of its
+// renewal windows.
 func (i *inspection) windowsMissed() Finding {
 	if why := renewal.Outside(i.spec(), i.validity(), i.now); why != "" {
 		return found(ReasonWindowError, "Renewing certificate without satisfying renewal windows: %s", why)
@@ -232,7 +233,7 @@ func (i *inspection) windowsMissed() Finding {
 	return Finding{}
 }
 
-// checkExpiry is for readiness alone.
+// checkExpiry is only for readiness.
 func (i *inspection) checkExpiry() Finding {
 	if !i.now.After(i.leaf.NotAfter) {
 		return Finding{}
@@ -241,7 +242,7 @@ func (i *inspection) checkExpiry() Finding {
 }
 
 // checkConflicting comes first for readiness: a Certificate that shares its
-// secretName must not look ready on account of the other's Secret.
+// secretName must not be ready because of the other's Secret.
 func (i *inspection) checkConflicting() Finding {
 	conflicting := i.conflicting()
 	if conflicting == nil {

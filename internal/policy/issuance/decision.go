@@ -12,8 +12,8 @@ import (
 )
 
 // SetDecision approves or denies a request in its status: kind is Approved or
-// Denied, why says by what and for what reason. A request is decided once: it
-// fails, and changes nothing, if that has happened.
+// Denied; why has the approver and the reason. A request is decided once:
+// SetDecision fails, and changes nothing, if it has been decided already.
 func SetDecision(cr *cmv1.CertificateRequest, kind cmv1.CertificateRequestConditionType, why Finding, now time.Time) error {
 	for _, decided := range []cmv1.CertificateRequestConditionType{cmv1.CertificateRequestConditionApproved, cmv1.CertificateRequestConditionDenied} {
 		if before := certmanager.RequestCondition(cr, decided); before != nil {

@@ -1,16 +1,16 @@
 package issuance
 
-// Finding is something about a Certificate that people and programs are told:
-// by a condition or an Event. The zero value is that there is nothing to tell.
+// Finding is a fact about a Certificate to report in a condition or an Event.
+// The zero value means that there is nothing to report.
 type Finding struct {
-	// Reason is one word for programs.
+	// Reason is a CamelCase word for programs.
 	Reason string
-	// Message is for people. It has no times or names that change by
-	// themselves, except where they are the point.
+	// Message is for people. It contains no times or names that change by
+	// themselves, unless it is about these.
 	Message string
 }
 
-// None reports whether there is nothing to tell.
+// None reports whether there is nothing to report.
 func (f Finding) None() bool { return f.Reason == "" }
 
 // The reasons why a certificate is issued, or is not ready.

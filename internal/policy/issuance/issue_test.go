@@ -126,7 +126,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// What a request waits for is told once it takes time.
+// The outcome says what a request waits for once that takes some time.
 func TestIssueTells(t *testing.T) {
 	approved := func(_ *world, cr *cmv1.CertificateRequest) {
 		condition(cr, cmv1.CertificateRequestConditionApproved, "True", "Policy", begin)

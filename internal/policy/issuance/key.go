@@ -22,32 +22,35 @@ const (
 	EventDecodeFailed = "DecodeFailed"
 )
 
-// KeyPlan is what to do about the key of the next certificate, which waits in a
-// Secret of its own (NextKeySecret) until that certificate is there.
+// KeyPlan is what to do about the key of the next certificate, which is kept in
+// a Secret of its own (NextKeySecret) until that certificate is issued.
 type KeyPlan struct {
-	// Delete are the names of Secrets that hold no key for the next certificate.
+	// Delete are the names of Secrets whose key cannot be used for the next
+	// certificate.
 	Delete []string
-	// Name is what status.nextPrivateKeySecretName is to be: nil, or the
-	// Secret whose key is used. It is nil too if a key has to be made first.
+	// Name is the value for status.nextPrivateKeySecretName: nil, or the name
+	// of the Secret whose key is used. It is also nil if a key has to be
+	// generated first.
 	Name *string
-	// Generate has a new key made, with wanted.NewKey, and stored.
+	// Generate means that the caller must generate a key with wanted.NewKey,
+	// and store it.
 	Generate bool
-	// Reuse, if there is one, is the key to store instead.
+	// Reuse, if not nil, is the key to store instead.
 	Reuse crypto.Signer
-	// Event says why, apart from the name of a Secret that does not exist yet;
-	// it is a warning if IsWarning.
+	// Event gives the reason, without the name of a Secret that does not exist
+	// yet; it is a warning if IsWarning is set.
 	Event     Finding
 	IsWarning bool
-	// Refusal, if there is one, says why there will be no key until somebody
-	// changes the Certificate or its Secret: nothing is to be done. It is for
-	// an Event, and for the Issuing condition's message.
+	// Refusal, if not empty, says why there will be no key until the
+	// Certificate or its Secret is changed. There is nothing to do then. It is
+	// for an Event, and for the message of the Issuing condition.
 	Refusal Finding
 }
 
-// PlanKey decides about the key of the next certificate. secrets are those that
-// crt controls and that have the label of next keys; target is the Secret that
-// spec.secretName names, or nil. While nothing is being issued there is no next
-// key, so a failed issuance throws it away.
+// PlanKey decides about the key of the next certificate. secrets are the
+// Secrets that crt controls and that have the label of next keys; target is the
+// Secret that spec.secretName names, or nil. There is no next key while nothing
+// is being issued, so a failed issuance deletes it.
 func PlanKey(crt *cmv1.Certificate, secrets []*corev1.Secret, target *corev1.Secret) KeyPlan {
 	if !isIssuing(crt) || isDeleted(crt) {
 		return KeyPlan{Delete: names(secrets)}
@@ -81,7 +84,8 @@ func choose(crt *cmv1.Certificate, secrets []*corev1.Secret) *corev1.Secret {
 	})
 }
 
-// unusable says why the next certificate cannot have the key in s.
+// unusable returns why the key in s cannot be used for the next certificate;
+// empty if it can.
 func unusable(crt *cmv1.Certificate, s *corev1.Secret) string {
 	key, err := NextKey(s)
 	if err != nil {
@@ -130,8 +134,8 @@ func NextKey(s *corev1.Secret) (crypto.Signer, error) {
 	return key, nil
 }
 
-// NextKeySecret is the Secret in which a key waits for its certificate. The API
-// server completes its name.
+// NextKeySecret returns the Secret that keeps a key until its certificate is
+// issued. The API server completes its name (generateName).
 func NextKeySecret(crt *cmv1.Certificate, key crypto.Signer) (*corev1.Secret, error) {
 	data, err := pki.EncodePrivateKey(key)
 	if err != nil {
@@ -149,7 +153,7 @@ func NextKeySecret(crt *cmv1.Certificate, key crypto.Signer) (*corev1.Secret, er
 	}, nil
 }
 
-// NextKeyLabels are those of a Secret of NextKeySecret.
+// NextKeyLabels returns the labels of a Secret of NextKeySecret.
 func NextKeyLabels() map[string]string {
 	return map[string]string{cmv1.IsNextPrivateKeySecretLabelKey: "true", cmv1.PartOfCertManagerControllerLabelKey: "true"}
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
 
-// Maintain reports whether a Secret has to be written again with the certificate
-// that it has: because its Certificate asks for other labels, annotations,
-// formats or keystores, somebody has changed them, or the password of a
-// keystore is another one. A password that is missing is empty. Nothing is to be
-// done if the drift is empty. It never is anything while a certificate is being issued,
-// and for a Secret without a certificate or of somebody else.
+// Maintain reports whether a Secret has to be written again with the
+// certificate that it has: because its Certificate asks for other labels,
+// annotations, formats or keystores, another client has changed them, or the
+// password of a keystore has changed. A missing password is empty. There is
+// nothing to do if the drift is empty. It is always empty while a certificate
+// is being issued, and for a Secret that has no certificate or belongs to
+// another Certificate.
 func Maintain(s Situation, owned bool, passwords secret.Passwords, now time.Time) (secret.Content, secret.Drift, error) {
 	if isIssuing(s.Certificate) || isDeleted(s.Certificate) {
 		return secret.Content{}, "", nil

@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// A renewBefore that is nearly the whole life would have one certificate issued
-// after the other. Renewals are some minutes apart, and the condition says so.
+// A renewBefore of nearly the whole lifetime would cause continuous renewals.
+// Renewals are some minutes apart, and the condition says so.
 func TestRenewalsAreApart(t *testing.T) {
 	w := newWorld(t)
 	at := w.requests[0].CreationTimestamp.Time
@@ -42,7 +42,7 @@ func TestRenewalsAreApart(t *testing.T) {
 			t.Errorf("condition %q", got)
 		}
 	}
-	// What else is wrong does not wait.
+	// Other problems do not wait.
 	w.secret.Data = nil
 	if start := backoff.Decide(w.situation(), at.Add(2*time.Second)); start.Why.None() {
 		t.Errorf("without a certificate: %+v", start)

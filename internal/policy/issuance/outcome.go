@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The reason and messages of the Events of an issuance that goes well.
+// The reason and messages of the Events of a successful issuance.
 const (
 	EventIssuing     = "Issuing"
 	MessageIssued    = "The certificate has been successfully issued"
@@ -25,27 +25,27 @@ type Step int
 
 // The steps.
 const (
-	// Wait: for what Outcome.Why says.
+	// Wait for what Outcome.Why describes.
 	Wait Step = iota
 	// Store the certificate of Outcome.Request in the Secret, then SetIssued.
 	Store
-	// StoreTemporary has a Temporary certificate stored, and then waits.
+	// StoreTemporary means to store a Temporary certificate, and then to wait.
 	StoreTemporary
 	// Fail: Backoff.SetFailed, and an Event of the finding.
 	Fail
 )
 
-// Outcome is what has become of an issuance.
+// Outcome is the state of an issuance.
 type Outcome struct {
 	Step Step
-	// Why is the reason of a failure; the message alone tells for what to wait.
+	// Why is the reason of a failure. While waiting, only its message is set.
 	Why Finding
-	// Request is the one that decides; nil while there is none.
+	// Request is the request that decides; nil while there is none.
 	Request *cmv1.CertificateRequest
-	// Tell has the message told on the Certificate, by SetWaiting: it may take
-	// somebody to go on.
+	// Tell means that the message belongs on the Certificate, by SetWaiting: a
+	// person may have to act.
 	Tell bool
-	// Again is when that is to be asked again; zero: not by itself.
+	// Again is when to call Issue again; zero means only after a change.
 	Again time.Time
 }
 
@@ -54,8 +54,8 @@ func wait(format string, args ...any) Outcome {
 }
 
 // Issue decides what to do about an issuance under way, given the key of the
-// next certificate (NextKey); nil: there is none yet. It does nothing, by
-// waiting, for a Certificate that is not being issued, is being deleted, or whose
+// next certificate (NextKey), which is nil if there is none yet. It returns
+// Wait for a Certificate that is not being issued, is being deleted, or whose
 // Secret belongs to another one.
 func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
 	next := s.Next()
@@ -80,7 +80,8 @@ func Issue(s Situation, key crypto.Signer, now time.Time) Outcome {
 	return outcome
 }
 
-// judge: a denial counts more than a certificate that was issued all the same.
+// judge returns the outcome for one request. A denial takes precedence over a
+// certificate that was issued nevertheless.
 func (s Situation) judge(cr *cmv1.CertificateRequest, key crypto.Signer, now time.Time) Outcome {
 	if ended := verdict(cr); ended != nil {
 		return failed(ended.Reason, ended.Message)
@@ -101,7 +102,8 @@ func failed(reason, message string) Outcome {
 	return Outcome{Step: Fail, Why: Finding{Reason: reason, Message: fmt.Sprintf(messageFailedAndRetriedForm, message)}}
 }
 
-// unfit says why the certificate that an issuer has given cannot be used.
+// unfit returns why the certificate from an issuer cannot be used; empty if it
+// can.
 func unfit(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
 	certs, err := pki.ParseBundle(cr.Status.Certificate)
 	switch {
@@ -115,7 +117,7 @@ func unfit(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) str
 	return ""
 }
 
-// SetIssued ends an issuance in the status of crt: the Secret has its
+// SetIssued ends an issuance in the status of crt, after the Secret got its
 // certificate.
 func SetIssued(crt *cmv1.Certificate) {
 	revision := NextRevision(crt)
@@ -125,9 +127,10 @@ func SetIssued(crt *cmv1.Certificate) {
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
-// SetFailed ends an issuance in the status of crt for now, and says when it is
-// tried again. Who writes it deletes the Secret with the next key: with that,
-// the next attempt would find the request that has failed again.
+// SetFailed ends an issuance in the status of crt for now, and says in it when
+// it is tried again. The caller that writes the status must delete the Secret
+// with the next key: otherwise the next attempt would find the failed request
+// again.
 func (b Backoff) SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
 	at, attempts := metav1.NewTime(now), 1
 	if before := crt.Status.FailedIssuanceAttempts; before != nil && *before > 0 {

@@ -12,22 +12,23 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Readiness is what the status of a Certificate says of its certificate.
+// Readiness is the part of a Certificate's status that describes its
+// certificate.
 type Readiness struct {
-	// Problem is why the Certificate is not ready; it is if there is none.
+	// Problem is why the Certificate is not ready; empty if it is ready.
 	Problem Finding
-	// The times are those of the certificate in the Secret; nil without one.
-	// RenewalTime is also nil if it is not renewed by time.
+	// The times of the certificate in the Secret; nil without one. RenewalTime
+	// is also nil if it is not renewed by time.
 	NotBefore, NotAfter, RenewalTime *metav1.Time
-	// Again is when the answer changes by itself: when the certificate ends.
-	// It is zero if it has ended, or there is none.
+	// Again is when the answer changes by itself: when the certificate expires.
+	// It is zero if it has expired, or there is none.
 	Again time.Time
-	// Often says that the Certificate asks to be renewed sooner than it is.
+	// Often is set if the Certificate asks to be renewed sooner than it is.
 	Often bool
 }
 
 // Ready reports whether a Certificate has the certificate that it asks for. An
-// issuance under way does not matter: what is there stays good.
+// issuance under way does not matter: the existing certificate stays valid.
 func Ready(s Situation, now time.Time) Readiness {
 	i := inspect(s, now)
 	checks := append([]check{(*inspection).checkConflicting}, common...)
@@ -47,7 +48,8 @@ func Ready(s Situation, now time.Time) Readiness {
 	return r
 }
 
-// messageOften is that of a Certificate whose renewals would follow one another.
+// messageOften is the message for a Certificate that would be renewed
+// continuously.
 var messageOften = fmt.Sprintf("%s, and would be renewed at once, over and over: renewals are at least %v apart, so shorten spec.renewBefore or lengthen spec.duration",
 	messageReady, minRenewal)
 

@@ -27,12 +27,12 @@ const (
 // RequestPlan is what to do about the requests of a Certificate that is being
 // issued.
 type RequestPlan struct {
-	// Delete are requests that can lead to nothing, with the reason of each.
+	// Delete are requests that cannot succeed, with the reason for each.
 	Delete []Doomed
-	// Keep is the one for the next certificate, if there is one.
+	// Keep is the request for the next certificate, or nil.
 	Keep *cmv1.CertificateRequest
-	// Create has a request made, with NewRequest. It is to be done once all of
-	// Delete are gone: the new one may have the name of one of them.
+	// Create means that the caller must create a request with NewRequest, once
+	// all of Delete are deleted: the new one may have the name of one of them.
 	Create bool
 }
 
@@ -44,8 +44,8 @@ type Doomed struct {
 
 // PlanRequest decides which requests a Certificate keeps while it is issued
 // with the key that waits for the next certificate. It does nothing for one
-// that is not being issued, is being deleted, or whose Secret belongs to another
-// one: somebody may want such a certificate renewed by hand all the same.
+// that is not being issued, is being deleted, or whose Secret belongs to
+// another one: the operator may still want to renew such a certificate by hand.
 func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
 	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.conflicting() != nil {
 		return RequestPlan{}
@@ -74,8 +74,8 @@ func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
 	return plan
 }
 
-// prefer returns a request that has its certificate, else the one of the usual
-// name, else the first.
+// prefer returns a request that has its certificate; otherwise the one with the
+// usual name; otherwise the first.
 func prefer(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateRequest {
 	best := first(requests)
 	if best == nil || certmanager.ReadyReason(best) == cmv1.CertificateRequestReasonIssued {
@@ -89,7 +89,8 @@ func prefer(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateR
 	return best
 }
 
-// staleReason says why a request for the next certificate leads to nothing.
+// staleReason returns why a request for the next certificate cannot succeed;
+// empty if it can.
 func (s Situation) staleReason(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
 	if why := s.differs(cr, key); why != "" {
 		return why
@@ -103,7 +104,8 @@ func (s Situation) staleReason(cr *cmv1.CertificateRequest, key crypto.PublicKey
 	return ""
 }
 
-// differs says in what a request differs from what the Certificate asks for.
+// differs returns in what a request differs from the Certificate's spec; empty
+// if in nothing.
 func (s Situation) differs(cr *cmv1.CertificateRequest, key crypto.PublicKey) string {
 	differences, err := wanted.RequestDifferences(&s.Certificate.Spec, &cr.Spec)
 	switch {
@@ -119,9 +121,9 @@ func (s Situation) differs(cr *cmv1.CertificateRequest, key crypto.PublicKey) st
 	return ""
 }
 
-// isStale reports whether a request came to nothing in an earlier attempt: it
-// must not end this one. Issuers that say no failureTime are taken at the time
-// of their condition.
+// isStale reports whether a request failed in an earlier attempt: it must not
+// end this one. For issuers that set no failureTime, the time of their
+// condition counts.
 func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 	issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing)
 	ended := endedAt(cr)
@@ -130,17 +132,17 @@ func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 
 // isOfOtherAttempt reports whether a request was made in an earlier attempt and
 // has no certificate: each attempt has its key in a Secret of its own, so that
-// attempts can be told apart even if the key stays and they follow within a
-// second. Such a request may have come to nothing, and self-signed issuers look
-// for its key where it says.
+// attempts can be distinguished even if the key stays the same and they are
+// less than a second apart. Such a request may have failed, and self-signed
+// issuers read its key from the Secret that it names.
 func (s Situation) isOfOtherAttempt(cr *cmv1.CertificateRequest) bool {
 	name, next := cr.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey], s.Certificate.Status.NextPrivateKeySecretName
 	isIssued := certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued && verdict(cr) == nil
 	return name != "" && next != nil && name != *next && !isIssued
 }
 
-// endedAt returns when a request came to nothing; nil if it has not, or nobody
-// knows.
+// endedAt returns when a request failed; nil if it has not, or the time is not
+// known.
 func endedAt(cr *cmv1.CertificateRequest) *metav1.Time {
 	ended := verdict(cr)
 	switch {
@@ -153,7 +155,7 @@ func endedAt(cr *cmv1.CertificateRequest) *metav1.Time {
 }
 
 // verdict returns the condition that ends a request without a certificate, or
-// nil. A denial counts whatever has happened since.
+// nil. A denial counts, no matter what has happened since.
 func verdict(cr *cmv1.CertificateRequest) *cmv1.CertificateRequestCondition {
 	for _, kind := range []cmv1.CertificateRequestConditionType{cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest} {
 		if certmanager.RequestIs(cr, kind) {
@@ -168,10 +170,11 @@ func verdict(cr *cmv1.CertificateRequest) *cmv1.CertificateRequestCondition {
 }
 
 // NewRequest makes the request for the next certificate, signed with the key in
-// the Secret that status.nextPrivateKeySecretName names. copied says which
-// annotations of the Certificate go along. It fails for a spec that cannot be
-// put into a request: trying again does not help, so the caller ends the issuance
-// with Backoff.SetFailed and EventRequestFailed, and a changed spec is tried at once.
+// the Secret that status.nextPrivateKeySecretName names. copied selects the
+// annotations of the Certificate to copy. It fails for a spec that cannot be
+// expressed in a request. A retry does not help, so the caller must end the
+// issuance with Backoff.SetFailed and EventRequestFailed; a changed spec is
+// tried at once.
 func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotations) (*cmv1.CertificateRequest, error) {
 	csr, err := wanted.Request(&crt.Spec, key)
 	if err != nil {
@@ -195,27 +198,28 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	}, nil
 }
 
-// maxBase is how long a Certificate's name can be for its requests to be named
-// after it: twenty characters remain for the revision.
+// maxBase is the maximum length of a Certificate's name for it to be used
+// unchanged in the names of its requests: twenty characters remain for the
+// revision.
 const maxBase = 233
 
 // RequestName is the name of the request for the next certificate. It is the
-// same for each attempt, so that two controllers that do not know of each other
-// do not both make one.
+// same for each attempt, so that two controllers that are not aware of each
+// other do not both create one.
 func RequestName(crt *cmv1.Certificate) string {
 	base := crt.Name
 	if len(base) > maxBase {
 		sum := sha256.Sum256([]byte(base))
 		hash := hex.EncodeToString(sum[:])
-		// What comes before a hyphen must not end with a dot.
+		// The part before a hyphen must not end with a dot.
 		base = strings.TrimRight(base[:maxBase-len(hash)-1], ".-") + "-" + hash
 	}
 	return fmt.Sprintf("%s-%d", base, NextRevision(crt))
 }
 
 // CopiedAnnotations are prefixes of the annotations that requests inherit from
-// their Certificate. "*" means all; of the others, the last in the list that
-// fits an annotation decides; one that begins with "-" has it left out.
+// their Certificate. "*" means all. Of the others, the last one in the list
+// that matches an annotation decides; one that begins with "-" excludes it.
 type CopiedAnnotations []string
 
 func (c CopiedAnnotations) of(annotations map[string]string) map[string]string {

@@ -10,11 +10,11 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Surplus returns the requests of past certificates that are deleted, the
-// oldest first: all but the last spec.revisionHistoryLimit, which is 1 if it is
-// not set. A Certificate that is not ready keeps everything, so that somebody
-// can look at it, and the request of a certificate to come is none of a past
-// one.
+// Surplus returns the requests of past certificates to delete, the oldest
+// first: all but the last spec.revisionHistoryLimit, which is 1 if it is not
+// set. A Certificate that is not ready keeps all requests, so that the operator
+// can inspect them. The request for the next certificate is not one of a past
+// certificate.
 func Surplus(crt *cmv1.Certificate, own []*cmv1.CertificateRequest) []*cmv1.CertificateRequest {
 	if !isReady(crt) || crt.Status.Revision == nil {
 		return nil

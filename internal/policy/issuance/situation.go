@@ -3,9 +3,10 @@
 // of the answer, and whether the Certificate is ready.
 //
 // Each function is one decision: it takes a Situation and a time, and returns
-// what to do and what to tell. None of them changes its arguments but those
-// named Set..., which change a status that the caller writes. Controllers fetch,
-// ask, and write once; a client that explains asks the same functions.
+// what to do and what to report. Only the functions named Set... change their
+// arguments: they change a status that the caller writes. A controller reads
+// the objects, calls these functions, and writes once. A client that explains a
+// Certificate calls the same functions.
 package issuance
 
 import (
@@ -20,16 +21,16 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Situation is what there is of a Certificate.
+// Situation is a Certificate with its objects.
 type Situation struct {
 	Certificate *cmv1.Certificate
-	// Secret is the one that spec.secretName names, with its data; nil if it
+	// Secret is the Secret that spec.secretName names, with its data; nil if it
 	// does not exist.
 	Secret *corev1.Secret
-	// Requests are those that Own returns.
+	// Requests are the requests that Own returns.
 	Requests []*cmv1.CertificateRequest
-	// Owner is the Certificate that may write the Secret, if several name it:
-	// what Owner returns. Nil is the same as Certificate.
+	// Owner is the Certificate that may write the Secret if several name it, as
+	// returned by Owner. Nil means Certificate.
 	Owner *cmv1.Certificate
 }
 
@@ -46,9 +47,9 @@ func Own(crt *cmv1.Certificate, requests []*cmv1.CertificateRequest) []*cmv1.Cer
 }
 
 // Owner returns which of the Certificates that name the same Secret may write
-// it: the one to whom the Secret says it belongs, else the oldest. Those that
-// are being deleted are none. It returns nil if there is none. The Secret may
-// be nil, and needs no data.
+// it: the one that the Secret names as its owner, otherwise the oldest.
+// Certificates that are being deleted do not count. It returns nil if there is
+// none. The Secret may be nil, and needs no data.
 func Owner(certificates []*cmv1.Certificate, secret *corev1.Secret) *cmv1.Certificate {
 	var oldest *cmv1.Certificate
 	for _, crt := range certificates {
@@ -78,7 +79,7 @@ func (s Situation) conflicting() *cmv1.Certificate {
 	return s.Owner
 }
 
-// NextRevision is the number of the certificate that is issued next.
+// NextRevision returns the number of the next certificate.
 func NextRevision(crt *cmv1.Certificate) int {
 	if crt.Status.Revision == nil {
 		return 1
@@ -87,14 +88,14 @@ func NextRevision(crt *cmv1.Certificate) int {
 }
 
 // Revision returns the number of the certificate that a request is for; ok is
-// false if it does not say.
+// false if the request does not have one.
 func Revision(cr *cmv1.CertificateRequest) (revision int, ok bool) {
 	revision, err := strconv.Atoi(cr.Annotations[cmv1.CertificateRequestRevisionAnnotationKey])
 	return revision, err == nil && revision > 0
 }
 
-// Current returns the request of the last certificate; nil if it is gone, or
-// none has been issued.
+// Current returns the request of the last certificate; nil if it was deleted,
+// or none has been issued.
 func (s Situation) Current() *cmv1.CertificateRequest {
 	if s.Certificate.Status.Revision == nil {
 		return nil
@@ -102,7 +103,7 @@ func (s Situation) Current() *cmv1.CertificateRequest {
 	return first(s.ofRevision(*s.Certificate.Status.Revision))
 }
 
-// Next returns the requests of the certificate to come.
+// Next returns the requests for the next certificate.
 func (s Situation) Next() []*cmv1.CertificateRequest {
 	return s.ofRevision(NextRevision(s.Certificate))
 }
@@ -118,7 +119,7 @@ func (s Situation) ofRevision(revision int) []*cmv1.CertificateRequest {
 }
 
 // first returns one of several requests for the same certificate: one that has
-// it, else the first.
+// the certificate, otherwise the first.
 func first(requests []*cmv1.CertificateRequest) *cmv1.CertificateRequest {
 	for _, cr := range requests {
 		if certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued {

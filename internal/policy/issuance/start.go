@@ -14,28 +14,29 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// conflictRetry is how often a Certificate whose Secret belongs to another one
-// asks whether that is still so.
+// conflictRetry is how often a Certificate is checked again while its Secret
+// belongs to another one.
 const conflictRetry = 3 * time.Minute
 
-// Start is whether an issuance starts.
+// Start is the decision whether an issuance starts.
 type Start struct {
-	// Why is the reason to start now; there is none if nothing starts.
+	// Why is the reason to start now; empty if nothing starts.
 	Why Finding
-	// Held, if it is not empty, says why nothing starts although something is
-	// to be done.
+	// Held, if not empty, says why nothing starts although there is a reason
+	// to.
 	Held string
-	// Warning is for an Event, whatever is decided.
+	// Warning is for an Event, independent of the decision.
 	Warning Finding
-	// Again is when the decision changes by itself; zero: only the Certificate,
-	// its Secret or its requests can change it.
+	// Again is when the decision changes by itself; zero means that only a
+	// change of the Certificate, its Secret or its requests can change it.
 	Again time.Time
 }
 
-// Decide reports whether to start issuing a certificate now: whether something is
-// wrong with the Secret or its certificate is due for renewal, and nothing
-// holds the issuance back. Nothing starts while an issuance is under way, and
-// for a Certificate that is being deleted. Who starts one calls SetIssuing.
+// Decide reports whether to start issuing a certificate now: whether something
+// is wrong with the Secret or its certificate is due for renewal, and nothing
+// holds the issuance back. Nothing starts while an issuance is under way, or
+// for a Certificate that is being deleted. To start one, the caller must call
+// SetIssuing.
 func (b Backoff) Decide(s Situation, now time.Time) Start {
 	if isDeleted(s.Certificate) || isIssuing(s.Certificate) {
 		return Start{}
@@ -64,15 +65,14 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 	return Start{Why: why, Warning: warning}
 }
 
-// minRenewal is the least time between two certificates of which the second is
-// issued because it is time to renew the first. It is the shortest renewBefore
-// that the API takes, so nobody who means what he says is slowed down by it; and
-// a renewBefore as long as the certificate's life would have one issued after
-// the other, without an end.
+// minRenewal is the shortest time between two certificates if the second one is
+// a renewal by time. It is the shortest renewBefore that the API accepts, so it
+// delays no reasonable configuration. Without it, a renewBefore as long as the
+// certificate's lifetime would cause renewals without end.
 const minRenewal = 5 * time.Minute
 
-// nextRenewal is until when a renewal has to wait; zero: nothing is known of the
-// last certificate, or it is replaced for another reason.
+// nextRenewal returns until when a renewal has to wait. It is zero if nothing
+// is known about the last certificate, or it is replaced for another reason.
 func (s Situation) nextRenewal(why Finding) time.Time {
 	if why.Reason != ReasonRenewing {
 		return time.Time{}
@@ -80,7 +80,8 @@ func (s Situation) nextRenewal(why Finding) time.Time {
 	return s.firstRenewal()
 }
 
-// firstRenewal is when the certificate of now may be renewed at the earliest.
+// firstRenewal returns the earliest time at which the current certificate may
+// be renewed.
 func (s Situation) firstRenewal() time.Time {
 	current := s.Current()
 	if current == nil {
@@ -89,20 +90,20 @@ func (s Situation) firstRenewal() time.Time {
 	return current.CreationTimestamp.Add(minRenewal)
 }
 
-// Backoff says how long to wait after failed issuances.
+// Backoff defines how long to wait after failed issuances.
 type Backoff struct {
 	// Min is the wait after the first failure; it doubles with each.
 	Min time.Duration
-	// Max bounds it.
+	// Max is the longest wait.
 	Max time.Duration
 }
 
-// DefaultBackoff returns the one of servers that are not told otherwise.
+// DefaultBackoff returns the default of servers.
 func DefaultBackoff() Backoff { return Backoff{Min: time.Hour, Max: 32 * time.Hour} }
 
 // Until returns until when nothing is issued for a Certificate because the last
-// attempts have failed; zero if nothing holds it back. A spec that has been
-// changed since then has not failed yet.
+// attempts have failed; zero if it need not wait. A spec that has been changed
+// since then has not failed yet.
 func (b Backoff) Until(s Situation) time.Time {
 	last := s.Certificate.Status.LastFailureTime
 	if last.IsZero() || s.differsFromNext() {
@@ -117,9 +118,9 @@ func (b Backoff) wait(attempts *int) time.Duration {
 	return backoff.Backoff{First: b.Min, Most: b.Max}.After(ptr.Deref(attempts, 1))
 }
 
-// differsFromNext reports whether the request that has failed asks for something
-// else than the Certificate does now. If there was none, or it is gone, any
-// change of the spec since the failure counts.
+// differsFromNext reports whether the Certificate's current spec differs from
+// the request that has failed. If there was none, or it was deleted, any change
+// of the spec since the failure counts.
 func (s Situation) differsFromNext() bool {
 	next := s.Next()
 	if issuing := certmanager.CertificateCondition(s.Certificate, cmv1.CertificateConditionIssuing); len(next) == 0 && issuing != nil {
@@ -138,8 +139,8 @@ func SetIssuing(crt *cmv1.Certificate, why Finding, now time.Time) {
 	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, why.Reason, why.Message, metav1.NewTime(now))
 }
 
-// SetRenewing starts an issuance because somebody wants it, whatever the state
-// of things and whatever has failed before.
+// SetRenewing starts an issuance on request of the operator, regardless of the
+// current state and of earlier failures.
 func SetRenewing(crt *cmv1.Certificate, now time.Time) {
 	SetIssuing(crt, Finding{Reason: ReasonManuallyTriggered, Message: messageManuallyTriggered}, now)
 }

@@ -18,8 +18,8 @@ import (
 
 var backoff = issuance.Backoff{Min: hour, Max: 32 * hour}
 
-// TestChecks changes one thing of a good situation at a time, and asks both who
-// starts issuances and who says what is ready.
+// TestChecks changes one property of a good situation at a time, and checks
+// both the decision to issue and the readiness.
 func TestChecks(t *testing.T) {
 	tests := []struct {
 		reason  string
@@ -235,8 +235,8 @@ func issuing(w *world) { issuance.SetIssuing(w.crt, issuance.Finding{Reason: "Te
 
 func deleted(w *world) { w.crt.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }
 
-// failedRequest is the one for the next certificate, as it was asked for before
-// anybody changed the Certificate.
+// failedRequest adds a failed request for the next certificate, made before the
+// Certificate was changed.
 func failedRequest(w *world) {
 	cr := w.newRequest(newKey(w.t, pki.ECDSAP256))
 	condition(cr, cmv1.CertificateRequestConditionReady, "False", "Failed", now)
@@ -325,7 +325,7 @@ func TestReadyTimes(t *testing.T) {
 	}
 }
 
-// A renewal does not make what is there worse.
+// A renewal under way does not make the Certificate unready.
 func TestReadyWhileIssuing(t *testing.T) {
 	w := newWorld(t)
 	w.next(now.Add(60 * hour))

@@ -8,9 +8,9 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// wantsTemporary: a Certificate can ask for something to serve with until its
-// issuer has answered. It gets that once the request has been approved and the
-// issuer has begun to work on it, if its Secret has nothing that can be served.
+// wantsTemporary reports whether to issue a temporary certificate: if the
+// Certificate requests one, its request has been approved and the issuer has
+// begun to work on it, and its Secret has nothing that can be served.
 func (s Situation) wantsTemporary(cr *cmv1.CertificateRequest, now time.Time) bool {
 	if s.Certificate.Annotations[cmv1.IssueTemporaryCertificateAnnotation] != "true" ||
 		certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady) == nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// await is what to do while a request has no answer: to say what it waits for,
-// at once if its issuer says so, else when it has waited for some time.
+// await returns the outcome while a request has no answer. It says what the
+// request waits for: at once if its issuer has set that, otherwise after some
+// time.
 func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 	outcome := wait("%s", waitsFor(cr))
 	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady) != nil {
@@ -27,7 +28,8 @@ func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 	return outcome
 }
 
-// waitsFor says for what a request waits, and what somebody can do about it.
+// waitsFor says what a request waits for, and what the operator can do about
+// it.
 func waitsFor(cr *cmv1.CertificateRequest) string {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	switch {
@@ -45,8 +47,8 @@ func issuerOf(cr *cmv1.CertificateRequest) string {
 	return fmt.Sprintf("%s.%s/%s", certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref), ref.Name)
 }
 
-// SetWaiting says in the status of crt for what its issuance waits. The reason
-// stays the one for which it was started.
+// SetWaiting says in the status of crt what its issuance waits for. The reason
+// of the condition stays the one for which it was started.
 func SetWaiting(crt *cmv1.Certificate, message string) {
 	if issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing); issuing != nil && isIssuing(crt) {
 		issuing.Message = message

@@ -13,12 +13,12 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Certificate is what a request gets: everything of a certificate but its
-// serial number, CA and signature.
+// Certificate is the certificate for a request, without its serial number, CA
+// and signature.
 type Certificate struct {
-	// Key is the requester's.
+	// Key is the requester's public key.
 	Key crypto.PublicKey
-	// Subject is RawSubject, read. RawSubject is the subject in DER.
+	// Subject is RawSubject, parsed. RawSubject is the subject in DER.
 	Subject    pkix.Name
 	RawSubject []byte
 
@@ -28,15 +28,14 @@ type Certificate struct {
 	EmailAddresses []string
 
 	Usages pki.Usages
-	// Duration is the whole life, from notBefore to notAfter. Backdate is the
-	// part of it that lies before the certificate is made. Both are whole
-	// seconds.
+	// Duration is the whole lifetime, from notBefore to notAfter. Backdate is
+	// the part of it before the certificate is signed. Both are whole seconds.
 	Duration, Backdate time.Duration
 
 	refresh refresh
 }
 
-// Validity is when the certificate is valid if it is made now.
+// Validity returns the validity of the certificate if it is signed now.
 func (c *Certificate) Validity(now time.Time) pki.Validity {
 	notBefore := now.UTC().Add(-c.Backdate).Truncate(time.Second)
 	return pki.Validity{NotBefore: notBefore, NotAfter: notBefore.Add(c.Duration)}
@@ -57,32 +56,32 @@ func (c *Certificate) Template(validity pki.Validity, serial *big.Int) *x509.Cer
 		EmailAddresses:        c.EmailAddresses,
 		KeyUsage:              c.Usages.Key,
 		ExtKeyUsage:           c.Usages.Extended,
-		BasicConstraintsValid: true, // says "not a CA" instead of saying nothing
+		BasicConstraintsValid: true, // states "not a CA" explicitly
 	}
 }
 
-// RefreshAt is when the holder of a certificate of this validity is to get the
-// next one. It is the same for each call with one uid, which is that of the
-// request, and spread over the uids.
+// RefreshAt returns when the holder of a certificate with this validity should
+// request the next one. uid is the UID of the request. The result is the same
+// in each call with the same uid, and spread over different uids.
 func (c *Certificate) RefreshAt(notBefore, notAfter time.Time, uid string) time.Time {
 	return c.refresh.at(notBefore, notAfter, uid)
 }
 
-// refresh is the part of a certificate's life after which it is refreshed, and
-// by which part of its life that moment is moved at most. In percent.
+// refresh is the part of a certificate's lifetime after which it is refreshed,
+// and the part by which that moment is moved at most. Both are percentages.
 type refresh struct{ percent, jitter int64 }
 
-// margin is how far from both ends of its life a certificate is refreshed at
-// least: the API accepts no other beginRefreshAt.
+// margin is the shortest time between a refresh and each end of the
+// certificate's lifetime: the API accepts no other beginRefreshAt.
 const margin = 10 * time.Minute
 
-// at keeps the window in which refreshes are spread as wide as it was declared
-// if it can be moved off the margins, so that short-lived certificates are
-// spread, too.
+// at returns the time of the refresh. If the window for refreshes overlaps a
+// margin, at moves the window instead of narrowing it where possible, so that
+// refreshes of short-lived certificates are spread too.
 func (r refresh) at(notBefore, notAfter time.Time, uid string) time.Time {
 	life := int64(notAfter.Sub(notBefore) / time.Second)
 	first, last := int64(margin/time.Second), life-int64(margin/time.Second)
-	if last < first { // too short for margins: no certificate of a pod is
+	if last < first { // too short for margins; no pod's certificate is
 		first, last = life/2, life/2
 	}
 	width := min(2*percentOf(life, r.jitter), last-first)
@@ -94,7 +93,7 @@ func percentOf(seconds, percent int64) int64 {
 	return seconds/100*percent + seconds%100*percent/100
 }
 
-// spread is a number from 0 to width, evenly spread over the uids.
+// spread returns a number from 0 to width, evenly distributed over the uids.
 func spread(uid string, width int64) int64 {
 	if width <= 0 {
 		return 0

@@ -11,14 +11,13 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// compiler compiles the expressions of one profile and collects what is wrong
-// with them.
+// compiler compiles the expressions of one profile and collects their errors.
 type compiler struct {
 	env  *cel.Env
 	pods bool
-	// podSpec says that an expression may look at a pod's spec.
+	// podSpec is set if an expression may read a pod's spec.
 	podSpec bool
-	// services says that an expression may look at services.
+	// services is set if an expression may read services.
 	services bool
 	errs     field.ErrorList
 }
@@ -32,7 +31,7 @@ func newCompiler(kinds []v1alpha1.RequestKind) *compiler {
 	return c
 }
 
-// expression compiles text, which yields nothing if it is empty.
+// expression compiles text. An empty text yields nothing.
 func (c *compiler) expression(text v1alpha1.CEL, path *field.Path, yields result) *expression {
 	switch {
 	case text == "" || c.env == nil:
@@ -54,7 +53,7 @@ func (c *compiler) expression(text v1alpha1.CEL, path *field.Path, yields result
 // maxExpression is in bytes.
 const maxExpression = 4096
 
-// explain adds the way out where people go wrong.
+// explain adds a hint to the errors of common mistakes.
 func (c *compiler) explain(err error) string {
 	said := err.Error()
 	for _, name := range []string{"pod", "serviceAccount", "node", "namespaceObject", "services"} {

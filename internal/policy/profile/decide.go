@@ -12,9 +12,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Decide returns the certificate for a request, or a *Refusal. What the
-// request asks for and the certificate would not contain is refused, not left
-// out, unless the Signer says so.
+// Decide returns the certificate for a request, or a *Refusal. A request for
+// something that the certificate would not contain is refused, unless the
+// Signer says to leave it out.
 func (p *Profile) Decide(f request.Request) (*Certificate, error) {
 	cert, refusal := p.decide(f)
 	if refusal != nil {
@@ -42,7 +42,7 @@ func (p *Profile) decide(f request.Request) (*Certificate, *Refusal) {
 	return cert, nil
 }
 
-// at is a field of the profile.
+// at returns the path of a field of the profile.
 func (p *Profile) at(field string, more ...string) string {
 	return p.path.Child(field, more...).String()
 }
@@ -54,8 +54,8 @@ func (p *Profile) checkKind(f request.Request) *Refusal {
 	return refuse(ReasonUnservedKind, p.requestsPath.String(), "the signer does not serve requests of the kind %s", f.Kind)
 }
 
-// checkWhole: an expression must not take what nobody has looked up for what
-// is not there.
+// checkWhole refuses a request whose objects were not looked up: an expression
+// must not treat them as missing.
 func (p *Profile) checkWhole(f request.Request) *Refusal {
 	known := f.Pod != nil && f.ServiceAccount != nil && f.Node != nil && f.NamespaceObject != nil
 	if f.Kind == v1alpha1.PodCertificateRequests && !known {
@@ -75,11 +75,11 @@ func (p *Profile) checkKey(f request.Request) *Refusal {
 	return nil
 }
 
-// checkRequest wants proof that the requester has the key.
+// checkRequest requires proof that the requester has the key.
 func (p *Profile) checkRequest(f request.Request) *Refusal {
 	switch {
 	case f.PKCS10 == nil && f.Kind == v1alpha1.PodCertificateRequests:
-		return nil // the API server has seen the proof
+		return nil // the API server has verified the proof
 	case f.PKCS10 == nil:
 		return refuse(ReasonInvalidRequest, p.path.String(), "there is no PKCS#10 request")
 	case !pki.SameKey(f.PKCS10.PublicKey, f.Key):
@@ -104,16 +104,16 @@ func (p *Profile) checkAnnotations(f request.Request) *Refusal {
 	return nil
 }
 
-// decideUsages gives a CertificateSigningRequest what it asks for, and a pod
-// all that its key is good for: with other keys than RSA nothing can be
-// enciphered (RFC 8813 section 3, RFC 9295 section 3).
+// decideUsages gives a CertificateSigningRequest the usages that it requests,
+// and a pod all usages that its type of key permits: only RSA keys can be used
+// for encipherment (RFC 8813 section 3, RFC 9295 section 3).
 func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 	if f.Kind == v1alpha1.PodCertificateRequests {
 		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
 		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
 			cert.Usages.Key &^= encipherment
 		}
-		if cert.Usages.Key == 0 && p.usages.Key != 0 { // without any, verifiers would accept all
+		if cert.Usages.Key == 0 && p.usages.Key != 0 { // without the extension, verifiers would accept all
 			return refuse(ReasonUnsupportedKeyType, p.at("usages"), "keys of the type %s have none of the signer's key usages: use an RSA key", KeyType(f.Key))
 		}
 		return nil
@@ -135,7 +135,8 @@ func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 	return nil
 }
 
-// decideLifetime cuts long wishes to what is permitted, as the API announces.
+// decideLifetime shortens a requested duration to the permitted maximum, as the
+// API documents.
 func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal {
 	duration := p.lifetime.normal
 	if f.Duration != nil {
@@ -149,13 +150,13 @@ func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal 
 		return refuse(ReasonLifetime, p.at("lifetime"), "a certificate must live for at least %v, and the request asks for %v", minLifetime, duration)
 	}
 	cert.Duration = duration
-	// What is in the past already is of use to nobody.
+	// The part of the lifetime that is in the past has no use.
 	cert.Backdate = min(p.lifetime.backdate, duration/2).Truncate(time.Second)
 	return nil
 }
 
-// decideIdentity asks the expressions: first whether there is to be a
-// certificate, then whose.
+// decideIdentity evaluates the expressions: first whether to issue a
+// certificate, then with which names.
 func (p *Profile) decideIdentity(cert *Certificate, f request.Request) *Refusal {
 	variables, err := variables(f, p.podSpec)
 	if err != nil {
@@ -184,11 +185,11 @@ func (p *Profile) checkRules(ev *evaluation) *Refusal {
 	return nil
 }
 
-// maxMessage is less than conditions can have.
+// maxMessage is less than the limit for messages of conditions.
 const maxMessage = 5 * 1024
 
-// text is what the requester is told. A message that cannot be made, or is of
-// more than one line, must not hide the refusal.
+// text returns the message for the requester. An expression that fails, or
+// whose message has more than one line, must not hide the refusal.
 func (r rule) text(ev *evaluation) string {
 	if r.messageExpression == nil {
 		return r.message
@@ -209,8 +210,8 @@ func join[S ~string](values []S) string {
 	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
-// minPodLifetime is the API's (KEP-4317). minLifetime is that of the shortest
-// CertificateSigningRequest.
+// minPodLifetime is the minimum of the API (KEP-4317). minLifetime is the
+// minimum for a CertificateSigningRequest.
 const (
 	minPodLifetime = time.Hour
 	minLifetime    = 10 * time.Minute

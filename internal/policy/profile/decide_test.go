@@ -25,7 +25,7 @@ type (
 	facts = request.Request
 )
 
-// outcome is what of a certificate is told in one line.
+// outcome returns a summary of a certificate in one line.
 func outcome(cert *profile.Certificate) string {
 	var parts []string
 	if text := cert.Subject.String(); text != "" {
@@ -236,7 +236,8 @@ func TestDecidePodsRefuses(t *testing.T) {
 	}
 }
 
-// expensive costs more than one expression may, dear a good part of that.
+// expensive costs more than one expression may; dear costs a large part of
+// that.
 const (
 	ten       = "[1,2,3,4,5,6,7,8,9,10]"
 	dear      = ten + ".all(a, " + ten + ".all(b, " + ten + ".all(c, " + ten + ".all(d, a + b + c + d > 0))))"

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
-// The first example of the documentation is what people begin with: it gives
+// The first example of the documentation is what users start with: it issues
 // what its text says, and refuses wildcards.
 func TestDocumentedSigner(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/declared-signers.md")

@@ -13,13 +13,13 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Expressions are in the dialect of Kubernetes' own (of CRDs and admission
-// policies), with its libraries: strings, lists, sets, regular expressions,
-// URLs, IP addresses, CIDRs.
+// Expressions are in the same dialect as those of Kubernetes (in CRDs and
+// admission policies), with its libraries: strings, lists, sets, regular
+// expressions, URLs, IP addresses, CIDRs.
 var costs = &library.CostEstimator{}
 
-// environmentFor returns what expressions see of requests of these kinds. It
-// takes milliseconds to make one, so there is one for each answer.
+// environmentFor returns the environment of expressions for requests of these
+// kinds. Creating one takes milliseconds, so each is created only once.
 func environmentFor(kinds []v1alpha1.RequestKind) (*cel.Env, error) {
 	if slices.Contains(kinds, v1alpha1.PodCertificateRequests) {
 		return podEnvironment()
@@ -34,7 +34,7 @@ var (
 	})
 )
 
-// variable is a name that expressions know.
+// variable is a variable of expressions.
 type variable struct {
 	name string
 	is   *declared.DeclType
@@ -78,7 +78,7 @@ var (
 	})}
 	serviceAccountType = variable{"serviceAccount", object("ServiceAccount", map[string]*declared.DeclType{"metadata": metaType})}
 	nodeType           = variable{"node", object("Node", map[string]*declared.DeclType{"metadata": metaType})}
-	// namespace itself is a reserved word of CEL.
+	// The name namespace is a reserved word of CEL.
 	namespaceType = variable{"namespaceObject", object("Namespace", map[string]*declared.DeclType{"metadata": metaType})}
 	servicesType  = variable{"services", declared.NewListType(object("Service", map[string]*declared.DeclType{
 		"name": text, "namespace": text,

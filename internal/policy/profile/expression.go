@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How much evaluation may cost, in the units of Kubernetes' own limits: a
-// million is about a tenth of a second. All expressions of a profile share the
-// budget of a decision.
+// The limits for the cost of evaluation, in the units of Kubernetes' own
+// limits: a million is about a tenth of a second. All expressions of a profile
+// share the budget of a decision.
 const (
 	expressionLimit = 1_000_000
 	decisionBudget  = 4_000_000
 )
 
-// How much an expression can yield. A PKCS#10 request of a pod has at most 10
-// KiB; no honest certificate is larger.
+// The limits for the results of an expression. A PKCS#10 request of a pod has
+// at most 10 KiB; no legitimate certificate is larger.
 const (
 	maxValues     = 256
 	maxValueBytes = 4096
@@ -39,7 +39,7 @@ type evaluation struct {
 	left      uint64
 }
 
-// value evaluates e, within what is left of the budget.
+// value evaluates e, within the rest of the budget.
 func (ev *evaluation) value(e *expression) (ref.Val, *Refusal) {
 	value, details, err := e.program.Eval(ev.variables)
 	cost := uint64(0)
@@ -70,7 +70,7 @@ func (ev *evaluation) bool(e *expression) (bool, *Refusal) {
 	return holds, nil
 }
 
-// string is empty for an expression that is not there.
+// string evaluates e. The result is empty if there is no expression.
 func (ev *evaluation) string(e *expression) (string, *Refusal) {
 	if e == nil {
 		return "", nil
@@ -82,8 +82,8 @@ func (ev *evaluation) string(e *expression) (string, *Refusal) {
 	return e.text(value)
 }
 
-// strings returns what e yields, each value once. It is empty for an
-// expression that is not there.
+// strings returns the values of e without duplicates. The result is empty if
+// there is no expression.
 func (ev *evaluation) strings(e *expression) ([]string, *Refusal) {
 	if e == nil {
 		return nil, nil
@@ -133,7 +133,7 @@ func (e *expression) wrongType(value ref.Val, want string) *Refusal {
 	return refuse(ReasonExpression, e.field, "the expression yields a %s instead of %s", value.Type().TypeName(), want)
 }
 
-// compileExpression compiles text in env. It must yield one of the types.
+// compileExpression compiles text in env. Its type must be one of yields.
 func compileExpression(env *cel.Env, text string, path *field.Path, yields result) (*expression, error) {
 	ast, issues := env.Compile(text)
 	if issues != nil && issues.Err() != nil {
@@ -155,7 +155,8 @@ type result struct {
 	types []*cel.Type
 }
 
-// What is not known before a request comes (dyn) is looked at then.
+// A value whose type is not known at compile time (dyn) is checked for each
+// request.
 var (
 	aBool    = result{"a bool", []*cel.Type{cel.BoolType, cel.DynType}}
 	aString  = result{"a string", []*cel.Type{cel.StringType, cel.DynType}}
@@ -172,7 +173,7 @@ func (r result) allows(t *cel.Type) bool {
 	return t.Kind() == types.ListKind && r.name == aStrings.name && t.Parameters()[0].Kind() == types.TypeParamKind
 }
 
-// tidy makes what the library says one line.
+// tidy converts a message of the library to one line.
 func tidy(text string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(text, "ERROR: <input>:"), "\n")
 	return strings.TrimSpace(first)

@@ -32,7 +32,8 @@ func podSpec() v1alpha1.SignerSpec {
 	}
 }
 
-// csrSpec is a Signer of what CertificateSigningRequests ask for.
+// csrSpec returns the spec of a Signer that issues what
+// CertificateSigningRequests request.
 func csrSpec() v1alpha1.SignerSpec {
 	spec := podSpec()
 	spec.Requests = []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}

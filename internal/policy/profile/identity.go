@@ -46,7 +46,7 @@ func (p *Profile) makeSubject(cert *Certificate, ev *evaluation) *Refusal {
 	return nil
 }
 
-// encode returns name as it will be read from a certificate, and in DER.
+// encode returns name in DER, and as it will be parsed from a certificate.
 func encode(name pkix.Name) (pkix.Name, []byte, error) {
 	raw, err := asn1.Marshal(name.ToRDNSequence())
 	if err != nil {
@@ -61,9 +61,9 @@ func encode(name pkix.Name) (pkix.Name, []byte, error) {
 	return read, raw, nil
 }
 
-// checkSubject also refuses what tools do not show of a request: of several
-// common names they show one, and the attribute for the UID of a Kubernetes
-// user, which API servers believe, not at all.
+// checkSubject also refuses subjects that tools do not show completely: of
+// several common names tools show only one, and they do not show the attribute
+// for the UID of a Kubernetes user, which API servers trust.
 func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 	commonNames := 0
 	for _, attribute := range subject.Names {
@@ -107,7 +107,7 @@ func (p *Profile) decideNames(cert *Certificate, ev *evaluation) *Refusal {
 	return p.checkSPIFFE(cert)
 }
 
-// checkNamed comes last: what was asked for in vain says more.
+// checkNamed comes last: the errors about requested names are more specific.
 func (p *Profile) checkNamed(cert *Certificate, _ request.Request) *Refusal {
 	if len(cert.Subject.Names) == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.URIs)+len(cert.EmailAddresses) == 0 {
 		return refuse(ReasonNameless, p.at("names"), "the signer has neither a subject nor a name for this request")
@@ -115,7 +115,7 @@ func (p *Profile) checkNamed(cert *Certificate, _ request.Request) *Refusal {
 	return nil
 }
 
-// each parses what e yields.
+// each parses the values of e.
 func each[T any](ev *evaluation, e *expression, parse func(string) (T, error)) ([]T, *Refusal) {
 	texts, refusal := ev.strings(e)
 	if refusal != nil {
@@ -147,8 +147,8 @@ func parseIP(text string) (net.IP, error) {
 	return address.Unmap().AsSlice(), nil
 }
 
-// parseURI wants what verifiers can compare: an absolute URI that says the
-// same when it is read again.
+// parseURI accepts only URIs that verifiers can compare: an absolute URI that
+// is unchanged when it is parsed and formatted again.
 func parseURI(text string) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	if err != nil || !uri.IsAbs() || uri.String() != text || uri.Opaque == "" && uri.Host == "" && uri.Path == "" {

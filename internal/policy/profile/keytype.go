@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// KeyType names the type of a key as pods do. Types that a Signer cannot
-// name get a name all the same, for messages.
+// KeyType returns the type of a key by the name that pods use. Types that a
+// Signer cannot name also get a name, for messages.
 func KeyType(key crypto.PublicKey) string {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		if key.N == nil {
 			return "RSA"
 		}
-		return fmt.Sprintf("RSA%d", key.Size()*8) // as the API counts
+		return fmt.Sprintf("RSA%d", key.Size()*8) // as the API names it
 	case *ecdsa.PublicKey:
 		if key.Curve == nil {
 			return "ECDSA"

@@ -13,17 +13,16 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// The reasons of pods' requests that are refused before any profile sees them.
+// The reasons for refusing a pod's request before a profile is evaluated.
 const (
-	// ReasonIdentity: what the request says of its pod is not so. API servers
-	// see to that only for requests of nodes.
+	// ReasonIdentity: the request does not match its pod. API servers verify
+	// that only for requests of nodes.
 	ReasonIdentity = "IdentityMismatch"
-	// ReasonEnded: nobody can use the certificate any more.
+	// ReasonEnded: the pod has ended and cannot use the certificate.
 	ReasonEnded = "PodEnded"
 )
 
-// CheckPod compares what a request says with its pod. It returns nil if all is
-// so.
+// CheckPod compares a request with its pod. It returns nil if they match.
 func CheckPod(spec *certificatesv1beta1.PodCertificateRequestSpec, pod *corev1.Pod) *Refusal {
 	switch {
 	case pod.UID != spec.PodUID:
@@ -45,8 +44,8 @@ func mismatch(field, format string, args ...any) *Refusal {
 	}
 }
 
-// CheckUID compares the UID that a request gives of an object with the
-// object's own. It returns nil if they are the same, or if none is given.
+// CheckUID compares the UID of an object in a request with the object's own
+// UID. It returns nil if they are equal, or if the request has none.
 func CheckUID(kind string, object *metav1.ObjectMeta, uid types.UID) *Refusal {
 	if uid == "" || object.UID == uid {
 		return nil
@@ -54,15 +53,15 @@ func CheckUID(kind string, object *metav1.ObjectMeta, uid types.UID) *Refusal {
 	return &Refusal{Reason: ReasonIdentity, Message: fmt.Sprintf("the %s %s has the UID %s, not %s", kind, object.Name, object.UID, uid)}
 }
 
-// Selects reports whether a service sends its traffic to a pod. One without a
-// selector says nothing about pods.
+// Selects reports whether a service sends its traffic to a pod. A service
+// without a selector selects no pods.
 func Selects(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && service.Spec.Type != corev1.ServiceTypeExternalName &&
 		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// Claim asks whether a service account may have certificates with the names
-// of a service.
+// Claim returns the access review that decides whether a service account may
+// have certificates with the names of a service.
 func Claim(who request.Requester, service *corev1.Service) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{
 		User: who.Username, UID: who.UID, Groups: who.Groups,

@@ -1,8 +1,9 @@
-// Package profile decides what certificate a declared signer gives to a
+// Package profile decides which certificate a declared signer issues for a
 // request.
 //
-// A profile is compiled once from a Signer and asked for each request. Both
-// are functions of their arguments alone: no clock, no API, no randomness.
+// A profile is compiled once from a Signer, and evaluated for each request.
+// Both depend only on their arguments: they use no clock, no API and no
+// randomness.
 package profile
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Profile is a compiled Signer. Safe for concurrent use.
+// Profile is a compiled Signer. It is safe for concurrent use.
 type Profile struct {
 	requests    []v1alpha1.RequestKind
 	subject     subject
@@ -28,28 +29,29 @@ type Profile struct {
 	ignoreOther bool
 	lifetime    lifetime
 	refresh     refresh
-	// privileged says that API servers trust the CA.
+	// privileged is set if API servers trust the CA.
 	privileged bool
-	// podSpec says that an expression may look at a pod's spec.
+	// podSpec is set if an expression may read a pod's spec.
 	podSpec bool
-	// services says that an expression may look at services.
+	// services is set if an expression may read services.
 	services bool
-	// path is that of the spec's profile, requestsPath that of its requests.
+	// path is the path of the spec's profile, requestsPath the path of its
+	// requests.
 	path, requestsPath *field.Path
 }
 
-// subject has what yields the parts of the subject; nil yields nothing.
+// subject has the expressions for the parts of the subject; nil yields nothing.
 type subject struct {
 	fromRequest                                    bool
 	commonName, organizations, organizationalUnits *expression
 }
 
-// names has what yields the alternative names; nil yields nothing.
+// names has the expressions for the alternative names; nil yields nothing.
 type names struct {
 	dns, ips, uris, emails *expression
 }
 
-// rule must hold.
+// rule is a condition that a request must meet.
 type rule struct {
 	holds             *expression
 	message           string
@@ -58,14 +60,14 @@ type rule struct {
 	field             string
 }
 
-// lifetime is how long certificates live.
+// lifetime has the limits for the lifetime of certificates.
 type lifetime struct {
 	maximum, normal, backdate time.Duration
 }
 
-// Compile returns the profile of the Signer with this spec, whose place is
-// path. Errors name each field that is wrong and what would be right; a spec
-// with errors has no profile.
+// Compile returns the profile of the Signer with this spec, which is located at
+// path. Errors name each invalid field and what is valid; a spec with errors
+// has no profile.
 func Compile(spec v1alpha1.SignerSpec, path *field.Path) (*Profile, field.ErrorList) {
 	errs := validate(spec, path)
 	p, more := compile(spec, path)
@@ -146,8 +148,8 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 }
 
 // NeedsServices reports whether decisions can depend on Request.Services, which
-// cost something to find out.
+// are expensive to find.
 func (p *Profile) NeedsServices() bool { return p.services }
 
-// Longest is the longest life of a certificate.
+// Longest returns the longest lifetime of a certificate.
 func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }

@@ -2,8 +2,8 @@ package profile
 
 import "fmt"
 
-// The reasons of refusals that are not a rule's own. The first two are the
-// API's for pods' requests.
+// The reasons of refusals, unless a rule has its own. The first two are defined
+// by the API for pods' requests.
 const (
 	ReasonUnsupportedKeyType = "UnsupportedKeyType"
 	ReasonInvalidAnnotations = "InvalidUnverifiedUserAnnotations"
@@ -12,7 +12,7 @@ const (
 	// ReasonInvalidRequest: the request contradicts itself.
 	ReasonInvalidRequest = "InvalidRequest"
 	// ReasonUsages, ReasonSubject, ReasonNames, ReasonExtensions and ReasonCA:
-	// the request asks for what the certificate would not contain.
+	// the request asks for something that the certificate would not contain.
 	ReasonUsages     = "UsageNotPermitted"
 	ReasonSubject    = "SubjectNotPermitted"
 	ReasonNames      = "NameNotPermitted"
@@ -20,19 +20,19 @@ const (
 	ReasonCA         = "CertificateAuthorityNotPermitted"
 	// ReasonNameless: the profile yields neither a subject nor a name.
 	ReasonNameless = "NoName"
-	// ReasonRule is that of rules that name none.
+	// ReasonRule is the reason of rules that do not set one.
 	ReasonRule = "RuleViolated"
 	// ReasonExpression: an expression of the profile has no value for the
 	// request.
 	ReasonExpression = "ExpressionFailed"
-	// ReasonLifetime: the life that is asked for is too short.
+	// ReasonLifetime: the requested lifetime is too short.
 	ReasonLifetime = "LifetimeTooShort"
 )
 
 // Refusal is why a request gets no certificate. It is permanent: the same
 // request will be refused again for as long as the Signer stays as it is.
 type Refusal struct {
-	// Reason is that of the condition on the request.
+	// Reason is the reason of the condition on the request.
 	Reason string
 	// Field is the part of the Signer that refuses, such as
 	// spec.profile.rules[2].

@@ -6,13 +6,13 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Times are the lengths of time of a profile, its defaults filled in.
+// Times are the durations of a profile, with its defaults.
 type Times struct {
-	// Maximum is the longest life of a certificate, of which Backdate lies before
-	// its making.
+	// Maximum is the longest lifetime of a certificate. Backdate is the part of
+	// the lifetime before the certificate is signed.
 	Maximum, Backdate time.Duration
-	// RefreshPercent is after how much of its life a pod gets the next certificate,
-	// give or take RefreshJitter. Both are percent.
+	// RefreshPercent is the part of the lifetime after which a pod gets the
+	// next certificate, plus or minus RefreshJitter. Both are percentages.
 	RefreshPercent, RefreshJitter int64
 }
 

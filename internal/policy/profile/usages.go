@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// encipherment is what only RSA keys can do.
+// encipherment has the usages that only RSA keys can have.
 const encipherment = x509.KeyUsageKeyEncipherment | x509.KeyUsageDataEncipherment
 
 func contains(permitted, asked pki.Usages) bool {
@@ -20,7 +20,7 @@ func contains(permitted, asked pki.Usages) bool {
 	return asked.Key&^permitted.Key == 0
 }
 
-// hasPurposes reports whether all that a request asks for is in has.
+// hasPurposes reports whether has contains all requested extended usages.
 func hasPurposes(has []x509.ExtKeyUsage, asked []asn1.ObjectIdentifier) bool {
 	return !slices.ContainsFunc(asked, func(id asn1.ObjectIdentifier) bool {
 		return !slices.ContainsFunc(has, func(usage x509.ExtKeyUsage) bool { return usage.OID().EqualASN1OID(id) })

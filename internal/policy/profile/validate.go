@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// validate looks at all of spec but its expressions.
+// validate checks all of spec except its expressions.
 func validate(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorList {
 	errs := validateSignerName(spec.SignerName, path.Child("signerName"))
 	errs = append(errs, validateRequests(spec, path.Child("requests"))...)
@@ -25,7 +25,7 @@ func validate(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorList {
 }
 
 // APIServerClientPod is the only signer of kubernetes.io that can be declared:
-// Kubernetes names it and has nothing that signs for it (KEP-4317).
+// Kubernetes defines it but has no controller that signs for it (KEP-4317).
 const APIServerClientPod = "kubernetes.io/kube-apiserver-client-pod"
 
 func validateSignerName(name string, path *field.Path) field.ErrorList {
@@ -172,7 +172,7 @@ func validateRefresh(r v1alpha1.RefreshProfile, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// isReason is what the API demands of a condition's reason.
+// isReason reports whether the API accepts word as a condition's reason.
 func isReason(word string) bool {
 	if word == "" {
 		return false

@@ -51,8 +51,9 @@ const (
 	minCALifetime     = time.Hour
 )
 
-// validateGenerated: a CA is replaced while its last certificate can still
-// live as long as it may.
+// validateGenerated checks the settings of a generated CA. The CA must be
+// replaced early enough for its last certificate to have the longest permitted
+// lifetime.
 func validateGenerated(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorList {
 	g, longest := spec.CA.Generated, lifetimeOf(spec.Profile.Lifetime).maximum
 	var errs field.ErrorList

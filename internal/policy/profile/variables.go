@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// variables are what expressions see of f. A pod's spec is among them if
-// podSpec says so: to turn it into what they can read takes time.
+// variables returns the variables of expressions for f. A pod's spec is
+// included only if podSpec is set, because its conversion takes time.
 func variables(f request.Request, podSpec bool) (map[string]any, error) {
 	all := map[string]any{"request": requestVariable(f), "requester": requesterVariable(f)}
 	if f.Kind != v1alpha1.PodCertificateRequests {
@@ -36,7 +36,7 @@ func variables(f request.Request, podSpec bool) (map[string]any, error) {
 	return all, nil
 }
 
-// request leaves expirationSeconds out if none are asked for.
+// requestVariable omits expirationSeconds if it is not requested.
 func requestVariable(f request.Request) map[string]any {
 	asked := &x509.CertificateRequest{}
 	if f.PKCS10 != nil {
@@ -91,8 +91,8 @@ func metadata(m *metav1.ObjectMeta) map[string]any {
 	}
 }
 
-// list and mapOf make nothing empty: expressions need not ask whether it is
-// there.
+// list and mapOf convert nil to empty values, so that expressions need not
+// check for existence.
 func list(values []string) []string {
 	if values == nil {
 		return []string{}

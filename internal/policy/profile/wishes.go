@@ -33,8 +33,8 @@ func (p *Profile) checkWishes(cert *Certificate, f request.Request) *Refusal {
 	return nil
 }
 
-// checkSubjectWish: a request may leave the subject to the signer, but not
-// name another one.
+// checkSubjectWish refuses a request with another subject. A request may leave
+// the subject to the signer.
 func (p *Profile) checkSubjectWish(cert *Certificate, asked *x509.CertificateRequest) *Refusal {
 	for _, wish := range asked.Subject.Names {
 		if !slices.ContainsFunc(cert.Subject.Names, func(has pkix.AttributeTypeAndValue) bool {
@@ -76,7 +76,8 @@ func missing[T any](wishes, has []T, same func(T, T) bool) (first T, is bool) {
 	return first, false
 }
 
-// sameText: what is no text is the same as nothing.
+// sameText reports whether a and b are equal strings. A value that is not a
+// string equals nothing.
 func sameText(a, b any) bool {
 	x, ok := a.(string)
 	y, also := b.(string)

@@ -48,7 +48,7 @@ func FromCertificateRequest(cr *cmv1.CertificateRequest) Request {
 	return r
 }
 
-// FromPodRequest returns what is in a PodCertificateRequest itself.
+// FromPodRequest returns the content of a PodCertificateRequest itself.
 func FromPodRequest(req *certificatesv1beta1.PodCertificateRequest) Request {
 	spec := &req.Spec
 	r := Outline(v1alpha1.PodCertificateRequests, req)
@@ -61,7 +61,7 @@ func FromPodRequest(req *certificatesv1beta1.PodCertificateRequest) Request {
 		}
 		return r
 	}
-	// The bare key: the API server has seen the proof of its possession.
+	// The bare key: the API server has verified the proof of its possession.
 	//lint:ignore SA1019 kubelets of Kubernetes 1.35 have no other form
 	key, err := x509.ParsePKIXPublicKey(spec.PKIXPublicKey)
 	if r.Key = key; err != nil {

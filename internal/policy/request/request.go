@@ -1,6 +1,6 @@
-// Package request has the one view of what a request for a certificate asks for,
-// whatever its kind. All that decide about requests (approvers, signers, issuers,
-// and the clients that explain them) read it, and it is made from the object alone.
+// Package request has the common view of a request for a certificate, of any
+// kind. Approvers, signers, issuers, and the clients that explain them decide
+// by it. It is made only from the object.
 package request
 
 import (
@@ -16,12 +16,13 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CertificateRequests is the kind of requests that no Signer serves, and issuers do.
+// CertificateRequests is the kind of requests that only issuers answer, and no
+// Signer.
 const CertificateRequests v1alpha1.RequestKind = "CertificateRequest"
 
-// Request is all that is known of a request. What it says of pods, nodes and
-// service accounts has to come from these objects themselves, found by the UIDs
-// in the request. What it refers to is not to be modified.
+// Request is all that is known about a request. Its data about pods, nodes and
+// service accounts must come from these objects themselves, found by the UIDs
+// in the request. The objects that it refers to must not be modified.
 type Request struct {
 	// Kind is the kind of the request.
 	Kind v1alpha1.RequestKind
@@ -29,49 +30,52 @@ type Request struct {
 	// CertificateSigningRequest has no namespace. The UID is the same in each
 	// attempt to sign it.
 	Name, Namespace, UID string
-	// Created is when the API server has stored it.
+	// Created is when the API server stored the request.
 	Created time.Time
-	// Labels and ObjectAnnotations are those of the object. They can change after
-	// its approval: what they ask for is between requesters and signers.
+	// Labels and ObjectAnnotations are the metadata of the object. They can
+	// change after its approval: what they request is a matter between
+	// requester and signer.
 	Labels, ObjectAnnotations map[string]string
-	// SignerName is the signer that was asked. Of a CertificateRequest it is the
-	// name that CertificateSigningRequests have for its issuer, and empty for
+	// SignerName is the requested signer. For a CertificateRequest it is the
+	// signer name of its issuer in CertificateSigningRequests, and empty for
 	// issuers of other groups.
 	SignerName string
-	// Issuer is the issuer that was asked; nil if the signer is not known to be one.
+	// Issuer is the requested issuer; nil if the signer is not known to be an
+	// issuer.
 	Issuer *Issuer
-	// Requester is the user who asks. For pods the zero value means their service
-	// account.
+	// Requester is the user who made the request. For pods the zero value means
+	// their service account.
 	Requester Requester
 
 	// PEM is the PKCS#10 request as it was sent; pods have none in PEM.
 	PEM []byte
-	// PKCS10 is the PKCS#10 request, for pods the stub. Nil if Unreadable says why
-	// there is none, and for requests of pods in the form of Kubernetes 1.35, which
-	// have none: the API server has then verified the proof that the pod has the key.
+	// PKCS10 is the PKCS#10 request, for pods the stub. It is nil if Unreadable
+	// gives an error, and for requests of pods in the form of Kubernetes 1.35,
+	// which have none: the API server has then verified the proof that the pod
+	// has the key.
 	PKCS10     *pki.Request
 	Unreadable error
-	// Key is the key that is to get a certificate.
+	// Key is the public key for the certificate.
 	Key crypto.PublicKey
 
-	// Usages are those that are asked for by their names in the API, in the order
-	// of the request. Pods do not ask for usages; a CertificateRequest that names
-	// none asks for the usual ones.
+	// Usages are the requested usages by their names in the API, in the order
+	// of the request. Pods do not request usages; a CertificateRequest without
+	// usages gets the default ones.
 	Usages []string
-	// IsCA is what the object says beside the PKCS#10 request.
+	// IsCA is the value in the object, not in the PKCS#10 request.
 	IsCA bool
-	// Duration is the life that is asked for, nil if none is.
+	// Duration is the requested lifetime; nil if none is requested.
 	Duration *time.Duration
 	// Annotations are a pod's unverifiedUserAnnotations.
 	Annotations map[string]string
 
-	// What a pod's request is about; nil for all others.
+	// The objects that a pod's request is about; nil for other requests.
 	Pod             *corev1.Pod
 	ServiceAccount  *metav1.ObjectMeta
 	Node            *metav1.ObjectMeta
 	NamespaceObject *metav1.ObjectMeta
-	// Services are those that select the pod and that its service account may
-	// claim.
+	// Services are the services that select the pod and that its service
+	// account may claim.
 	Services []ServiceName
 }
 
@@ -94,7 +98,7 @@ type ServiceName struct {
 	Name, Namespace string
 }
 
-// Outline returns what the metadata of a request says, without the work of reading
+// Outline returns only the metadata of a request, without the cost of parsing
 // the rest.
 func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	return Request{
@@ -103,7 +107,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	}
 }
 
-// Purpose is why a certificate for the request is signed.
+// Purpose returns the reason for signing a certificate, for the record.
 func (r Request) Purpose() pki.Purpose {
 	return pki.Purpose{
 		Signer: r.SignerName, Requester: r.Requester.Username,
@@ -111,14 +115,14 @@ func (r Request) Purpose() pki.Purpose {
 	}
 }
 
-// read takes what a parser says of the PKCS#10 request.
+// read stores the result of parsing the PKCS#10 request.
 func (r *Request) read(parsed *pki.Request, err error) {
 	if r.Unreadable = err; err == nil {
 		r.PKCS10, r.Key = parsed, parsed.PublicKey
 	}
 }
 
-// requester returns one with its own copy of extra.
+// requester returns a Requester with its own copy of extra.
 func requester[V ~[]string](username, uid string, groups []string, extra map[string]V) Requester {
 	who := Requester{Username: username, UID: uid, Groups: groups}
 	for key, values := range extra {
@@ -130,7 +134,7 @@ func requester[V ~[]string](username, uid string, groups []string, extra map[str
 	return who
 }
 
-// ServiceAccount is what requests say of a service account, but for its UID.
+// ServiceAccount returns the Requester of a service account, without its UID.
 func ServiceAccount(namespace, name string) Requester {
 	return Requester{
 		Username: "system:serviceaccount:" + namespace + ":" + name,
@@ -153,7 +157,8 @@ func seconds(s *int32) *time.Duration {
 	return new(time.Duration(*s) * time.Second)
 }
 
-// Parsed returns the PKCS#10 request, or for a requester why it cannot be read.
+// Parsed returns the PKCS#10 request, or an error for the requester if it
+// cannot be parsed.
 func (r Request) Parsed() (*pki.Request, error) {
 	if r.Unreadable != nil {
 		return nil, fmt.Errorf("parsing the certificate request: %w", r.Unreadable)

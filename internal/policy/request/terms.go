@@ -11,39 +11,41 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Annotations of CertificateSigningRequests to issuers.
+// Annotations of CertificateSigningRequests for issuers.
 const (
-	// AnnotationDuration is a duration that counts more than expirationSeconds.
+	// AnnotationDuration is a duration that takes precedence over
+	// expirationSeconds.
 	AnnotationDuration = "experimental.cert-manager.io/request-duration"
-	// AnnotationIsCA asks for a CA if it is "true".
+	// AnnotationIsCA requests a CA certificate if it is "true".
 	AnnotationIsCA = "experimental.cert-manager.io/request-is-ca"
 	// AnnotationKey names the Secret with the key, for a SelfSigned issuer: in
 	// its namespace, or in that of the Secrets of ClusterIssuers.
 	AnnotationKey = "experimental.cert-manager.io/private-key-secret-name"
 )
 
-// minDuration is the shortest life that CertificateSigningRequests can ask for.
+// minDuration is the shortest lifetime that CertificateSigningRequests can
+// request.
 const minDuration = 10 * time.Minute
 
-// The reasons for which terms are refused.
+// The reasons for refusing terms.
 const (
 	ReasonInvalidRequest     = "InvalidRequest"
 	ReasonErrorParseDuration = "ErrorParseDuration"
 	ReasonInvalidDuration    = "InvalidDuration"
 )
 
-// Terms are what an issuer is asked to put into a certificate.
+// Terms are the requested properties of a certificate from an issuer.
 type Terms struct {
-	// Usages of a CA need to have cert sign.
+	// Usages of a CA must include cert sign.
 	Usages pki.Usages
 	IsCA   bool
-	// Duration is how long the certificate is to live; nil leaves it to the issuer.
+	// Duration is the requested lifetime; nil leaves it to the issuer.
 	Duration *time.Duration
 }
 
-// TermsError says why an issuer cannot be asked for what a request says.
+// TermsError reports why the terms of a request are invalid.
 type TermsError struct {
-	// Reason is one of those above.
+	// Reason is one of the reasons above.
 	Reason string
 	Err    error
 }
@@ -51,7 +53,7 @@ type TermsError struct {
 func (e *TermsError) Error() string { return e.Err.Error() }
 func (e *TermsError) Unwrap() error { return e.Err }
 
-// Terms returns what the request asks an issuer for. Its errors are *TermsError.
+// Terms returns the terms of the request. Its errors are *TermsError.
 func (r Request) Terms() (Terms, error) {
 	usages, err := pki.ParseUsages(r.Usages)
 	if err != nil {
@@ -75,7 +77,7 @@ func (r Request) Terms() (Terms, error) {
 	return terms, nil
 }
 
-// ForCA returns the terms with the usage that a CA needs, if they are for one.
+// ForCA returns the terms, with the usage that a CA needs if they are for a CA.
 func (t Terms) ForCA() Terms {
 	if t.IsCA {
 		t.Usages.Key |= x509.KeyUsageCertSign
@@ -83,8 +85,9 @@ func (t Terms) ForCA() Terms {
 	return t
 }
 
-// Proven returns the PKCS#10 request after it has proved that the requester has
-// the key. It is for issuers, which are asked in the way of cert-manager.
+// Proven returns the PKCS#10 request after verifying its proof that the
+// requester has the key. It is for issuers, whose requests follow
+// cert-manager's conventions.
 func (r Request) Proven() (*pki.Request, error) {
 	if err := cmp.Or(certmanager.CheckSize(r.PEM), r.Unreadable); err != nil {
 		return nil, fmt.Errorf("reading the certificate request: %w", err)

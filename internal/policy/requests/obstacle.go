@@ -8,9 +8,10 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Obstacle is what keeps an issuer from signing. The zero value is none.
+// Obstacle is what keeps an issuer from signing. The zero value means that
+// nothing does.
 type Obstacle struct {
-	// Reason is one word for programs.
+	// Reason is a CamelCase word for programs.
 	Reason string
 	// Message is for people.
 	Message string
@@ -26,8 +27,9 @@ const (
 	ReasonNotReady    = "IssuerNotReady"
 )
 
-// ObstacleOf tells what there is to wait for before an issuer can sign. found is
-// who, or nil if there is none; signs reports whether issuers of a type sign here.
+// ObstacleOf returns what keeps an issuer from signing. found is the issuer
+// named by who, or nil if it does not exist; signs reports whether issuers of a
+// type sign here.
 func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(certmanager.IssuerType) bool) Obstacle {
 	if found == nil {
 		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, in(who.Namespace))

@@ -6,10 +6,10 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// References are the rights of which whoever names an Issuer in a
-// CertificateSigningRequest needs one: there is one API of these for all
-// namespaces, and without the right everybody could use the Issuers of every
-// namespace. ClusterIssuers are for all.
+// References returns the permissions of which the requester needs one to name
+// an Issuer in a CertificateSigningRequest. These requests have no namespace,
+// and without such a permission every requester could use the Issuers of every
+// namespace. ClusterIssuers are for every requester.
 func References(who certmanager.Signer) []authorizationv1.ResourceAttributes {
 	if who.Namespace == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package requests decides what a CertificateRequest to an issuer of
-// cert-manager.io is due for.
+// Package requests decides what to do next for a CertificateRequest to an
+// issuer of cert-manager.io.
 //
 // A controller acts on the decisions, and a client explains them.
 package requests
@@ -13,29 +13,31 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// ApprovalGrace is how long a request may wait for its approval, or for somebody to
-// take it up, before anybody is told: mostly that takes less than a second.
+// ApprovalGrace is how long a request may wait for its approval, or for a
+// controller to begin work on it, before that is reported. It usually takes
+// less than a second.
 const ApprovalGrace = 10 * time.Second
 
-// Step is what a request is due for.
+// Step is what to do next for a request.
 type Step int
 
 const (
-	// None: it has its answer, or is to be left alone.
+	// None: the request has its answer, or is not ours to answer.
 	None Step = iota
-	// Deny: to say that it was denied.
+	// Deny: report that the request was denied.
 	Deny
-	// Await: to be approved or denied by somebody.
+	// Await: the request has to be approved or denied.
 	Await
-	// Sign: to be answered by its issuer.
+	// Sign: the issuer has to answer the request.
 	Sign
-	// External: the issuer is of another API group, whose program answers. Until
-	// it has said something, nobody else can tell the requester how things are.
+	// External: the issuer is of another API group, whose controller answers.
+	// Until that controller has written a status, no other controller can
+	// report the state of the request.
 	External
 )
 
-// Due looks at a request alone. The order is that of the signers that other
-// programs know.
+// Due returns the next step for a request from the request alone. The order of
+// its checks is the one that clients know from other signers.
 func Due(cr *cmv1.CertificateRequest) Step {
 	switch {
 	case !certmanager.IsBuiltIn(cr.Spec.IssuerRef):
@@ -54,8 +56,8 @@ func Due(cr *cmv1.CertificateRequest) Step {
 	}
 }
 
-// answered reports whether nothing is to be signed any more. A certificate that
-// nobody has vouched for is an answer too: somebody may be using it.
+// answered reports whether the request needs no signature any more. A
+// certificate without a condition is an answer too: it may be in use.
 func answered(cr *cmv1.CertificateRequest) bool {
 	reason := certmanager.ReadyReason(cr)
 	return reason == cmv1.CertificateRequestReasonFailed || reason == cmv1.CertificateRequestReasonIssued || len(cr.Status.Certificate) > 0
@@ -72,18 +74,19 @@ func dueExternal(cr *cmv1.CertificateRequest) Step {
 	return External
 }
 
-// MessageDenied is what the Ready condition of a denied request says.
+// MessageDenied is the message of the Ready condition of a denied request.
 const MessageDenied = "The CertificateRequest was denied by an approval controller"
 
-// denialIsTold reports whether the Ready condition says that a request is denied.
+// denialIsTold reports whether the Ready condition shows that a request is
+// denied.
 func denialIsTold(cr *cmv1.CertificateRequest) bool {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	return ready != nil && ready.Status == cmmeta.ConditionFalse &&
 		ready.Reason == cmv1.CertificateRequestReasonDenied && ready.Message == MessageDenied && cr.Status.FailureTime != nil
 }
 
-// Undecided reports whether a request is to be approved or denied, of whichever
-// issuer: nobody has, and it is not over all the same.
+// Undecided reports whether a request, to any issuer, still has to be approved
+// or denied: it has no decision, and it has not ended without one.
 func Undecided(cr *cmv1.CertificateRequest) bool {
 	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved) != nil ||
 		certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionDenied) != nil {

@@ -21,7 +21,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// What it costs to count a requester who has too many.
+// BenchmarkSurplus measures the cost of Surplus for a requester that has too
+// many requests.
 func BenchmarkSurplus(b *testing.B) {
 	var requests []*csr
 	for i := range 12000 {

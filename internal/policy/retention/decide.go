@@ -12,30 +12,31 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// Limits say how long requests are kept, counted as Kubernetes' cleaner counts
-// it. A limit of zero keeps them forever.
+// Limits define how long requests are kept, counted as by the cleaner of
+// Kubernetes. A limit of zero keeps them forever.
 type Limits struct {
 	// Issued counts from the approval of a request that has its certificate.
 	Issued time.Duration
-	// Denied and Failed count from the condition that says so.
+	// Denied and Failed count from the condition of that type.
 	Denied, Failed time.Duration
 	// Pending counts from the creation of a request without any condition.
 	Pending time.Duration
 	// Approved counts from the approval of a request that has no certificate.
 	Approved time.Duration
 	// Undecided counts from the creation of a request that has conditions, but
-	// none by which the other limits could count. Kubernetes keeps those.
+	// none for the other limits. Kubernetes keeps such requests.
 	Undecided time.Duration
-	// Fetch is how long a certificate stays at least, so that whoever asked
-	// for it can fetch it, also if it was issued long after the approval. It
-	// counts from when the certificate was made, as far as it tells.
+	// Fetch is how long a certificate is kept at least, so that the requester
+	// can fetch it even if it was issued long after the approval. It counts
+	// from when the certificate was signed, as far as the certificate shows
+	// that.
 	Fetch time.Duration
 }
 
 // Reason is why a request is deleted.
 type Reason string
 
-// The reasons, in the order in which they count.
+// The reasons, in order of precedence.
 const (
 	Issued    Reason = "issued"
 	Denied    Reason = "denied"
@@ -44,37 +45,37 @@ const (
 	Expired   Reason = "expired"
 	Approved  Reason = "approved"
 	Undecided Reason = "undecided"
-	// Finished is a request for a pod that has an outcome, of which kind ever.
+	// Finished is a pod's request that has any outcome.
 	Finished Reason = "finished"
-	// Excess is a reason in the company of other requests alone.
+	// Excess is a reason that depends on the requester's other requests.
 	Excess Reason = "excess"
 )
 
-// Verdict is what becomes of a request.
+// Verdict is the decision about a request.
 type Verdict struct {
-	// Reason is why it is to be deleted now; empty if it is to be kept.
+	// Reason is why the request is to be deleted now; empty if it is kept.
 	Reason Reason
-	// Message says that in words.
+	// Message explains the reason.
 	Message string
-	// Again is when the verdict on a request that is kept changes by itself;
-	// zero if never.
+	// Again is when the verdict on a kept request changes by itself; zero if
+	// never.
 	Again time.Time
 }
 
 // Delete reports whether the request is to be deleted now.
 func (v Verdict) Delete() bool { return v.Reason != "" }
 
-// class is a way in which a request grows old.
+// class is a class of requests with one age limit.
 type class struct {
 	reason Reason
-	words  string // what has happened that long ago
-	// since is from when the age counts; zero for a request of another class.
+	words  string // the event from which the age counts
+	// since returns the start of the age; zero for a request of another class.
 	since func(request) time.Time
 	limit func(Limits) time.Duration
 }
 
-// classes are those of Kubernetes' cleaner, in its order. Conditions count by
-// their presence alone.
+// classes are the classes of Kubernetes' cleaner, in its order. Conditions
+// count by their presence alone.
 var classes = []class{
 	{Issued, "issued after an approval", request.issuedSince, func(l Limits) time.Duration { return l.Issued }},
 	{Denied, "denied", request.deniedSince, func(l Limits) time.Duration { return l.Denied }},
@@ -84,14 +85,14 @@ var classes = []class{
 	{Approved, "approved", request.unissuedSince, func(l Limits) time.Duration { return l.Approved }},
 }
 
-// undecided is the class of requests that are in no other one.
+// undecided is the class of requests that are in no other class.
 var undecided = class{Undecided, "created", request.created, func(l Limits) time.Duration { return l.Undecided }}
 
-// atOnce is the shortest limit that is one.
+// atOnce is the shortest limit, as zero means no limit.
 const atOnce = time.Nanosecond
 
-// Decide reports whether a request is deleted now, and if not, when to look
-// again. An age that equals its limit is still young enough.
+// Decide returns whether a request is deleted now, and if not, when to check
+// again. A request whose age equals its limit is still kept.
 func Decide(c *csr, now time.Time, limits Limits) Verdict {
 	if !c.DeletionTimestamp.IsZero() {
 		return Verdict{}

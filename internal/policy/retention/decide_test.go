@@ -37,7 +37,7 @@ func newCSR(age time.Duration, changes ...change) *csr {
 	return c
 }
 
-// says adds a condition that was updated so long ago.
+// says adds a condition that was updated age ago.
 func says(kind certificatesv1.RequestConditionType, age time.Duration) change {
 	return func(c *csr) {
 		c.Status.Conditions = append(c.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -46,7 +46,7 @@ func says(kind certificatesv1.RequestConditionType, age time.Duration) change {
 	}
 }
 
-// saysWithoutTime adds a condition that does not tell its time.
+// saysWithoutTime adds a condition without a time.
 func saysWithoutTime(kind certificatesv1.RequestConditionType) change {
 	return func(c *csr) {
 		c.Status.Conditions = append(c.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
@@ -130,8 +130,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// checkAgain holds a verdict to its promise: nothing changes before that time,
-// and then something does. Certificates tell whole seconds.
+// checkAgain checks the time Again of a verdict: nothing changes before that
+// time, and then something does. The times in certificates are whole seconds.
 func checkAgain(t *testing.T, c *csr, again time.Time, want time.Duration) {
 	t.Helper()
 	if again.IsZero() != (want == 0) || want != 0 && (again.Sub(now)-want).Abs() > time.Second {

@@ -7,26 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodRequest is what decides about a PodCertificateRequest, whichever version
-// it has.
+// PodRequest has the fields of a PodCertificateRequest, of any API version,
+// that decide about its deletion.
 type PodRequest struct {
 	Namespace, Name string
 	UID             types.UID
-	// Node is who has asked.
+	// Node is the node of the request.
 	Node, SignerName string
 	Created          time.Time
-	// Finished is since when the request has its outcome; zero if it has none.
+	// Finished is when the request got its outcome; zero if it has none.
 	Finished time.Time
-	// Deleting is set when it is being deleted already.
+	// Deleting is set if the request is being deleted already.
 	Deleting bool
-	// Bytes is about how much of the store it takes.
+	// Bytes is the approximate size of the request in the store.
 	Bytes int64
 }
 
-// DecidePod reports whether a request for the certificate of a pod is deleted
-// now, age after its creation, and if not, when it will be. Its outcome does
-// not matter: a node has read it by then, and one that has not asks again. Zero
-// keeps requests forever.
+// DecidePod returns whether a pod's request is deleted now, which is age after
+// its creation, and if not, when it will be. Its outcome does not matter: the
+// node has read it by then, or otherwise requests another certificate. An age
+// of zero keeps requests forever.
 func DecidePod(r PodRequest, now time.Time, age time.Duration) Verdict {
 	if r.Deleting || age <= 0 {
 		return Verdict{}

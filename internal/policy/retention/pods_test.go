@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// podRequest was created so long ago, and has had its outcome for so long; a
-// negative time is no outcome.
+// podRequest returns a request that was created age ago, and got its outcome
+// outcome ago; a negative time means that it has none.
 func podRequest(name string, age, outcome time.Duration) PodRequest {
 	r := PodRequest{Namespace: "ns", Name: name, Node: "n", Created: now.Add(-age)}
 	if outcome >= 0 {

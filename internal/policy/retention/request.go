@@ -11,11 +11,11 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// backdate is how long before they are made certificates begin, at most, in
-// Kubernetes and here.
+// backdate is the longest time by which notBefore lies before the signing of a
+// certificate, in Kubernetes and here.
 const backdate = 5 * time.Minute
 
-// request is a request with its certificate, where that can be read.
+// request is a request with its certificate, if that can be parsed.
 type request struct {
 	*csr
 	cert *x509.Certificate
@@ -23,7 +23,7 @@ type request struct {
 
 func newRequest(c *csr) request { return request{csr: c, cert: certificate(c.Status.Certificate)} }
 
-// certificate is the first certificate in the first PEM block, or nil.
+// certificate returns the first certificate in the first PEM block, or nil.
 func certificate(data []byte) *x509.Certificate {
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -40,7 +40,8 @@ func (r request) issued() bool { return len(r.Status.Certificate) != 0 }
 
 func (r request) created() time.Time { return r.CreationTimestamp.Time }
 
-// issuedSince is the approval of a request that has its certificate.
+// issuedSince returns the time of the approval of a request that has its
+// certificate.
 func (r request) issuedSince() time.Time {
 	if !r.issued() {
 		return time.Time{}
@@ -48,7 +49,8 @@ func (r request) issuedSince() time.Time {
 	return r.since(certificatesv1.CertificateApproved)
 }
 
-// unissuedSince is the approval of a request that has no certificate yet.
+// unissuedSince returns the time of the approval of a request that has no
+// certificate yet.
 func (r request) unissuedSince() time.Time {
 	if r.issued() {
 		return time.Time{}
@@ -67,7 +69,7 @@ func (r request) pendingSince() time.Time {
 	return r.created()
 }
 
-// expiry is the end of an approved request's certificate.
+// expiry returns the end of an approved request's certificate.
 func (r request) expiry() time.Time {
 	if r.cert == nil || !r.has(certificatesv1.CertificateApproved) {
 		return time.Time{}
@@ -75,8 +77,9 @@ func (r request) expiry() time.Time {
 	return r.cert.NotAfter
 }
 
-// made is when the certificate was made at the latest, as far as it tells;
-// zero if there is none, or if it begins in the future.
+// made returns the latest time at which the certificate can have been signed,
+// as far as its validity shows that. It is zero if there is no certificate, or
+// if it begins in the future.
 func (r request) made(now time.Time) time.Time {
 	if r.cert == nil || r.cert.NotBefore.After(now) {
 		return time.Time{}
@@ -84,8 +87,8 @@ func (r request) made(now time.Time) time.Time {
 	return r.cert.NotBefore.Add(backdate)
 }
 
-// since is when a condition was last updated; zero if it is not there or does
-// not say.
+// since returns when a condition was last updated; zero if the condition does
+// not exist or has no time.
 func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
 	var oldest time.Time
 	for i := range r.Status.Conditions {

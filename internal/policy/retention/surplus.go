@@ -10,42 +10,43 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Cap bounds how many requests of one requester there are.
+// Cap limits the requests of one requester.
 type Cap struct {
-	// Max is how many there may be; 0 is no bound.
+	// Max is the maximum number of requests; 0 means no limit.
 	Max int
-	// MaxBytes is how large they may be together; 0 is no bound.
+	// MaxBytes is the maximum of their total size; 0 means no limit.
 	MaxBytes int64
-	// Spare is how old what has become of a request must be before it goes
-	// for the sake of the cap: whoever asked has that long to see it.
+	// Spare is how old the outcome of a request must be before the request is
+	// deleted because of the cap: the requester has that long to read it.
 	Spare time.Duration
 }
 
-// Exceeded reports whether so many requests of so many bytes are too many.
+// Exceeded reports whether count requests with a total size of bytes exceed the
+// cap.
 func (c Cap) Exceeded(count int, bytes int64) bool {
 	return !c.allows(amount{count, bytes}, 1)
 }
 
-// tolerance is how many times the cap there can be while all are spared.
+// tolerance is the multiple of the cap up to which spared requests are kept.
 const tolerance = 10
 
-// rank tells who goes first, the lowest.
+// rank is the order of deletion: the lowest rank is deleted first.
 type rank int
 
 const (
-	// Over the cap, these go.
-	finished rank = iota // its requester had time to see the outcome
-	waiting              // nobody has decided in all the time
-	// Over tolerance times the cap, these go too: a store that is full serves
-	// nobody.
-	stuck         // approved, and no signer has answered in all the time
+	// These are deleted over the cap.
+	finished rank = iota // its requester had time to read the outcome
+	waiting              // not decided in that time
+	// These are also deleted over tolerance times the cap: a full store serves
+	// no client.
+	stuck         // approved, but no signer has answered in that time
 	freshAsked    // created just now
-	freshFinished // its requester may not have seen the outcome
-	// This never goes: its certificate is on its way.
+	freshFinished // its requester may not have read the outcome
+	// This is never deleted: its certificate is being issued.
 	underway
 )
 
-// candidate is a request in its place in the queue to be deleted.
+// candidate is a request with its place in the order of deletion.
 type candidate[T any] struct {
 	request T
 	name    string
@@ -54,7 +55,7 @@ type candidate[T any] struct {
 	bytes   int64
 }
 
-// amount is how much there is.
+// amount is a number of requests and their total size.
 type amount struct {
 	count int
 	bytes int64
@@ -70,10 +71,10 @@ func (a *amount) remove(bytes int64) {
 	a.bytes -= bytes
 }
 
-// Surplus returns those of one requester's requests that are too many, the
-// first to go first. again is when to look once more, if there are too many
-// and some are spared still, else zero. What is being deleted cannot go again,
-// but counts: a finalizer may keep it forever.
+// Surplus returns the requests of one requester that exceed the cap, in order
+// of deletion. again is when to check again if there are too many and some are
+// still spared, otherwise zero. Requests that are being deleted are not
+// returned, but they count: a finalizer may keep them forever.
 func Surplus(requests []*csr, now time.Time, limit Cap) (surplus []*csr, again time.Time) {
 	var total amount
 	for _, c := range requests {
@@ -91,11 +92,11 @@ func Surplus(requests []*csr, now time.Time, limit Cap) (surplus []*csr, again t
 	return surplusOf(queue, total, now, limit)
 }
 
-// Size is about how many bytes of the store a request takes.
+// Size returns the approximate size of a request in the store, in bytes.
 func Size(c *csr) int64 { return int64(c.Size()) }
 
-// surplusOf puts candidates in the order to go and returns those that must.
-// total is of all that there is.
+// surplusOf sorts candidates by the order of deletion and returns those to
+// delete. total is the amount of all requests.
 func surplusOf[T any](queue []candidate[T], total amount, now time.Time, limit Cap) (surplus []T, again time.Time) {
 	slices.SortFunc(queue, func(a, b candidate[T]) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
@@ -113,7 +114,7 @@ func surplusOf[T any](queue []candidate[T], total amount, now time.Time, limit C
 	return surplus, again
 }
 
-// spares reports whether none of a rank has to go while there is so much.
+// spares reports whether requests of a rank are kept at this total amount.
 func (c Cap) spares(r rank, total amount) bool {
 	switch {
 	case r < stuck:
@@ -150,7 +151,7 @@ func newCandidate(c *csr, now time.Time, spare time.Duration) candidate[*csr] {
 	}
 }
 
-// finishedSince is the latest decision about a request.
+// finishedSince returns the time of the latest decision about a request.
 func (r request) finishedSince() time.Time {
 	return pki.Later(pki.Later(r.issuedSince(), r.deniedSince()), r.failedSince())
 }

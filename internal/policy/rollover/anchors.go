@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Anchor is a root that is trusted.
+// Anchor is a trusted root.
 type Anchor struct {
 	Certificate *x509.Certificate
-	// Until is when an old root is not trusted any more; zero for one of today.
+	// Until is when an old root stops being trusted; zero for a current root.
 	Until time.Time
 }
 
-// Next returns who is trusted now: the roots of today, each once and in their
-// order, then those of before, which are trusted for the overlap from when
-// they were first found missing, but no longer than they are valid.
+// Next returns the roots that are trusted now: first the current roots, in
+// their order and without duplicates, then the old ones. An old root is trusted
+// for the overlap, which begins when it was first found missing, but no longer
+// than it is valid.
 func Next(before []Anchor, today []*x509.Certificate, now time.Time, overlap time.Duration) []Anchor {
 	var anchors []Anchor
 	for _, cert := range today {
@@ -44,7 +45,7 @@ func trusts(anchors []Anchor, cert *x509.Certificate) bool {
 	return false
 }
 
-// Certificates returns those of anchors.
+// Certificates returns the certificates of anchors.
 func Certificates(anchors []Anchor) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for _, anchor := range anchors {

@@ -24,16 +24,16 @@ const (
 	// ManagedByLabel and ManagedBy mark the bundles that certplane publishes.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "certplane"
-	// DeclaredLabel marks the bundles of signers that Signer objects declare, and
-	// OverlapAnnotation says on them for how long they stay if the object goes (a
-	// duration such as 24h0m0s).
+	// DeclaredLabel marks the bundles of signers that Signer objects declare.
+	// OverlapAnnotation on them is how long they are kept if the object is
+	// deleted (a duration such as 24h0m0s).
 	DeclaredLabel     = "certplane.dev/declared-signer"
 	OverlapAnnotation = "certplane.dev/overlap"
-	// UntilAnnotation says on the bundle of old roots when it will be deleted
-	// (RFC 3339).
+	// UntilAnnotation on a bundle of old roots is when it will be deleted (RFC
+	// 3339).
 	UntilAnnotation = "certplane.dev/trusted-until"
 
-	// maxSize is the most that the API takes in a bundle, in bytes.
+	// maxSize is the maximum size of a bundle in the API, in bytes.
 	maxSize = 1 << 20
 )
 
@@ -41,28 +41,29 @@ const (
 type Signer struct {
 	// Name is the signer's name.
 	Name string
-	// Overlap is how long the bundle of old roots stays beside that of new
-	// ones. 0 is not at all.
+	// Overlap is how long the bundle of old roots is kept beside the bundle of
+	// new ones. 0 means that it is not kept.
 	Overlap time.Duration
-	// Exclusive says that nobody else publishes bundles of this signer: those
-	// of others are deleted, as Kubernetes' publisher does.
+	// Exclusive means that no other client may publish bundles of this signer:
+	// other bundles are deleted, as by the publisher of Kubernetes.
 	Exclusive bool
-	// Declared says that the signer is a Signer object's, and can go.
+	// Declared means that a Signer object declares the signer, so that it can
+	// be deleted.
 	Declared bool
 }
 
 // Plan is what to do with the bundles of a signer, in this order.
 type Plan struct {
 	Create, Update, Delete []*bundle
-	// Again is when there is more to do, if nothing changes; zero if never.
+	// Again is when there is more to do if nothing changes; zero if never.
 	Again time.Time
 }
 
 // Idle reports whether there is nothing to do.
 func (p Plan) Idle() bool { return len(p.Create)+len(p.Update)+len(p.Delete) == 0 }
 
-// Bundles compares the bundles that there are with that of a signer's roots of
-// today. content is what Content has made of them.
+// Bundles compares the existing bundles with the wanted bundle of a signer's
+// current roots. content is the result of Content for these roots.
 func (s Signer) Bundles(content string, existing []*bundle, now time.Time) Plan {
 	var plan Plan
 	wanted := s.newBundle(content)
@@ -85,7 +86,7 @@ func (s Signer) Bundles(content string, existing []*bundle, now time.Time) Plan 
 	return plan
 }
 
-// Retire is Bundles for a signer that has no roots any more.
+// Retire is like Bundles, for a signer that has no roots any more.
 func (s Signer) Retire(existing []*bundle, now time.Time) Plan {
 	var plan Plan
 	for _, b := range existing {
@@ -96,9 +97,10 @@ func (s Signer) Retire(existing []*bundle, now time.Time) Plan {
 	return plan
 }
 
-// Content writes roots as the text of a bundle: each once, in an order that
-// does not depend on theirs. Certificates that a bundle must not have, as they
-// are no CA's, are left out, and what is said about them is the warning.
+// Content returns roots as the text of a bundle, without duplicates, in an
+// order that does not depend on theirs. Certificates that a bundle must not
+// contain because they are not CA certificates are left out, and warning
+// reports them.
 func Content(roots []*x509.Certificate) (content string, warning, err error) {
 	var cas []*x509.Certificate
 	for _, cert := range roots {
@@ -132,11 +134,12 @@ func (s Signer) newBundle(content string) *bundle {
 	return b
 }
 
-// defaultOverlap is for bundles that somebody has edited.
+// defaultOverlap is for bundles whose annotation another client has edited.
 const defaultOverlap = 365 * 24 * time.Hour
 
-// Orphan returns what to do with a bundle of a signer that nobody knows. known
-// says that all signers are: otherwise it can be of one that comes still.
+// Orphan returns what to do with a bundle of an unknown signer. known means
+// that all signers have been read; otherwise the bundle can be one of a signer
+// that has not been read yet.
 func Orphan(b *bundle, known bool, now time.Time) Plan {
 	var plan Plan
 	_, retired := b.Annotations[UntilAnnotation]
@@ -151,21 +154,21 @@ func Orphan(b *bundle, known bool, now time.Time) Plan {
 	return plan
 }
 
-// bundleName is the name that Kubernetes' publisher gives to a bundle: other
-// content, other name.
+// bundleName returns the name of a bundle by the scheme of Kubernetes'
+// publisher: it depends on the content.
 func (s Signer) bundleName(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return strings.ReplaceAll(s.Name, "/", ":") + ":" + hex.EncodeToString(sum[:12])
 }
 
-// ours reports whether a bundle is for us to change.
+// ours reports whether we may change a bundle.
 func (s Signer) ours(b *bundle) bool { return s.Exclusive || b.Labels[ManagedByLabel] == ManagedBy }
 
-// authentic reports whether a bundle still has the content that it was published
-// with, by its name.
+// authentic reports whether a bundle still has the content with which it was
+// published, according to its name.
 func (s Signer) authentic(b *bundle) bool { return b.Name == s.bundleName(b.Spec.TrustBundle) }
 
-// fix makes the bundle of the roots of today what it should be.
+// fix corrects the bundle of the current roots.
 func (s Signer) fix(b, wanted *bundle) (*bundle, bool) {
 	_, retired := b.Annotations[UntilAnnotation]
 	described := b.Annotations[OverlapAnnotation] == wanted.Annotations[OverlapAnnotation]
@@ -183,7 +186,7 @@ func (s Signer) fix(b, wanted *bundle) (*bundle, bool) {
 	return b, true
 }
 
-// retire plans what becomes of a bundle that is not that of today.
+// retire plans what to do with a bundle that is not the current one.
 func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 	if !s.ours(b) {
 		return
@@ -207,7 +210,7 @@ func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 	}
 }
 
-// lastEnd is when the last of a bundle's certificates ends.
+// lastEnd returns when the last of a bundle's certificates expires.
 func lastEnd(b *bundle) time.Time {
 	var last time.Time
 	certs, err := pki.ParseCertificates([]byte(b.Spec.TrustBundle))

@@ -79,7 +79,7 @@ func until(at time.Time) change {
 	return func(b *bundle) { b.Annotations = map[string]string{UntilAnnotation: at.Format(time.RFC3339)} }
 }
 
-// summary tells a plan in words, the bundles by their content.
+// summary describes a plan in words, with the bundles by their content.
 func summary(p Plan, words map[string]string) string {
 	var all []string
 	add := func(verb string, bundles []*bundle) {
@@ -170,7 +170,7 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// carryOut does what a plan says.
+// carryOut applies a plan.
 func carryOut(p Plan, existing []*bundle) []*bundle {
 	byName := map[string]*bundle{}
 	for _, b := range slices.Concat(existing, p.Create, p.Update) {
@@ -199,7 +199,7 @@ func TestNewBundle(t *testing.T) {
 	}
 }
 
-// What a bundle has besides is nobody's business.
+// Other labels and annotations of a bundle stay unchanged.
 func TestMendKeepsTheRest(t *testing.T) {
 	text := content(t, root(t, "a", day))
 	stored := of(signerName, text, managed, until(now), holding("junk"))

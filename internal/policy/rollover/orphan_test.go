@@ -12,7 +12,7 @@ func TestOrphan(t *testing.T) {
 	for _, tc := range []struct {
 		reason         string
 		signer         Signer
-		until          time.Duration // 0: it says nothing
+		until          time.Duration // 0: no annotation
 		known          bool
 		update, delete int
 	}{

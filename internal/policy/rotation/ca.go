@@ -10,22 +10,23 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CA is a CA that certplane has made, with the one that follows it. The zero CA
-// is not made yet.
+// CA is a CA that certplane has generated, with its successor. The zero CA is
+// not generated yet.
 type CA struct {
 	// Current signs.
 	Current Pair
-	// Next is to sign from TakesOver on; the zero Pair: there is none.
+	// Next is to sign from TakesOver on; the zero Pair means that there is
+	// none.
 	Next      Pair
 	TakesOver time.Time
-	// Former have signed before, the last one at the end.
+	// Former are the CAs that have signed before, the latest at the end.
 	Former []*x509.Certificate
-	// Done is the last wish that was carried out.
+	// Done is the last rotation request that was carried out.
 	Done string
 }
 
-// Certificates are those of the CA that signs, the next one and those before, as
-// far as there are any.
+// Certificates returns the certificates of the CA that signs, the next one and
+// the former ones, as far as they exist.
 func (c CA) Certificates() []*x509.Certificate {
 	certs := append([]*x509.Certificate{c.Current.certificate(), c.Next.certificate()}, c.Former...)
 	return slices.DeleteFunc(certs, func(cert *x509.Certificate) bool { return cert == nil })
@@ -35,7 +36,8 @@ func (c CA) state() State {
 	return State{Current: c.Current.certificate(), Next: c.Next.certificate(), TakesOver: c.TakesOver, Done: c.Done}
 }
 
-// Pair is an authority as it is stored. Without an authority there is none.
+// Pair is an authority as it is stored. Without an authority the pair does not
+// exist.
 type Pair struct {
 	*pki.Authority
 	certPEM, keyPEM []byte
@@ -58,15 +60,16 @@ func (p Pair) certificate() *x509.Certificate {
 	return p.Certificate()
 }
 
-// maxSteps is how many steps of a CA's life one look can take.
+// maxSteps is how many steps one call of Settle can take.
 const maxSteps = 4
 
-// ErrUnsettled is the error of a CA of which each step has another one follow.
+// ErrUnsettled reports a CA for which each step makes another one due.
 var ErrUnsettled = fmt.Errorf("it did not settle after %d steps", maxSteps)
 
 // Settle takes the steps in the life of a CA that are due now, and returns the
-// CA after them and when the next one is due. create makes a CA. store is called
-// after each step with the CA as it is then; what it refuses was no step.
+// CA after them and when the next one is due. create makes a CA. store is
+// called after each step with the CA as it is then; if it fails, the step does
+// not count.
 func (r Rules) Settle(
 	ca CA, now time.Time, create func() (Pair, error), store func(Step, CA) error,
 ) (after CA, again time.Time, err error) {
@@ -87,7 +90,7 @@ func (r Rules) Settle(
 	return ca, now, ErrUnsettled
 }
 
-// take returns the CA after a step that Next has said.
+// take returns the CA after a step from Next.
 func (r Rules) take(ca CA, step Step, at time.Time, create func() (Pair, error)) (CA, error) {
 	var err error
 	switch step {
@@ -104,9 +107,9 @@ func (r Rules) take(ca CA, step Step, at time.Time, create func() (Pair, error))
 	return ca, err
 }
 
-// Keys are where in the data of a Secret a CA is kept. They differ from Secret to
-// Secret, as does where the times are: what is stored outlives the program that
-// has stored it.
+// Keys are the keys of a Secret's data under which a CA is stored. They differ
+// between Secrets, as does the place of the times: stored data outlives the
+// program that has stored it.
 type Keys struct {
 	Cert, Key         string
 	NextCert, NextKey string
@@ -114,8 +117,8 @@ type Keys struct {
 	Former string
 }
 
-// Parse reads the CA in data; the times are not among it. Its errors name the key
-// that is wrong, and show nothing of what it holds.
+// Parse returns the CA in data, without its times. Its errors name the invalid
+// key, and show nothing of its content.
 func (k Keys) Parse(data map[string][]byte) (CA, error) {
 	var ca CA
 	var err error

@@ -1,4 +1,4 @@
-// Package rotation decides when a CA that certplane has made is replaced.
+// Package rotation decides when a CA that certplane has generated is replaced.
 package rotation
 
 import (
@@ -8,26 +8,26 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// State is what Rules look at of a CA.
+// State is the part of a CA that Rules decide by.
 type State struct {
-	// Current signs; nil is a CA that is not made yet.
+	// Current signs; nil means that the CA is not generated yet.
 	Current *x509.Certificate
-	// Next is to sign from TakesOver on and is published already; nil: there is
-	// none.
+	// Next is to sign from TakesOver on and is published already; nil means
+	// that there is none.
 	Next      *x509.Certificate
 	TakesOver time.Time
-	// Done is the last wish that was carried out.
+	// Done is the last rotation request that was carried out.
 	Done string
 }
 
-// Rules say when a CA is replaced.
+// Rules define when a CA is replaced.
 type Rules struct {
 	// RotateBefore is how long before the end of a CA the next one takes over.
 	RotateBefore time.Duration
-	// Propagation is for how long the next CA's root is published before that,
-	// so that all who verify certificates know it by then.
+	// Propagation is how long the next CA's root is published before that, so
+	// that all verifiers have it by then.
 	Propagation time.Duration
-	// Wish, if it is another one than the last, has the CA replaced now.
+	// Wish, if it differs from State.Done, causes the CA to be replaced now.
 	Wish string
 }
 
@@ -36,7 +36,7 @@ type Step int
 
 // The steps.
 const (
-	// Wait: there is nothing to do.
+	// Wait: nothing to do.
 	Wait Step = iota
 	// Make the first CA.
 	Make
@@ -46,8 +46,8 @@ const (
 	TakeOver
 )
 
-// Next returns what to do now, and if that is to wait, until when. For Prepare
-// it is when the next CA is to take over.
+// Next returns what to do now. For Wait, at is until when; for Prepare, at is
+// when the next CA is to take over.
 func (r Rules) Next(s State, now time.Time) (step Step, at time.Time) {
 	switch {
 	case s.Current == nil:
@@ -65,8 +65,9 @@ func (r Rules) Next(s State, now time.Time) (step Step, at time.Time) {
 	return Prepare, pki.Earlier(now.Add(r.Propagation), s.Current.NotAfter)
 }
 
-// due is when to prepare the successor of ca. A CA does not have one before
-// half of its life, whatever the rules say: they may be for longer lives.
+// due returns when to prepare the successor of ca. That is not before half of
+// the CA's lifetime, whatever the rules are: they may be meant for longer
+// lifetimes.
 func (r Rules) due(ca *x509.Certificate) time.Time {
 	due := ca.NotAfter.Add(-r.RotateBefore - r.Propagation)
 	half := ca.NotBefore.Add(ca.NotAfter.Sub(ca.NotBefore) / 2)
@@ -76,9 +77,9 @@ func (r Rules) due(ca *x509.Certificate) time.Time {
 	return due
 }
 
-// TrustUntil is until when the root of a CA, which ends at end, has to be
-// trusted if the CA signs no more from now on: until the last of its
-// certificates has ended. lifetime is the longest life of these.
+// TrustUntil returns until when the root of a CA, which expires at end, has to
+// be trusted if the CA stops signing now: until the last of its certificates
+// has expired. lifetime is the longest lifetime of these.
 func TrustUntil(end time.Time, lifetime time.Duration, now time.Time) time.Time {
 	return pki.Earlier(now.Add(lifetime), end).UTC().Truncate(time.Second)
 }

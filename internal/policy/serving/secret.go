@@ -9,7 +9,8 @@ import (
 )
 
 // The keys of a Secret that holds a State. Those of the certificate are as in
-// every Secret of the type kubernetes.io/tls; the bundle is for whoever looks.
+// every Secret of the type kubernetes.io/tls; the bundle is only for
+// information.
 const (
 	bundleKey    = "ca.crt"
 	leafCertKey  = "tls.crt"
@@ -21,7 +22,7 @@ var caKeys = rotation.Keys{
 	Cert: "signing-ca.crt", Key: "signing-ca.key", NextCert: "next-ca.crt", NextKey: "next-ca.key", Former: "former-ca.crt",
 }
 
-// Data is the state as the data of a Secret.
+// Data returns the state as the data of a Secret.
 func (s State) Data() (map[string][]byte, error) {
 	data := map[string][]byte{bundleKey: s.Bundle()}
 	caKeys.Put(data, s.ca)
@@ -36,15 +37,16 @@ func (s State) Data() (map[string][]byte, error) {
 	return data, err
 }
 
-// Parse reads what Data has written. Its errors name the key that is wrong, and
-// nothing of what it holds.
+// Parse reads the result of Data. Its errors name the invalid key, and show
+// nothing of its content.
 func Parse(data map[string][]byte) (State, error) {
 	var s State
 	var err error
 	if s.ca, err = caKeys.Parse(data); err != nil {
 		return State{}, err
 	}
-	// A time that cannot be read is none: then the next CA takes over at once.
+	// A time that cannot be parsed is ignored: the next CA then takes over at
+	// once.
 	s.ca.TakesOver, _ = time.Parse(time.RFC3339, string(data[takesOverKey]))
 	if s.leaf, err = parseLeaf(data); err != nil {
 		return State{}, err

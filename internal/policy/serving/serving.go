@@ -1,5 +1,5 @@
-// Package serving decides when a server that makes its own certificate renews
-// it, and when the CA behind it is replaced.
+// Package serving decides when a server that issues its own certificate renews
+// it, and when the CA of the certificate is replaced.
 package serving
 
 import (
@@ -15,8 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// Lives of what is made. A CA's successor is known to clients for a day before
-// it signs; a certificate is renewed when two thirds of its life are over.
+// The lifetimes of CAs and certificates. A CA's successor is published to
+// clients for a day before it signs. A certificate is renewed after two thirds
+// of its lifetime.
 const (
 	caLifetime   = 365 * 24 * time.Hour
 	propagation  = 24 * time.Hour
@@ -24,22 +25,22 @@ const (
 	leafRenewal  = leafLifetime / 3 // before its end
 )
 
-// State is a serving certificate and what is behind it. The zero State is that
-// of a server that has nothing yet.
+// State is a serving certificate with its CA. The zero State is the state of a
+// server that has nothing yet.
 type State struct {
-	// ca is behind it. Of those before, certificates may still be served
-	// somewhere.
+	// ca is the CA of the certificate. Certificates of its former CAs may still
+	// be in use.
 	ca   rotation.CA
 	leaf leaf
 }
 
-// leaf is a serving certificate; without a chain there is none.
+// leaf is a serving certificate; without a chain it does not exist.
 type leaf struct {
 	chain []*x509.Certificate
 	key   crypto.Signer
 }
 
-// Certificate is what to serve; nil if there is nothing yet.
+// Certificate returns the certificate to serve; nil if there is none yet.
 func (s State) Certificate() *tls.Certificate {
 	if len(s.leaf.chain) == 0 {
 		return nil
@@ -51,21 +52,22 @@ func (s State) Certificate() *tls.Certificate {
 	return served
 }
 
-// Bundle is whom clients must trust, in PEM: the CA that signs, the next one,
-// so that it is known when it begins, and those before, until they have ended.
+// Bundle returns the CAs that clients must trust, in PEM: the CA that signs;
+// the next one, so that clients have it before it signs; and the former ones,
+// until they have expired.
 func (s State) Bundle() []byte { return pki.EncodeCertificates(s.ca.Certificates()...) }
 
-// Server is whom a serving certificate names.
+// Server is the subject of a serving certificate.
 type Server struct {
-	// Name is that of the CA and of the certificate.
+	// Name is the name of the CA and of the certificate.
 	Name string
 	// Hosts are the DNS names and IP addresses under which it is reached.
 	Hosts []string
 }
 
-// Next returns what there must be now, and when to look again. changed tells
-// whether that is another state than s. A state must have been stored, and its
-// bundle given to all clients, before Next is asked about it again.
+// Next returns the state that is needed now, and when to call it again. changed
+// reports whether that state differs from s. The caller must store the state,
+// and publish its bundle to all clients, before it calls Next with it.
 func (v Server) Next(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
 	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
 	create := func() (rotation.Pair, error) { return v.newCA(now) }
@@ -90,8 +92,8 @@ func (v Server) Next(s State, now time.Time) (after State, changed bool, again t
 	return after, changed, again, nil
 }
 
-// newCA makes a CA. Each has its own name: a client that finds two keys under
-// one name cannot tell which of them has signed.
+// newCA generates a CA. Each CA has its own name: a client that has two keys
+// for one name cannot determine which of them has signed.
 func (v Server) newCA(now time.Time) (rotation.Pair, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -100,7 +102,7 @@ func (v Server) newCA(now time.Time) (rotation.Pair, error) {
 	return rotation.NewRoot(v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
 }
 
-// issue makes a certificate with a key of its own. It ends with its CA at the
+// issue issues a certificate with a new key. It expires with its CA at the
 // latest.
 func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
@@ -122,9 +124,9 @@ func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
 	return leaf{chain, key}, nil
 }
 
-// serves reports whether the certificate there is can be served on. One with
-// more names than needed can: processes that know of a name at different times
-// must not replace each other's certificate again and again.
+// serves reports whether the existing certificate can still be used. It may
+// have more names than needed: processes that learn a name at different times
+// must not keep replacing each other's certificate.
 func (v Server) serves(s State, now time.Time) bool {
 	if len(s.leaf.chain) == 0 || !now.Before(renewal(s.leaf)) {
 		return false
@@ -134,8 +136,9 @@ func (v Server) serves(s State, now time.Time) bool {
 	return !missing && cert.CheckSignatureFrom(s.ca.Current.Certificate()) == nil
 }
 
-// renewal is when a certificate is due. One that lives shorter, as its CA ends
-// before, is never due before a third of its life remains.
+// renewal returns when a certificate is due for renewal. A certificate with a
+// shorter lifetime, because its CA expires earlier, is not due before a third
+// of its lifetime remains.
 func renewal(l leaf) time.Time {
 	cert := l.chain[0]
 	return cert.NotAfter.Add(-min(leafRenewal, cert.NotAfter.Sub(cert.NotBefore)/3))

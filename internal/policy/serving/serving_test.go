@@ -47,9 +47,9 @@ func verify(t *testing.T, s serving.State, bundle []byte, host string, now time.
 	return err
 }
 
-// Over three years, whoever still has what was said up to eight hours ago is
-// served by what they trust, whether they or the server is late. The CA and the
-// certificate are replaced, each some while before its end.
+// Over three years, a client with a bundle of up to eight hours ago always
+// trusts the served certificate, whether the client or the server is late. The
+// CA and the certificate are replaced, each some time before its end.
 func TestNeverUntrusted(t *testing.T) {
 	s, changed, _ := next(t, hook, serving.State{}, begin)
 	if !changed {
@@ -139,7 +139,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// What somebody has broken is an error that says where, and not what is there.
+// Invalid data is an error that names the key, and does not show its content.
 func TestParseRefuses(t *testing.T) {
 	s, _, _ := next(t, hook, serving.State{}, begin)
 	other, _, _ := next(t, hook, serving.State{}, begin)

@@ -1,5 +1,5 @@
 // Package admissionregistration serves admissionregistration.k8s.io: the
-// webhooks and policies that have a say in what is stored.
+// webhooks and policies that take part in admission.
 package admissionregistration
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
-	// RESTOptions says where objects are stored.
+	// RESTOptions configures where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Authorizer is asked whether the author of a policy may read its
+	// Authorizer decides whether the author of a policy may read its
 	// parameters.
 	Authorizer authorizer.Authorizer
 	// ResourceOf finds the resource of a policy's parameters.
 	ResourceOf ResourceOf
 }
 
-// NewAPIGroup builds the six resources.
+// NewAPIGroup returns the six resources.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	stores, storage := map[string]*registry.Store{}, map[string]rest.Storage{}
 	params := &paramReaders{authorizer: opts.Authorizer, resourceOf: opts.ResourceOf}

@@ -21,8 +21,8 @@ type object[T any] interface {
 	metav1.Object
 }
 
-// like completes k with what the six kinds have in common. spec is what the
-// author of an object says; each change of it is a new generation.
+// like completes k with what the six kinds have in common. spec returns the
+// spec of an object; each change of it increments the generation.
 func like[T, L any, P object[T]](k kind.Kind[T, L], spec func(P) any) kind.Kind[T, L] {
 	k.Version = v1.SchemeGroupVersion
 	k.Categories = []string{"api-extensions"}
@@ -49,8 +49,8 @@ func like[T, L any, P object[T]](k kind.Kind[T, L], spec func(P) any) kind.Kind[
 	return k
 }
 
-// reads asks whether the author of an object may read the parameters that it
-// names.
+// reads returns a check that the author of an object may read the parameters to
+// which it refers.
 func reads[T any, P object[T]](params *paramReaders) func(context.Context, *T, *T) field.ErrorList {
 	return func(ctx context.Context, obj, old *T) field.ErrorList {
 		if old == nil {
@@ -145,7 +145,7 @@ func count(name, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "integer", Description: description}
 }
 
-// table has columns between the name and the age of an object.
+// table returns a table with columns between the name and the age of an object.
 func table[T any, P object[T]](columns []metav1.TableColumnDefinition, cells func(P) []any) kind.Table[T] {
 	all := append([]metav1.TableColumnDefinition{kind.Name()}, columns...)
 	return kind.Table[T]{
@@ -165,7 +165,8 @@ func paramKind(kind *v1.ParamKind) string {
 	return kind.APIVersion + "/" + kind.Kind
 }
 
-// paramRef cannot tell parameters of any namespace from those of none.
+// paramRef does not distinguish parameters of any namespace from cluster-scoped
+// ones.
 func paramRef(ref *v1.ParamRef) string {
 	switch {
 	case ref == nil:

@@ -19,8 +19,8 @@ import (
 // ResourceOf finds the resource that serves a kind.
 type ResourceOf func(schema.GroupVersionKind) (schema.GroupVersionResource, error)
 
-// paramReaders lets nobody read by a policy what they may not read
-// themselves: a policy shows its parameters in messages and decisions.
+// paramReaders makes sure that the author of a policy may read its parameters:
+// a policy shows them in messages and decisions.
 type paramReaders struct {
 	authorizer authorizer.Authorizer
 	resourceOf ResourceOf
@@ -28,7 +28,8 @@ type paramReaders struct {
 	mutating, validating *genericregistry.Store
 }
 
-// mayRead checks the parameters that obj names, unless old names the same.
+// mayRead checks the parameters to which obj refers, unless old refers to the
+// same.
 func (p *paramReaders) mayRead(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	now, before := paramsOf(obj), paramsOf(old)
 	if !now.any() || now.same(before) {
@@ -45,8 +46,8 @@ func (p *paramReaders) mayRead(ctx context.Context, obj, old runtime.Object) fie
 	return nil
 }
 
-// params is how an object names parameters: a policy by their kind, a binding
-// by their names and through its policy.
+// params is the reference of an object to parameters: a policy refers to their
+// kind, a binding to their names and, through its policy, to their kind.
 type params struct {
 	kind     *v1.ParamKind
 	ref      *v1.ParamRef
@@ -74,16 +75,16 @@ func paramsOf(obj runtime.Object) params {
 	return params{}
 }
 
-// mayReadKind wants the right to get every object of the kind.
+// mayReadKind requires the right to get every object of the kind.
 func (p *paramReaders) mayReadKind(ctx context.Context, named params) error {
 	what := p.resource(named.kind)
 	what.Verb, what.Namespace, what.Name = "get", "*", "*"
 	return p.authorize(ctx, what, "all objects of paramKind")
 }
 
-// mayReadRef wants the right to read the objects that a binding names. A
-// binding may come before its policy; its author must then be allowed to read
-// whatever the policy will make of it.
+// mayReadRef requires the right to read the objects to which a binding refers.
+// A binding may be created before its policy; its author must then be allowed
+// to read whatever the policy will refer to.
 func (p *paramReaders) mayReadRef(ctx context.Context, named params) error {
 	kind, err := p.paramKind(ctx, named)
 	if err != nil {
@@ -109,7 +110,7 @@ func (p *paramReaders) paramKind(ctx context.Context, named params) (*v1.ParamKi
 	return paramsOf(policy).kind, nil
 }
 
-// resource is as narrow as what is known about kind.
+// resource returns the narrowest attributes that are known for kind.
 func (p *paramReaders) resource(kind *v1.ParamKind) authorizer.AttributesRecord {
 	what := authorizer.AttributesRecord{ResourceRequest: true, APIGroup: "*", APIVersion: "*", Resource: "*"}
 	if kind == nil {

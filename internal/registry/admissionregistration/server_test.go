@@ -49,8 +49,9 @@ func policy(name string, params *v1.ParamKind) *v1.ValidatingAdmissionPolicy {
 	}
 }
 
-// testParts finds who may write which part of a policy, and what a generation
-// counts. What the server finds out about a policy's types is written meanwhile.
+// testParts checks which users may write which part of a policy, and which
+// changes a generation counts. Meanwhile the server writes the results of its
+// type checking.
 func (w world) testParts(t *testing.T) {
 	policies := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	made := policy("parts", nil)
@@ -91,7 +92,7 @@ func (w world) testParts(t *testing.T) {
 	}
 }
 
-// edit changes a policy as it is now, and returns the server's answer.
+// edit changes the current policy, and returns the server's answer.
 func (w world) edit(t *testing.T, name string,
 	write func(context.Context, *v1.ValidatingAdmissionPolicy, metav1.UpdateOptions) (*v1.ValidatingAdmissionPolicy, error),
 	change func(*v1.ValidatingAdmissionPolicy),
@@ -110,7 +111,8 @@ func (w world) edit(t *testing.T, name string,
 	return answer, err
 }
 
-// testParameters lets nobody read by a policy what they cannot read.
+// testParameters checks that users cannot read through a policy what they may
+// not read themselves.
 func (w world) testParameters(t *testing.T) {
 	everything := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{v1.GroupName}, Resources: []string{"*"}}
 	w.Grant(t, "author", everything)

@@ -21,7 +21,8 @@ var (
 	_ rest.Storage              = selfSubjectReview{}
 )
 
-// selfSubjectReview tells users who they are to the server. Nothing is stored.
+// selfSubjectReview returns the requesting user as the server sees them.
+// Nothing is stored.
 type selfSubjectReview struct {
 	clock clock.PassiveClock
 }
@@ -34,8 +35,8 @@ func (selfSubjectReview) NamespaceScoped() bool { return false }
 
 func (selfSubjectReview) GetSingularName() string { return "selfsubjectreview" }
 
-// Create answers with the user of the request. In a dry run it does so too:
-// asking changes nothing.
+// Create returns the user of the request. A dry run gets the same answer: a
+// review changes nothing.
 func (r selfSubjectReview) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	if _, ok := obj.(*authenticationv1.SelfSubjectReview); !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a SelfSubjectReview: %T", obj))

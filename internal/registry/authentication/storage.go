@@ -1,5 +1,5 @@
-// Package authentication serves authentication.k8s.io: questions about who
-// somebody is.
+// Package authentication serves authentication.k8s.io: reviews of the identity
+// of users.
 package authentication
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
 	// Tokens answers the token review.
 	Tokens authenticator.Token
-	// Audiences are what a token is reviewed for if the review names none.
+	// Audiences are those for which a token is reviewed if the review has none.
 	Audiences authenticator.Audiences
-	// Clock dates the answers. Without one it is the system's.
+	// Clock is the source of the timestamps. If nil, it is the system's.
 	Clock clock.PassiveClock
 }
 
-// NewAPIGroup builds the reviews.
+// NewAPIGroup returns the reviews.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}

@@ -20,7 +20,8 @@ var (
 	_ rest.Storage              = tokenReview{}
 )
 
-// tokenReview tells other servers whose a bearer token is. Nothing is stored.
+// tokenReview returns the users of bearer tokens to other servers. Nothing is
+// stored.
 type tokenReview struct {
 	tokens    authenticator.Token
 	audiences authenticator.Audiences
@@ -34,7 +35,8 @@ func (tokenReview) NamespaceScoped() bool { return false }
 
 func (tokenReview) GetSingularName() string { return "tokenreview" }
 
-// Create answers whose the token is, in a dry run too: asking changes nothing.
+// Create returns the user of the token, in a dry run too: a review changes
+// nothing.
 func (r tokenReview) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	review, ok := obj.(*authenticationv1.TokenReview)
 	if !ok {
@@ -61,7 +63,7 @@ func (r tokenReview) answer(ctx context.Context, spec authenticationv1.TokenRevi
 	if len(wanted) == 0 {
 		wanted = r.audiences
 	}
-	// The asking user's audiences have nothing to do with the token's.
+	// The requesting user's audiences have nothing to do with the token's.
 	answer, ok, err := r.tokens.AuthenticateToken(authenticator.WithAudiences(ctx, wanted), strings.TrimSpace(spec.Token))
 	switch {
 	case err != nil:
@@ -69,7 +71,8 @@ func (r tokenReview) answer(ctx context.Context, spec authenticationv1.TokenRevi
 	case !ok:
 		return authenticationv1.TokenReviewStatus{Error: "invalid bearer token"}, nil
 	case len(wanted.Intersect(answer.Audiences)) == 0:
-		// An asking server would take the token for one that was meant for it.
+		// The requesting server would accept the token as one that was meant
+		// for it.
 		return authenticationv1.TokenReviewStatus{}, apierrors.NewInternalError(
 			fmt.Errorf("token was found valid for audiences %q, not for %q", answer.Audiences, wanted))
 	}

@@ -70,7 +70,7 @@ func TestTokenReviewRefusals(t *testing.T) {
 	refusal := errors.New("refused")
 	tests := []struct {
 		reason    string
-		audiences []string // what the authenticator says the token is for
+		audiences []string // the audiences that the authenticator returns
 		question  runtime.Object
 		admit     rest.ValidateObjectFunc
 		want      func(error) bool

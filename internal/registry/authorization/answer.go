@@ -8,7 +8,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// judge answers questions that have been validated.
+// judge answers reviews that have been validated.
 type judge struct {
 	authorizer authorizer.Authorizer
 	rules      authorizer.RuleResolver
@@ -44,7 +44,7 @@ func (j judge) decide(ctx context.Context, request authorizer.AttributesRecord) 
 	}
 }
 
-// selfSubjectRules answers with the status alone, as Kubernetes does.
+// selfSubjectRules returns only the status, as Kubernetes does.
 func (j judge) selfSubjectRules(ctx context.Context, question *authorizationv1.SelfSubjectRulesReview) (*authorizationv1.SelfSubjectRulesReview, error) {
 	u, _ := genericapirequest.UserFrom(ctx)
 	resources, urls, incomplete, err := j.rules.RulesFor(ctx, u, question.Spec.Namespace)

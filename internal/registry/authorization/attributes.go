@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// attributesOf turns a question into what an authorizer decides on. Exactly
+// attributesOf converts a review into the attributes for an authorizer. Exactly
 // one of resource and url is set.
 func attributesOf(u user.Info, resource *authorizationv1.ResourceAttributes, url *authorizationv1.NonResourceAttributes) authorizer.AttributesRecord {
 	if resource == nil {
@@ -54,8 +54,8 @@ func userOf(spec authorizationv1.SubjectAccessReviewSpec) user.Info {
 	return &user.DefaultInfo{Name: spec.User, UID: spec.UID, Groups: spec.Groups, Extra: extra}
 }
 
-// fieldRequirements returns what it can read of selector: a requirement only
-// narrows a question, so leaving one out errs on the safe side.
+// fieldRequirements returns the valid requirements of selector: a requirement
+// only narrows a review, so omitting one is safe.
 func fieldRequirements(selector *authorizationv1.FieldSelectorAttributes) (fields.Requirements, error) {
 	if selector.RawSelector != "" {
 		parsed, err := fields.ParseSelector(selector.RawSelector)
@@ -77,14 +77,14 @@ func fieldRequirements(selector *authorizationv1.FieldSelectorAttributes) (field
 	return found, errors.Join(errs...)
 }
 
-// fieldOperators are those that field selectors in a URL can express.
+// fieldOperators are the operators that field selectors in a URL have.
 var fieldOperators = map[metav1.FieldSelectorOperator]selection.Operator{
 	metav1.FieldSelectorOpIn:    selection.Equals,
 	metav1.FieldSelectorOpNotIn: selection.NotEquals,
 }
 
-// labelRequirements returns what it can read of selector, as fieldRequirements
-// does.
+// labelRequirements returns the valid requirements of selector, as
+// fieldRequirements does.
 func labelRequirements(selector *authorizationv1.LabelSelectorAttributes) (labels.Requirements, error) {
 	if selector.RawSelector != "" {
 		parsed, err := labels.ParseToRequirements(selector.RawSelector)
@@ -113,7 +113,7 @@ var labelOperators = map[metav1.LabelSelectorOperator]selection.Operator{
 	metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
 }
 
-// evaluationError says what stood in the way of a full answer.
+// evaluationError returns why the answer is incomplete.
 func evaluationError(err error, request authorizer.AttributesRecord) string {
 	var texts []string
 	if err != nil {

@@ -92,7 +92,8 @@ func checkAttributes(t *testing.T, got, want authorizer.AttributesRecord, wantEr
 	}
 }
 
-// resources builds the group over an authorizer that decides by the verb.
+// resources returns the resources of the group with an authorizer that decides
+// by the verb.
 func resources(t *testing.T) map[string]rest.Storage {
 	t.Helper()
 	decide := func(_ context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -124,7 +125,7 @@ func (fixedRules) RulesFor(_ context.Context, u user.Info, namespace string) ([]
 	}, nil, true, errors.New("one role is missing")
 }
 
-// ask creates question as ann in namespace blue.
+// ask creates a review as ann in namespace blue.
 func ask(t *testing.T, resource string, question runtime.Object) (runtime.Object, error) {
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(genericapirequest.NewContext(), "blue")

@@ -17,15 +17,15 @@ var (
 	_ rest.Storage              = review[runtime.Object]{}
 )
 
-// review serves one kind of question: to create the object is to ask, and the
-// response is the object with its answer. Nothing is stored.
+// review serves one kind of review: the client creates the object, and the
+// response is the object with the answer. Nothing is stored.
 type review[T runtime.Object] struct {
 	singular   string
 	namespaced bool
 	empty      T
-	// validate returns an API error if the question makes no sense.
+	// validate returns an API error if the review is invalid.
 	validate func(ctx context.Context, question T) error
-	// answer returns question with its status.
+	// answer returns the review with its status.
 	answer func(ctx context.Context, question T) (T, error)
 }
 
@@ -37,7 +37,7 @@ func (r review[T]) NamespaceScoped() bool { return r.namespaced }
 
 func (r review[T]) GetSingularName() string { return r.singular }
 
-// Create answers obj, in a dry run too: asking changes nothing.
+// Create answers obj, in a dry run too: a review changes nothing.
 func (r review[T]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	question, ok := obj.(T)
 	if !ok {

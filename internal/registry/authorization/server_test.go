@@ -16,8 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// allowAnn lets ann read pods in namespace blue, and waits until the server
-// knows.
+// allowAnn allows ann to read pods in namespace blue, and waits until the
+// server has seen it.
 func allowAnn(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	role := &rbacv1.Role{

@@ -1,5 +1,5 @@
-// Package authorization serves authorization.k8s.io: questions about who may
-// do what.
+// Package authorization serves authorization.k8s.io: reviews of what users may
+// do.
 package authorization
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
 	// Authorizer answers the access reviews.
 	Authorizer authorizer.Authorizer
@@ -19,7 +19,7 @@ type Options struct {
 	Rules authorizer.RuleResolver
 }
 
-// NewAPIGroup builds the four reviews.
+// NewAPIGroup returns the four reviews.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	judge := judge{authorizer: opts.Authorizer, rules: opts.Rules}
 	group := kind.NewGroup(authorizationv1.GroupName)

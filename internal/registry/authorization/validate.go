@@ -51,7 +51,8 @@ func requireUser(ctx context.Context) error {
 	return nil
 }
 
-// invalid names the group only, as Kubernetes does.
+// invalid returns an error with the group but without the kind, as Kubernetes
+// does.
 func invalid(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

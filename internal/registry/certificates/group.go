@@ -20,23 +20,23 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the group is made of.
+// Options has the parts and settings of the group.
 type Options struct {
-	// RESTOptions leads to the store.
+	// RESTOptions configures the store.
 	RESTOptions generic.RESTOptionsGetter
-	// ServeV1beta1 serves the deprecated versions of the kinds beside v1, that
-	// of CertificateSigningRequest with its defaults and its leniency.
+	// ServeV1beta1 serves the deprecated versions of the kinds besides v1. That
+	// of CertificateSigningRequest has its own defaults and leniency.
 	ServeV1beta1 bool
-	// ServeV1alpha1 serves trust bundles in the version in which they began.
+	// ServeV1alpha1 serves trust bundles in their first version.
 	ServeV1alpha1 bool
-	// CSRDuration lets clients ask for a certificate's duration (KEP-2784);
+	// CSRDuration lets clients request a certificate's duration (KEP-2784);
 	// without it, create drops spec.expirationSeconds.
 	CSRDuration bool
-	// MaySign tells who may answer PodCertificateRequests.
+	// MaySign reports whether a user may answer PodCertificateRequests.
 	MaySign podcertificaterequest.MaySign
 }
 
-// NewAPIGroup makes the group ready for installation.
+// NewAPIGroup returns the group, ready for installation.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	endpoints, err := csr.New(csr.Config{
 		RESTOptions: opts.RESTOptions,

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// newOptions leads to a store without a database: enough to look at the
+// newOptions returns a store without a database, which is enough to check the
 // group.
 func newOptions(serveOlder bool) Options {
 	return Options{
@@ -72,8 +72,8 @@ func TestAPIGroup(t *testing.T) {
 	}
 }
 
-// The installer asks each endpoint for its kind in the version that it
-// serves, and that kind whether it is deprecated.
+// The installer asks each endpoint for its kind in the version that it serves,
+// and the kind whether it is deprecated.
 func TestInstallerFindsTheDeprecation(t *testing.T) {
 	group, err := NewAPIGroup(newOptions(true))
 	if err != nil {
@@ -97,7 +97,7 @@ func TestInstallerFindsTheDeprecation(t *testing.T) {
 	}
 }
 
-// Several servers may live in one process.
+// Several servers can run in one process.
 func TestAPIGroupTwice(t *testing.T) {
 	for range 2 {
 		group, err := NewAPIGroup(newOptions(true))

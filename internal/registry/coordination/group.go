@@ -14,13 +14,13 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
-	// RESTOptions says where objects are stored.
+	// RESTOptions configures where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
 }
 
-// NewAPIGroup builds the resource leases.
+// NewAPIGroup returns the resource leases.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	endpoints, err := leases().Open(opts.RESTOptions)
 	if err != nil {
@@ -36,7 +36,7 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 		Version: coordinationv1.SchemeGroupVersion, Plural: "leases", Singular: "lease",
 		Namespaced: true,
 		PutCreates: true,
-		// Whoever holds a lease must know which one it was.
+		// The holder of a lease must know which version it was.
 		NeedsResourceVersion: true,
 		PrepareCreate:        func(lease *coordinationv1.Lease) { keepUncoordinated(lease, &coordinationv1.Lease{}) },
 		Validate:             coordination.ValidateLease,
@@ -57,8 +57,8 @@ func leases() kind.Kind[coordinationv1.Lease, coordinationv1.LeaseList] {
 	}
 }
 
-// keepUncoordinated drops what asks the server to elect a leader (KEP-4355),
-// unless an object has it already: nobody here does.
+// keepUncoordinated drops the fields that ask the server to elect a leader
+// (KEP-4355), unless an object already has them: certplane elects none.
 func keepUncoordinated(lease, old *coordinationv1.Lease) {
 	if old.Spec.Strategy == nil {
 		lease.Spec.Strategy = nil

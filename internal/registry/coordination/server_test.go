@@ -19,7 +19,7 @@ func TestLeaderElection(t *testing.T) {
 	s := apitest.Start(t)
 	admin := apitest.Client(t, s.Admin(t))
 	leads := make(chan string, 2)
-	// run stands for election until the returned function is called.
+	// run takes part in the election until the returned function is called.
 	run := func(name string) func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -24,7 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// A list that is streamed ends with a bookmark that says so.
+// A streamed list ends with a bookmark that marks its end.
 func TestWatchList(t *testing.T) {
 	w := start(t)
 	if _, err := w.core.Secrets(w.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: named("s")}, create); err != nil {
@@ -52,8 +52,9 @@ func TestWatchList(t *testing.T) {
 	}
 }
 
-// Informers of every kind of client fill their caches from a watch, as they do
-// by default (KEP-3157). One that the server refuses would list instead.
+// Informers of every kind of client fill their caches with a watch, as they do
+// by default (KEP-3157). An informer that the server refuses would use a list
+// instead.
 func TestInformers(t *testing.T) {
 	w := start(t)
 	if _, err := w.core.ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("first")}, create); err != nil {
@@ -93,8 +94,8 @@ func TestInformers(t *testing.T) {
 	}
 }
 
-// recorded makes a copy of cfg, and a function that says what was asked for
-// with it since the last time.
+// recorded returns a copy of cfg, and a function that returns the requests made
+// with it since the last call.
 func recorded(cfg *rest.Config) (*rest.Config, func() []url.Values) {
 	var mu sync.Mutex
 	var queries []url.Values
@@ -120,8 +121,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// watched runs an informer until the test ends and returns, once its cache is
-// filled, what it sees.
+// watched runs an informer until the test ends. It returns what the informer
+// sees, once its cache is filled.
 func watched(t *testing.T, informer cache.SharedIndexInformer) <-chan string {
 	t.Helper()
 	seen := make(chan string, 100)

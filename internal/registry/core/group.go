@@ -12,18 +12,18 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
-	// RESTOptions says where objects are stored.
+	// RESTOptions configures where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// ServiceAccountToken is the subresource serviceaccounts/token; nil does
-	// not serve it.
+	// ServiceAccountToken is the subresource serviceaccounts/token; if nil, it
+	// is not served.
 	ServiceAccountToken rest.Storage
 	// Events is the resource events, which another group serves too.
 	Events rest.Storage
 }
 
-// NewAPIGroup builds the resources under /api/v1.
+// NewAPIGroup returns the resources under /api/v1.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	resources := map[string]rest.Storage{}
 	for _, kind := range kinds() {
@@ -50,7 +50,7 @@ type opener interface {
 	Open(generic.RESTOptionsGetter) (kind.Endpoints, error)
 }
 
-// kinds are the served kinds but Event, which is not this group's alone.
+// kinds returns the served kinds except Event, which another group serves too.
 func kinds() []opener {
 	return []opener{configMaps(), namespaces(), nodes(), pods(), secrets(), serviceAccounts(), services()}
 }

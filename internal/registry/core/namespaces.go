@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// namespaceKind is a kind with a deletion of its own.
+// namespaceKind is a kind with its own deletion.
 type namespaceKind struct {
 	kind.Kind[corev1.Namespace, corev1.NamespaceList]
 }
@@ -69,8 +69,8 @@ func namespaces() namespaceKind {
 	}}
 }
 
-// activate starts a namespace with a finalizer that waits for what will be in
-// it.
+// activate starts a namespace with a finalizer that waits until its objects are
+// deleted.
 func activate(namespace *corev1.Namespace) {
 	namespace.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
@@ -78,7 +78,7 @@ func activate(namespace *corev1.Namespace) {
 	}
 }
 
-// Open puts the deletion of namespaces in front of the store.
+// Open wraps the store with the deletion of namespaces.
 func (k namespaceKind) Open(options generic.RESTOptionsGetter) (kind.Endpoints, error) {
 	endpoints, err := k.Kind.Open(options)
 	if err != nil {
@@ -89,8 +89,8 @@ func (k namespaceKind) Open(options generic.RESTOptionsGetter) (kind.Endpoints, 
 	return endpoints, nil
 }
 
-// namespaceVerbs are the verbs that namespaces have as every kind has them.
-// There is none to delete a collection.
+// namespaceVerbs are the verbs of namespaces that work as for every kind. There
+// is no verb to delete a collection.
 type namespaceVerbs interface {
 	rest.Storage
 	rest.Scoper
@@ -112,8 +112,8 @@ type namespaceREST struct {
 
 var _ rest.GracefulDeleter = namespaceREST{}
 
-// Delete lets a namespace terminate. It is deleted when nothing is left in it
-// and its last finalizer has gone.
+// Delete terminates a namespace. It is deleted when it contains no objects and
+// its last finalizer has been removed.
 func (r namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if options == nil {
 		options = metav1.NewDeleteOptions(0)
@@ -128,7 +128,7 @@ func (r namespaceREST) Delete(ctx context.Context, name string, validate rest.Va
 	return r.store.Delete(ctx, name, validate, options)
 }
 
-// terminate marks a namespace as one that is being deleted, once.
+// terminate marks a namespace as being deleted, once.
 func (r namespaceREST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (*corev1.Namespace, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
@@ -156,10 +156,10 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 	return out, nil
 }
 
-// unmet begins the refusal, as the library has it.
+// unmet begins the refusal, as in the library.
 const unmet = "Precondition failed"
 
-// meets reports whether namespace is the one that the client means to delete.
+// meets reports whether namespace meets the preconditions of the deletion.
 func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error {
 	if conditions == nil {
 		return nil

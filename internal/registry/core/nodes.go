@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// nodes: a kubelet registers its node together with a status.
+// nodes describes Node: a kubelet registers its node together with a status.
 func nodes() kind.Kind[corev1.Node, corev1.NodeList] {
 	return kind.Kind[corev1.Node, corev1.NodeList]{
 		Version: corev1.SchemeGroupVersion, Plural: "nodes", Singular: "node",
@@ -79,7 +79,8 @@ func nodeStatus(node *corev1.Node) string {
 	return status
 }
 
-// nodeRoles are in labels: one label a role, or the older single one.
+// nodeRoles returns the roles from the labels: one label for each role, or the
+// older single one.
 func nodeRoles(node *corev1.Node) string {
 	var roles []string
 	for label, value := range node.Labels {

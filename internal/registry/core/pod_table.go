@@ -59,8 +59,8 @@ func restartsCell(restarts int, last metav1.Time, now time.Time) string {
 	return fmt.Sprintf("%d (%s ago)", restarts, kind.Age(last, now))
 }
 
-// podStatus is the most telling word about a pod: what keeps its first unready
-// container, or the phase.
+// podStatus returns the most informative word about a pod: the reason why its
+// first unready container is not ready, or the phase.
 func podStatus(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return "Terminating"

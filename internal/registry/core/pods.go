@@ -8,8 +8,9 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// pods are records of what runs elsewhere: they give identities something to
-// be bound to. A deleted pod is gone at once, without waiting for a node.
+// pods describes Pod. Pods are records of what runs elsewhere: identities can
+// be bound to them. A deleted pod is removed immediately, without waiting for a
+// node.
 func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 	return kind.Kind[corev1.Pod, corev1.PodList]{
 		Version: corev1.SchemeGroupVersion, Plural: "pods", Singular: "pod",
@@ -38,8 +39,9 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 				PrepareUpdate: func(pod, old *corev1.Pod) {
 					pod.Spec = old.Spec
 					pod.Generation = old.Generation
-					// Owners and the pod's end are not the node's to choose, nor is
-					// what kind of service the spec has bought.
+					// A node must not choose the owners or the end of a pod,
+					// nor its quality of service class, which follows from the
+					// spec.
 					pod.OwnerReferences = old.OwnerReferences
 					pod.DeletionTimestamp = old.DeletionTimestamp
 					pod.Status.QOSClass = old.Status.QOSClass
@@ -53,9 +55,9 @@ func pods() kind.Kind[corev1.Pod, corev1.PodList] {
 	}
 }
 
-// setAccount gives a pod that names no service account its namespace's, as
-// Kubernetes' admission does. What runs without the API server, and is only
-// shown here, has none.
+// setAccount sets the default service account of a pod that names none, as
+// Kubernetes' admission does. A mirror pod, which runs without the API server,
+// has none.
 func setAccount(pod *corev1.Pod) {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.ServiceAccountName != "" {
 		return
@@ -67,7 +69,8 @@ func setAccount(pod *corev1.Pod) {
 // defaultAccount is the service account that every namespace has.
 const defaultAccount = "default"
 
-// qosClass says how a node may treat a pod when it runs out of memory.
+// qosClass returns the quality of service class, by which a node treats a pod
+// when it runs out of memory.
 func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	any, all := false, true
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

@@ -94,7 +94,7 @@ func TestPods(t *testing.T) {
 	if !strings.HasPrefix(got, "Name|Ready|Status|Restarts|Age\na|0/1|Running|0|") {
 		t.Errorf("table:\n%s", got)
 	}
-	// There is no node that would have to end it first.
+	// No node has to end it first.
 	if err := pods.Delete(t.Context(), "a", remove); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestPodUpdates(t *testing.T) {
 	}
 }
 
-// A pod stays what its annotations made of it when it was admitted, and its
+// The annotations that determined a pod's admission cannot change, and its
 // status does not end it.
 func TestPodMetadataIsFixed(t *testing.T) {
 	w := start(t)
@@ -206,7 +206,8 @@ func TestPodMetadataIsFixed(t *testing.T) {
 	}
 }
 
-// What a pod mounts that is about certificates is checked before a node tries.
+// The volumes of a pod that have to do with certificates are checked before a
+// node mounts them.
 func TestProjectedVolumes(t *testing.T) {
 	w := start(t)
 	bundle := func(p corev1.ClusterTrustBundleProjection) corev1.VolumeProjection {

@@ -14,7 +14,7 @@ func secrets() kind.Kind[corev1.Secret, corev1.SecretList] {
 	return kind.Kind[corev1.Secret, corev1.SecretList]{
 		Version: corev1.SchemeGroupVersion, Plural: "secrets", Singular: "secret",
 		Namespaced: true,
-		// A server-side apply brings stringData past the decoder.
+		// A server-side apply sets stringData without the decoder.
 		PrepareCreate: core.MergeStringData,
 		Validate:      core.ValidateSecret,
 		Update: kind.Update[corev1.Secret]{

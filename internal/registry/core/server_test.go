@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// common is the server of the tests that look at their own namespace alone.
+// common is the server of the tests that use only their own namespace.
 var common apitest.Shared
 
 func TestMain(m *testing.M) { apitest.Main(m, &common) }
@@ -52,7 +52,7 @@ var (
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// causes are the fields that an error names, with what is wrong with them.
+// causes returns the fields of an error, with their messages.
 func causes(err error) string {
 	var status apierrors.APIStatus
 	if err == nil || !asStatus(err, &status) {
@@ -192,8 +192,8 @@ func TestConfigMaps(t *testing.T) {
 	}
 }
 
-// An object that no field accounts for, but that is more than the store takes,
-// is refused by its size.
+// An object that breaks no limit of a field, but is larger than the store
+// accepts, is refused because of its size.
 func TestTooLarge(t *testing.T) {
 	w := start(t)
 	annotated := func(size int) *corev1.ConfigMap {
@@ -250,7 +250,7 @@ func TestServiceAccounts(t *testing.T) {
 	}
 }
 
-// The annotation that Kubernetes has deprecated is warned of when it is set.
+// Setting the annotation that Kubernetes has deprecated causes a warning.
 func TestServiceAccountWarnings(t *testing.T) {
 	w := start(t)
 	var told strings.Builder
@@ -280,7 +280,7 @@ func TestServiceAccountWarnings(t *testing.T) {
 	}
 }
 
-// A status without a phase is that of an active namespace.
+// A status without a phase means an active namespace.
 func TestNamespaceStatusWithoutPhase(t *testing.T) {
 	w := start(t)
 	namespace, err := w.core.Namespaces().Get(t.Context(), w.namespace, get)

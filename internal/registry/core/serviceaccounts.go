@@ -36,8 +36,8 @@ func serviceAccounts() kind.Kind[corev1.ServiceAccount, corev1.ServiceAccountLis
 	}
 }
 
-// keepSecretNames: an account's secrets are in its namespace, so the name says
-// all.
+// keepSecretNames keeps only the names: an account's secrets are always in its
+// namespace.
 func keepSecretNames(account *corev1.ServiceAccount) {
 	for i := range account.Secrets {
 		account.Secrets[i] = corev1.ObjectReference{Name: account.Secrets[i].Name}

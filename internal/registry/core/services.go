@@ -13,9 +13,9 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// services are records: they say which names the pods that they select may be
-// called by. No traffic goes through them here, so they have no addresses
-// unless somebody writes them in.
+// services describes Service. Services are records: they define the names of
+// the pods that they select. certplane routes no traffic through them, so they
+// have no addresses unless a client sets them.
 func services() kind.Kind[corev1.Service, corev1.ServiceList] {
 	return kind.Kind[corev1.Service, corev1.ServiceList]{
 		Version: corev1.SchemeGroupVersion, Plural: "services", Singular: "service",
@@ -67,7 +67,8 @@ func serviceTable() kind.Table[corev1.Service] {
 	}
 }
 
-// externalCell is where a service is found from outside.
+// externalCell returns the external name or the external addresses of a
+// service.
 func externalCell(service *corev1.Service) string {
 	addresses := strings.Join(service.Spec.ExternalIPs, ",")
 	switch service.Spec.Type {

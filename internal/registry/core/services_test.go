@@ -87,7 +87,7 @@ func TestServicesAreChecked(t *testing.T) {
 	}
 }
 
-// A service is a record: what is written stays, and nobody gives it an address.
+// A service is a record: it is stored as written, and no address is allocated.
 func TestServices(t *testing.T) {
 	w := start(t)
 	services := w.core.Services(w.namespace)
@@ -115,7 +115,7 @@ func TestServices(t *testing.T) {
 	if _, err := patch(`{"spec":{"clusterIP":"10.0.0.2","clusterIPs":["10.0.0.2"]}}`); causes(err) != "422 spec.clusterIPs[0]: FieldValueInvalid" {
 		t.Errorf("another address: %s", causes(err))
 	}
-	// A PUT that leaves the address out keeps it, as from a manifest.
+	// A PUT without the address, as from a manifest, keeps it.
 	if got, err := services.Update(t.Context(), newService("a"), update); err != nil || got.Spec.ClusterIP != "10.0.0.1" {
 		t.Errorf("put: %+v, %v", got, err)
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// TTL is how long events stay after their last change.
+// TTL is how long events are kept after their last change.
 const TTL = time.Hour
 
-// NewStorage opens the resource events for all groups that serve it.
+// NewStorage returns the resource events for all groups that serve it.
 func NewStorage(options generic.RESTOptionsGetter) (rest.Storage, error) {
 	kind := describe()
 	endpoints, err := kind.Open(options)
@@ -32,7 +32,7 @@ func NewStorage(options generic.RESTOptionsGetter) (rest.Storage, error) {
 	return endpoints.Storage[kind.Plural], nil
 }
 
-// NewAPIGroup builds events.k8s.io around storage.
+// NewAPIGroup returns events.k8s.io with storage.
 func NewAPIGroup(storage rest.Storage) genericapiserver.APIGroupInfo {
 	group := kind.NewGroup(eventsv1.GroupName)
 	group.VersionedResourcesStorageMap[eventsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{"events": storage}

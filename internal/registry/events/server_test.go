@@ -34,7 +34,7 @@ func start(t *testing.T) (*apitest.Server, kubernetes.Interface) {
 	return s, apitest.Client(t, s.Admin(t))
 }
 
-// Both groups show one object, each by its own names.
+// Both groups serve the same object, each with its own field names.
 func TestOneObjectInTwoGroups(t *testing.T) {
 	_, admin := start(t)
 	modern, legacy := admin.EventsV1().Events("default"), admin.CoreV1().Events("default")
@@ -72,8 +72,8 @@ func TestOneObjectInTwoGroups(t *testing.T) {
 	}
 }
 
-// Items of a list do not say what they are, as they do not in Kubernetes: the
-// list says it for all of them.
+// Items of a list have no kind and version, as in Kubernetes: those of the list
+// apply to all of them.
 func TestListsSayWhatTheyAreOnce(t *testing.T) {
 	s, admin := start(t)
 	if _, err := admin.EventsV1().Events("default").Create(t.Context(), newEvent("e"), metav1.CreateOptions{}); err != nil {
@@ -125,7 +125,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// An event is stored with a lease of etcd, which deletes it.
+// An event is stored with an etcd lease, which deletes it.
 func TestEventsExpire(t *testing.T) {
 	s, admin := start(t)
 	if _, err := admin.EventsV1().Events("default").Create(t.Context(), newEvent("e"), metav1.CreateOptions{}); err != nil {
@@ -144,8 +144,8 @@ func TestEventsExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server lets events that are made together share a lease, which is
-	// then a little longer.
+	// Events that are created together share a lease, which is then a little
+	// longer.
 	if got := time.Duration(lease.GrantedTTL) * time.Second; got < time.Hour || got > 70*time.Minute {
 		t.Errorf("the event stays for %v, want an hour", got)
 	}

@@ -38,8 +38,8 @@ func table() kind.Table[corev1.Event] {
 	}
 }
 
-// seen is when an event was seen for the first and the last time. Its older
-// and its newer kind say so in different places.
+// seen returns when an event was first and last seen. The older and the newer
+// kind of events have this in different fields.
 func seen(event *corev1.Event) (first, last metav1.Time) {
 	first = event.FirstTimestamp
 	if first.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// resource is a whole kind.
+// resource serves a whole kind.
 type resource struct {
 	*registry.Store
 	shortNames, categories []string
@@ -28,7 +28,7 @@ func (r resource) ShortNames() []string { return r.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (r resource) Categories() []string { return r.categories }
 
-// updater updates whole objects through a part's rules.
+// updater updates whole objects by the rules of a part.
 type updater struct{ store *registry.Store }
 
 var (
@@ -39,7 +39,7 @@ var (
 // New implements rest.Storage.
 func (u updater) New() runtime.Object { return u.store.New() }
 
-// Destroy does nothing: the resource owns the connection to the store.
+// Destroy does nothing: the resource closes the connection to the store.
 func (updater) Destroy() {}
 
 // Update implements rest.Updater. It never creates an object, not even by
@@ -54,7 +54,7 @@ func (u updater) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return u.store.GetResetFields()
 }
 
-// subresource also reads, and so can be patched.
+// subresource can also be read, and therefore patched.
 type subresource struct{ updater }
 
 var (

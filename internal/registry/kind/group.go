@@ -6,8 +6,8 @@ import (
 	"github.com/certplane/certplane/internal/api"
 )
 
-// NewGroup returns an API group without resources yet. Which formats it speaks
-// is decided by the server that installs it.
+// NewGroup returns an API group without resources. The server that installs it
+// decides which formats it supports.
 func NewGroup(name string) genericapiserver.APIGroupInfo {
 	return genericapiserver.NewDefaultAPIGroupInfo(name, api.Scheme, api.ParameterCodec, api.NewCodecs(false))
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Kind is what sets the objects of type T, with lists of type L, apart from
-// others. What is left out does nothing.
+// Kind describes a kind with objects of type T and lists of type L. A field
+// that is not set has no effect.
 type Kind[T, L any] struct {
 	// Version is the group and the version of T.
 	Version schema.GroupVersion
@@ -26,65 +26,63 @@ type Kind[T, L any] struct {
 	Plural, Singular string
 	// ShortNames and Categories are other names for kubectl.
 	ShortNames, Categories []string
-	// Namespaced objects are in a namespace, others in none.
+	// Namespaced is true for namespaced kinds.
 	Namespaced bool
-	// PutCreates lets PUT make objects.
+	// PutCreates lets PUT create objects.
 	PutCreates bool
-	// NeedsResourceVersion refuses updates that do not say of which version.
+	// NeedsResourceVersion refuses updates without a resource version.
 	NeedsResourceVersion bool
-	// ShowsDeleted answers a deletion with the object that was deleted.
+	// ShowsDeleted makes a deletion return the deleted object.
 	ShowsDeleted bool
-	// OwnsNothing makes deletion ignore wishes about dependents.
+	// OwnsNothing makes deletion ignore options about dependents.
 	OwnsNothing bool
-	// TTL is how long after its last write an object is gone by itself. Zero
-	// is forever.
+	// TTL is how long after its last write an object expires. Zero means never.
 	TTL time.Duration
 
-	// PrepareCreate puts away what a client must not choose.
+	// PrepareCreate removes what a client must not choose.
 	PrepareCreate func(obj *T)
-	// Canonicalize gives a valid object its stored form.
+	// Canonicalize converts a valid object to its stored form.
 	Canonicalize func(obj *T)
-	// Validate looks at new objects.
+	// Validate checks new objects.
 	Validate func(obj *T) field.ErrorList
-	// Check does too, and at updates, where old is not nil: for rules that
-	// depend on the request.
+	// Check checks new objects and also updates, where old is not nil: it is
+	// for rules that depend on the request.
 	Check func(ctx context.Context, obj, old *T) field.ErrorList
-	// Warn tells clients what they may want to know about a valid write. old
-	// is nil at creation.
+	// Warn returns warnings about a valid write. old is nil at creation.
 	Warn func(obj, old *T) []string
-	// Update is what happens to updates of the whole object.
+	// Update has the rules for updates of the whole object.
 	Update[T]
 	// Subresources are the parts, such as "status", that have updates of
 	// their own.
 	Subresources map[string]Update[T]
-	// Gone tells of an object that is being deleted and has no finalizers
+	// Gone reports, for an object that is being deleted and has no finalizers,
 	// whether an update may complete the deletion.
 	Gone func(obj *T) bool
 
-	// Fields are what field selectors see besides names.
+	// Fields returns the fields for field selectors besides names.
 	Fields func(obj *T) fields.Set
-	// Table is how kubectl shows objects. Default: name and age.
+	// Table defines how kubectl shows objects. Default: name and age.
 	Table Table[T]
 }
 
-// Update is what happens to an update through one endpoint.
+// Update has the rules for updates through one endpoint.
 type Update[T any] struct {
-	// PrepareUpdate puts back what cannot be changed here.
+	// PrepareUpdate restores what cannot be changed here.
 	PrepareUpdate func(obj, old *T)
-	// ValidateUpdate looks at what is left of the update.
+	// ValidateUpdate checks what remains of the update.
 	ValidateUpdate func(obj, old *T) field.ErrorList
-	// Resets are the fields, such as "status", that PrepareUpdate puts back
-	// whole: those who apply them do not own them.
+	// Resets are the fields, such as "status", that PrepareUpdate restores as a
+	// whole: clients that apply them do not own them.
 	Resets []string
-	// WriteOnly leaves PUT as the one verb of a subresource.
+	// WriteOnly leaves PUT as the only verb of a subresource.
 	WriteOnly bool
 }
 
-// Endpoints are what a kind is served from.
+// Endpoints are the endpoints of a kind.
 type Endpoints struct {
 	// Store is the resource without its names for kubectl.
 	Store *registry.Store
-	// Storage has the resource and its subresources by path.
+	// Storage maps paths to the resource and its subresources.
 	Storage map[string]rest.Storage
 }
 
@@ -137,7 +135,7 @@ func (k *Kind[T, L]) resource(name string) schema.GroupResource {
 	return schema.GroupResource{Group: k.Version.Group, Resource: name}
 }
 
-// attributes are what label and field selectors look at.
+// attributes returns the values for label and field selectors.
 func (k *Kind[T, L]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	metadata, err := meta.Accessor(obj)
 	if err != nil {
@@ -155,12 +153,13 @@ func (k *Kind[T, L]) attributes(obj runtime.Object) (labels.Set, fields.Set, err
 	return metadata.GetLabels(), selectable, nil
 }
 
-// newOf makes an empty object. T is one by the tables in this server.
+// newOf returns an empty object. T is an object type, because all kinds of this
+// server are.
 func newOf[T any]() runtime.Object {
 	return any(new(T)).(runtime.Object)
 }
 
-// as names the type of an object: the store keeps no other.
+// as converts obj to its type: the store contains no other type.
 func as[T any](obj runtime.Object) *T {
 	return any(obj).(*T)
 }

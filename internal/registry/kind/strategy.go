@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/api"
 )
 
-// strategy says who may write what through one endpoint of a kind.
+// strategy has the rules for writes through one endpoint of a kind.
 type strategy[T, L any] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -101,7 +101,7 @@ func (s strategy[T, L]) WarningsOnUpdate(_ context.Context, obj, old runtime.Obj
 	return s.kind.Warn(as[T](obj), as[T](old))
 }
 
-// GetResetFields keeps field managers from owning what updates put back.
+// GetResetFields keeps field managers from owning fields that updates restore.
 func (s strategy[T, L]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, name := range s.update.Resets {

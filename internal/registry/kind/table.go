@@ -12,36 +12,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Table is how kubectl shows objects of type T.
+// Table defines how kubectl shows objects of type T.
 type Table[T any] struct {
 	Columns []metav1.TableColumnDefinition
 	// Cells has one entry for each column.
 	Cells func(obj *T, now time.Time) []any
 }
 
-// Name is the column of objects' names.
+// Name returns the column of objects' names.
 func Name() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}
 }
 
-// AgeColumn is the column of Age.
+// AgeColumn returns the column for Age.
 func AgeColumn() metav1.TableColumnDefinition {
 	return Column("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
 }
 
-// Column is a column of texts.
+// Column returns a column of strings.
 func Column(name, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string", Description: description}
 }
 
-// Wide is a column that only "kubectl get -o wide" shows.
+// Wide returns a column that only "kubectl get -o wide" shows.
 func Wide(name, description string) metav1.TableColumnDefinition {
 	column := Column(name, description)
 	column.Priority = 1
 	return column
 }
 
-// Age is how long ago something happened, for people.
+// Age returns how long ago something happened, in readable form.
 func Age(t metav1.Time, now time.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -49,7 +49,7 @@ func Age(t metav1.Time, now time.Time) string {
 	return duration.HumanDuration(now.Sub(t.Time))
 }
 
-// orDefault is t, or the names and ages of objects.
+// orDefault returns t, or a table with the names and ages of objects.
 func (t Table[T]) orDefault() Table[T] {
 	if t.Cells != nil {
 		return t

@@ -18,16 +18,16 @@ import (
 	authzrbac "github.com/certplane/certplane/internal/authz/rbac"
 )
 
-// allRights is what an aggregation rule may gather in the end: any right that
-// somebody labels a role with.
+// allRights is what an aggregation rule may include in the end: any right in a
+// role that has the labels.
 var allRights = []rbacv1.PolicyRule{
 	{Verbs: []string{rbacv1.VerbAll}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}},
 	{Verbs: []string{rbacv1.VerbAll}, NonResourceURLs: []string{rbacv1.NonResourceAll}},
 }
 
-// grants checks who may grant what. To write a role, a user must hold its
-// rules or the verb "escalate"; to write a binding, the rules of its role or
-// the verb "bind" on that role.
+// grants checks which rights users may grant. To write a role, a user must hold
+// its rules or the verb "escalate"; to write a binding, the rules of its role
+// or the verb "bind" on that role.
 type grants struct {
 	authorizer authorizer.Authorizer
 	resolver   *authzrbac.Resolver
@@ -62,7 +62,7 @@ func (g grants) checkClusterRole(ctx context.Context, obj, old runtime.Object) e
 	return nil
 }
 
-// aggregates reports whether obj, which may be nil, is a role that gathers
+// aggregates reports whether obj, which may be nil, is a role that aggregates
 // others.
 func aggregates(obj runtime.Object) bool {
 	role, ok := obj.(*rbacv1.ClusterRole)
@@ -83,11 +83,12 @@ func (g grants) checkBinding(ctx context.Context, kind, name string, ref rbacv1.
 	if isMaster(ctx) {
 		return nil
 	}
-	// A bad reference has no rules to compare with: name the field instead.
+	// An invalid reference has no rules to compare with: return an error for
+	// the field.
 	if errs := rbac.ValidateRoleRef(ref, roleKinds...); len(errs) > 0 {
 		return apierrors.NewInvalid(rbacv1.SchemeGroupVersion.WithKind(kind).GroupKind(), name, errs)
 	}
-	// The namespace is the request's; in a new object it may still be empty.
+	// The namespace is the request's: in a new object it may still be empty.
 	namespace := genericapirequest.NamespaceValue(ctx)
 	if g.mayBind(ctx, ref, namespace) {
 		return nil
@@ -110,8 +111,8 @@ func (g grants) confirmHeld(ctx context.Context, rules []rbacv1.PolicyRule) erro
 	return authzrbac.ConfirmNoEscalation(ctx, g.resolver, u, genericapirequest.NamespaceValue(ctx), rules)
 }
 
-// mayEscalate reports whether the user holds "escalate" on the role that the
-// request names. A POST names none, so it needs the verb on all roles.
+// mayEscalate reports whether the user has the verb "escalate" on the role in
+// the request. A POST contains no name, so it requires the verb on all roles.
 func (g grants) mayEscalate(ctx context.Context) bool {
 	request, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok || !request.IsResourceRequest {
@@ -126,7 +127,8 @@ func (g grants) mayEscalate(ctx context.Context) bool {
 	})
 }
 
-// mayBind reports whether the user holds "bind" on the role that ref names.
+// mayBind reports whether the user has the verb "bind" on the role to which ref
+// refers.
 func (g grants) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace string) bool {
 	return g.may(ctx, authorizer.AttributesRecord{
 		Verb:      "bind",
@@ -152,7 +154,7 @@ func (g grants) may(ctx context.Context, request authorizer.AttributesRecord) bo
 	return decision == authorizer.DecisionAllow
 }
 
-// isMaster reports whether the user is of the group that may do everything.
+// isMaster reports whether the user is in the group that may do everything.
 func isMaster(ctx context.Context) bool {
 	u, ok := genericapirequest.UserFrom(ctx)
 	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)

@@ -33,8 +33,8 @@ func refTo(kind, name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
 }
 
-// newGrants returns the checks over roles of which each is bound to a user of
-// its own name, and blue's role to "blue".
+// newGrants returns the checks for roles that are each bound to a user of the
+// same name, and blue's role to "blue".
 func newGrants(t *testing.T, roles ...*rbacv1.ClusterRole) grants {
 	t.Helper()
 	shared := informers.NewSharedInformerFactory(nil, 0)
@@ -65,7 +65,7 @@ func newGrants(t *testing.T, roles ...*rbacv1.ClusterRole) grants {
 	return grants{authorizer: authzrbac.New(policy), resolver: authzrbac.NewResolver(policy)}
 }
 
-// request is the context of a write by a user of this name.
+// request returns the context of a write by a user of this name.
 func request(userName, namespace, resource, name string) context.Context {
 	ctx := genericapirequest.NewContext()
 	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: userName})

@@ -11,9 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// guarded lets a write through to its store only if check finds that the user
-// may grant what obj grants. On create, old is nil; when PUT or apply create,
-// it is an empty object.
+// guarded writes to its store only if check finds that the user may grant what
+// obj grants. On create, old is nil; if PUT or apply create, it is an empty
+// object.
 type guarded struct {
 	*genericregistry.Store
 	check func(ctx context.Context, obj, old runtime.Object) error

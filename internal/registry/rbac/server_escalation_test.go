@@ -43,8 +43,8 @@ func (w world) testEscalation(t *testing.T) {
 	}
 }
 
-// escalate tries all ways to write a role with rule in it. There is a
-// ClusterRole "held" to change.
+// escalate tries all ways to write a role that contains rule. The ClusterRole
+// "held" exists and can be changed.
 func escalate(t *testing.T, dev rbacclient.RbacV1Interface, rule rbacv1.PolicyRule) map[string]error {
 	t.Helper()
 	ctx, roles := t.Context(), dev.ClusterRoles()
@@ -68,7 +68,7 @@ func escalate(t *testing.T, dev rbacclient.RbacV1Interface, rule rbacv1.PolicyRu
 	return tried
 }
 
-// checkNothingChanged makes sure that escalate has left no trace.
+// checkNothingChanged checks that escalate has changed nothing.
 func (w world) checkNothingChanged(t *testing.T, held rbacv1.PolicyRule) {
 	t.Helper()
 	list, err := w.admin.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})

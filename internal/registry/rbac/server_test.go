@@ -51,11 +51,11 @@ func bindTo(role, user string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// grant makes a role of rules, binds it to user, and waits until the
-// authorizer knows.
+// grant creates a role with rules, binds it to user, and waits until the
+// authorizer has seen it.
 func (w world) grant(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	rules = append(rules, rule("get", "test", user)) // what grant waits for
+	rules = append(rules, rule("get", "test", user)) // grant waits for this rule
 	roles, bindings := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1().ClusterRoleBindings()
 	if _, err := roles.Create(t.Context(), clusterRole("of-"+user, rules...), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func (w world) allowed(ctx context.Context, user, namespace string, attributes a
 	return review.Status.Allowed, nil
 }
 
-// eventually is for what the server learns from its watches.
+// eventually waits for what the server learns from its watches.
 func eventually(t *testing.T, what string, holds wait.ConditionWithContextFunc) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, holds); err != nil {
@@ -251,8 +251,7 @@ func (w world) testDiscovery(t *testing.T) {
 	}
 }
 
-// A server that starts again repairs what it needs and keeps what others
-// added.
+// A restarted server repairs what it needs and keeps what users have added.
 func TestRestart(t *testing.T) {
 	w := start(t)
 	roles, bindings := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1().ClusterRoleBindings()

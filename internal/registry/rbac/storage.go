@@ -1,5 +1,5 @@
-// Package rbac serves rbac.authorization.k8s.io and lets nobody grant more
-// than they have.
+// Package rbac serves rbac.authorization.k8s.io. Users can grant only rights
+// that they have.
 package rbac
 
 import (
@@ -17,22 +17,23 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// Options is what the API group is made of.
+// Options has the parts and settings of the API group.
 type Options struct {
-	// RESTOptions says where objects are stored.
+	// RESTOptions configures where objects are stored.
 	RESTOptions generic.RESTOptionsGetter
-	// Authorizer is asked whether a user may escalate or bind.
+	// Authorizer decides whether a user may escalate or bind.
 	Authorizer authorizer.Authorizer
 }
 
-// NewAPIGroup builds the four resources.
+// NewAPIGroup returns the four resources.
 func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	stores, err := newStores(opts.RESTOptions)
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
-	// Checks read the store and not a cache: a role that was made a moment ago
-	// must be there to bind, and a right that was taken must be gone.
+	// Checks read the store and not a cache: a role that has just been created
+	// must exist for its binding, and a right that has just been removed must
+	// be gone.
 	guard := grants{authorizer: opts.Authorizer, resolver: authzrbac.NewResolver(stored(stores))}
 
 	group := kind.NewGroup(rbacv1.GroupName)
@@ -45,7 +46,7 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 	return group, nil
 }
 
-// stores are the four resources without any check of who may grant what.
+// stores are the four resources without the checks of what users may grant.
 type stores struct {
 	roles, clusterRoles, roleBindings, clusterRoleBindings *genericregistry.Store
 }
@@ -73,7 +74,7 @@ func newStores(opts generic.RESTOptionsGetter) (stores, error) {
 	return s, nil
 }
 
-// resource is what sets one of the four apart.
+// resource has the differences between the four.
 type resource struct {
 	into               **genericregistry.Store
 	plural, singular   string

@@ -18,7 +18,7 @@ var (
 	_ rest.RESTDeleteStrategy = strategy{}
 )
 
-// strategy is the same for all four kinds but for their scope: objects are
+// strategy is the same for all four kinds except for their scope: objects are
 // stored as they were sent, and PUT may create them.
 type strategy struct {
 	runtime.ObjectTyper

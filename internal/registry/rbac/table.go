@@ -17,7 +17,7 @@ type bindingTable struct {
 	noun string
 }
 
-// ConvertToTable makes a row of each binding in obj.
+// ConvertToTable returns a row for each binding in obj.
 func (b bindingTable) ConvertToTable(_ context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	rows, err := metatable.MetaToTableRow(obj, bindingCells)
 	if err != nil {

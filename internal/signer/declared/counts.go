@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Tally is what has become of requests.
+// Tally counts the outcomes of requests.
 type Tally struct {
 	// Issued and Refused are numbers of requests.
 	Issued, Refused int64
@@ -13,11 +13,11 @@ type Tally struct {
 	Last time.Time
 }
 
-// IsZero reports whether nothing has happened.
+// IsZero reports whether nothing was counted.
 func (t Tally) IsZero() bool { return t.Issued == 0 && t.Refused == 0 }
 
-// Counts counts what becomes of requests until somebody writes it down. Safe
-// for concurrent use.
+// Counts counts the outcomes of requests until they are written to the status.
+// It is safe for concurrent use.
 type Counts struct {
 	mu    sync.Mutex // guards tally
 	tally Tally
@@ -33,21 +33,21 @@ func (c *Counts) Issued(at time.Time) {
 	}
 }
 
-// Refused counts a request that gets none.
+// Refused counts a refused request.
 func (c *Counts) Refused() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tally.Refused++
 }
 
-// Get returns what is not written down yet.
+// Get returns the counts that are not written yet.
 func (c *Counts) Get() Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tally
 }
 
-// Written forgets what has been written down.
+// Written subtracts the counts that have been written.
 func (c *Counts) Written(t Tally) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// SignCSR is the signer.Sign of all signers in the set.
+// SignCSR is the signer.Sign function for all signers in the set.
 func (s *Set) SignCSR(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
 	found := s.Find(req.SignerName)
 	if found == nil {

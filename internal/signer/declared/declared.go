@@ -17,51 +17,51 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// Signer is a declared signer. It does not change: what changes about a Signer
-// object makes another one. Safe for concurrent use.
+// Signer is a declared signer. It is immutable: a change of a Signer object
+// creates another one. It is safe for concurrent use.
 type Signer struct {
-	// Object and UID are those of the Signer object.
+	// Object and UID identify the Signer object.
 	Object string
 	UID    types.UID
-	// Name is what requests name in spec.signerName.
+	// Name is the value of spec.signerName in requests.
 	Name string
 	// Requests are the kinds of requests that it serves.
 	Requests []v1alpha1.RequestKind
-	// Unready says why the signer cannot sign now; it is for operators. Then it
-	// may have no Profile, and has neither CA nor Endpoint.
+	// Unready is why the signer cannot sign now; it is for operators. If it is
+	// set, Profile may be nil, and CA and Endpoint are nil.
 	Unready error
-	// Profile decides what certificates look like.
+	// Profile decides the content of certificates.
 	Profile *profile.Profile
-	// Chain says what stands after certificates.
+	// Chain decides which certificates follow an issued one.
 	Chain v1alpha1.ChainContent
-	// CA has the CA with which to sign now. It is called for each certificate
-	// and must be fast. Nil: Endpoint signs.
+	// CA returns the current CA. It is called for each certificate and must be
+	// fast. If it is nil, Endpoint signs.
 	CA       func() (*pki.Authority, error)
 	Endpoint *webhook.Endpoint
-	// Issuing is what signing with CA takes besides.
+	// Issuing has what else is needed to sign with CA.
 	Issuing pki.Issuing
-	// Honoured are the CAs of the API's own clients, if they are known.
+	// Honoured returns the CAs for clients of the API server, if they are
+	// known.
 	Honoured signer.Honoured
-	// Publish says that Roots are to be published. They are what verifies
-	// certificates, those that are going to be issued soon too. A signer that is
-	// not open can have none.
+	// Publish is set if Roots are to be published. Roots verify the
+	// certificates, including those that will be issued soon. A signer that is
+	// not open may have none.
 	Publish bool
 	Roots   []*x509.Certificate
-	// Overlap is how long roots are published after they have been replaced.
+	// Overlap is how long roots stay published after they have been replaced.
 	Overlap time.Duration
-	// Counts counts what becomes of requests. It is the same for all Signers
-	// that were made of one object.
+	// Counts counts the outcomes of requests. It is shared by all Signers that
+	// were created from one object.
 	Counts *Counts
 }
 
 // Serves reports whether the signer is for requests of a kind.
 func (s *Signer) Serves(kind v1alpha1.RequestKind) bool { return slices.Contains(s.Requests, kind) }
 
-// errNotOpen is the reason of a Signer that was made without one.
+// errNotOpen is the error of a signer that is not open yet.
 var errNotOpen = errors.New("it is being opened")
 
-// same reports whether requests that wait for s have nothing new to hope for
-// from t.
+// same reports whether t makes no difference to requests that wait for s.
 func (s *Signer) same(t *Signer) bool {
 	return s != nil && t != nil && s.Unready != nil && t.Unready != nil && slices.Equal(s.Requests, t.Requests)
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// maxPodSkew is how far from the API server's clock a pod's certificate begins
-// at most (KEP-4317).
+// maxPodSkew is the longest time between the API server's clock and the
+// notBefore of a pod's certificate (KEP-4317).
 const maxPodSkew = 5 * time.Minute
 
-// ask has the endpoint sign. Chain says nothing to it: it answers with what its
-// certificates need.
+// ask lets the endpoint sign. Chain does not apply: the endpoint answers with
+// the certificates that are needed.
 func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
 	if facts.PKCS10 == nil {
 		return nil, signer.Permanent(signer.ReasonInvalidRequest,
@@ -42,8 +42,8 @@ func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts reque
 	return issued, nil
 }
 
-// checkForPod: what the API would not take must not be tried again and again,
-// each time with another certificate.
+// checkForPod refuses a certificate that the API would not accept: otherwise
+// the request would be retried without end, each time with another certificate.
 func checkForPod(leaf *x509.Certificate, cert *profile.Certificate, now time.Time) error {
 	life, off := leaf.NotAfter.Sub(leaf.NotBefore), leaf.NotBefore.Sub(now)
 	switch {

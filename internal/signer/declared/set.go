@@ -12,19 +12,19 @@ import (
 )
 
 // Set has the declared signers of a process by their names. The zero value is
-// empty. Safe for concurrent use.
+// empty. It is safe for concurrent use.
 type Set struct {
-	// Changes are those of the set that can mean something to requests that wait
-	// for a signer.
+	// Changes notifies of changes of the set that can matter to requests that
+	// wait for a signer.
 	Changes notify.List[struct{}]
 
-	mu       sync.RWMutex // guards all below
+	mu       sync.RWMutex // guards the fields below
 	signers  map[string]*Signer
 	counts   map[types.UID]*Counts
 	complete bool
 }
 
-// Find returns the signer of a name, or nil if nobody declares it.
+// Find returns the signer with this name, or nil if it is not declared.
 func (s *Set) Find(name string) *Signer {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -42,7 +42,7 @@ func (s *Set) All() []*Signer {
 	return all
 }
 
-// Put adds a signer, instead of one of the same name or object that there is.
+// Put adds a signer, and replaces one with the same name or object.
 func (s *Set) Put(signer *Signer) {
 	s.mu.Lock()
 	before := s.signers[signer.Name]
@@ -57,7 +57,7 @@ func (s *Set) Put(signer *Signer) {
 	}
 }
 
-// Remove removes the signer of an object, if there is one.
+// Remove removes the signer of an object, if it exists.
 func (s *Set) Remove(object string) {
 	s.mu.Lock()
 	removed := s.forget(object, "")
@@ -78,7 +78,8 @@ func (s *Set) forget(object, name string) (removed bool) {
 	return removed
 }
 
-// Counts returns the counts of an object, which live as long as the process.
+// Counts returns the counts of an object, which are kept as long as the process
+// runs.
 func (s *Set) Counts(uid types.UID) *Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,24 +92,24 @@ func (s *Set) Counts(uid types.UID) *Counts {
 	return s.counts[uid]
 }
 
-// Complete reports whether all signers that there were have been added once.
+// Complete reports whether MarkComplete has been called.
 func (s *Set) Complete() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.complete
 }
 
-// MarkComplete says that all signers that there are have been added.
+// MarkComplete records that all existing signers have been added.
 func (s *Set) MarkComplete() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.complete = true
 }
 
-// Count counts an answer of the signer of a name, given at that time.
+// Count counts an answer of the signer with this name, given at this time.
 func (s *Set) Count(name string, issued bool, at time.Time) {
 	switch signer := s.Find(name); {
-	case signer == nil: // it is gone meanwhile
+	case signer == nil: // it was removed meanwhile
 	case issued:
 		signer.Counts.Issued(at)
 	default:

@@ -51,7 +51,7 @@ func TestCounts(t *testing.T) {
 	set.Put(&Signer{Object: "one", UID: "u", Name: "a/1", Counts: set.Counts("u")})
 	set.Count("a/1", true, time.Now())
 	set.Count("a/1", false, time.Now())
-	set.Count("a/2", true, time.Now()) // nobody's
+	set.Count("a/2", true, time.Now()) // of no object
 	counts := set.Counts("u")
 	written := counts.Get()
 	if written.Issued != 1 || written.Refused != 1 || written.Last.IsZero() {

@@ -18,13 +18,13 @@ import (
 // the API server.
 const ClientOfPods = "kubernetes.io/kube-apiserver-client-pod"
 
-// minPodLifetime is the shortest life of a pod's certificate (KEP-4317).
+// minPodLifetime is the shortest lifetime of a pod's certificate (KEP-4317).
 const minPodLifetime = time.Hour
 
 // Sign answers a request at the moment now. Its errors are *profile.Refusal,
-// *signer.PermanentError and *signer.PendingError. Refusals come before all
-// that is about the CA: a bad request is told so even while the CA of an open
-// signer cannot be used.
+// *signer.PermanentError and *signer.PendingError. Refusals come before errors
+// about the CA: a bad request is refused even while the CA of an open signer
+// cannot be used.
 func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time) (*signer.Issued, error) {
 	if s.Unready != nil {
 		return nil, signer.Unavailable(s.Unready)
@@ -74,8 +74,8 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 	}, nil
 }
 
-// checkPodLifetime: the API takes no certificate of a pod that lives shorter,
-// which one does that has to end with its CA.
+// checkPodLifetime refuses a shorter lifetime, which the API does not accept
+// for a pod. It is shorter if the certificate has to end with its CA.
 func checkPodLifetime(facts request.Request, validity pki.Validity) error {
 	if facts.Kind == v1alpha1.PodCertificateRequests && validity.NotAfter.Sub(validity.NotBefore) < minPodLifetime {
 		return fmt.Errorf("the signer ends in less than %v: NotAfter=%v", minPodLifetime, validity.NotAfter)
@@ -118,7 +118,7 @@ func podIdentity(facts request.Request) pki.PodIdentity {
 	}
 }
 
-// chain is what the requester gets.
+// chain returns the certificates for the requester.
 func (s *Signer) chain(ca *pki.Authority, leaf *x509.Certificate) []*x509.Certificate {
 	chain := ca.Chain(leaf)
 	switch {

@@ -25,15 +25,16 @@ const (
 
 // OpenCA returns the CA in a Secret: tls.crt has its chain, the signing
 // certificate first, and tls.key its key; the first certificate of ca.crt, if
-// there is one, belongs to the chain too. name is what errors call the Secret,
-// nil is one that does not exist. All is checked that would make certificates
-// which nobody can verify; expiry is not, it is for the moment of signing. The
-// errors are verdicts on a request, which waits for a better Secret; to an
-// issuer they say why it is not ready.
+// it exists, belongs to the chain too. name is the name of the Secret in
+// errors; nil is a Secret that does not exist. It checks everything that would
+// make the issued certificates impossible to verify, except expiry, which is
+// checked when signing. The errors are verdicts on a request, which waits for a
+// better Secret; for an issuer they are why it is not ready.
 //
-// It verifies some tens of signatures at most, whatever is in the Secret. It
-// takes up to a tenth of a second for CAs with constraints: callers that sign
-// often keep what they get, errors too, for as long as the Secret is the same.
+// It verifies at most some tens of signatures, for any content of the Secret.
+// It takes up to a tenth of a second for CAs with constraints: callers that
+// sign often should cache the results, including errors, as long as the Secret
+// does not change.
 func OpenCA(name string, s *corev1.Secret) (*pki.Authority, error) {
 	if s == nil {
 		return nil, pending(ReasonSecretMissing, fmt.Sprintf("Referenced secret %s not found", name), nil)
@@ -75,19 +76,20 @@ func openCA(s *corev1.Secret) (*pki.Authority, error) {
 	return chain.Authority(key)
 }
 
-// Rules are what an operator decides about all CA issuers.
+// Rules are an operator's settings for all CA issuers.
 type Rules struct {
-	// Honoured are the CAs of the API's own clients, if they are known.
+	// Honoured returns the CAs for clients of the API server, if they are
+	// known.
 	Honoured signer.Honoured
-	// OutliveCA gives certificates all of the life that they ask for, also beyond
+	// OutliveCA gives certificates their full requested lifetime, even beyond
 	// the end of their CA.
 	OutliveCA bool
 }
 
-// SignCA makes a certificate of a CA issuer with config, whose CA OpenCA has
-// returned. It begins now and ends with the CA at the latest, unless the rules let
-// it outlive the CA. A request that is beyond the CA's powers (its path length, its
-// name constraints) never gets one.
+// SignCA issues a certificate for a CA issuer with config, whose CA comes from
+// OpenCA. The certificate begins now and ends with the CA at the latest, unless
+// the rules let it outlive the CA. A request that the CA must not sign (by its
+// path length or its name constraints) never gets one.
 func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, by pki.Issuing) (*signer.Issued, error) {
 	csr, err := req.parse()
 	if err != nil {

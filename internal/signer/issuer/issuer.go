@@ -1,8 +1,8 @@
-// Package issuer signs the way Issuers of cert-manager.io do.
+// Package issuer signs in the same way as Issuers of cert-manager.io.
 //
-// Like all of signing it decides from its arguments alone. Its errors are
-// *signer.PermanentError and *signer.PendingError; their reasons are those of
-// the Events that clients of cert-manager.io know, and their texts are for the
+// Its results depend only on its arguments. Its errors are
+// *signer.PermanentError and *signer.PendingError. Their reasons are those of
+// the Events that clients of cert-manager.io know. Their texts are for the
 // requester: they show no key.
 package issuer
 
@@ -20,19 +20,18 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// minRSABits is the size below which RSA keys get no certificate. Issuers do
-// not judge keys beyond what nobody can use: approvers do.
+// minRSABits is the smallest size of RSA keys that get a certificate. Issuers
+// refuse only keys that cannot be used; approvers decide about the others.
 const minRSABits = 1024
 
-// Request is what a certificate is made from, of whichever kind of object. It
-// has been approved.
+// Request is an approved request for a certificate, from any kind of object.
 type Request struct {
 	request.Request
-	// Terms are what is asked for beside the PKCS#10 request.
+	// Terms are the requested properties outside of the PKCS#10 request.
 	Terms request.Terms
 }
 
-// RequestOf returns what an issuer is asked for. Its errors are verdicts.
+// RequestOf returns the Request for an issuer. Its errors are verdicts.
 func RequestOf(req request.Request) (Request, error) {
 	terms, err := req.Terms()
 	var refused *request.TermsError
@@ -42,19 +41,20 @@ func RequestOf(req request.Request) (Request, error) {
 	case errors.As(err, &refused):
 		return Request{}, signer.Permanent(refused.Reason, err)
 	}
-	return Request{Request: req, Terms: terms.ForCA()}, nil // as cert-manager, whether or not the usage is among those of a CSR
+	return Request{Request: req, Terms: terms.ForCA()}, nil // as in cert-manager, whether or not a CSR lists the usage
 }
 
 // The reasons of warnings.
 const (
-	// WarningShortened: the certificate ends with its CA, before its time.
+	// WarningShortened: the certificate ends with its CA, earlier than
+	// requested.
 	WarningShortened = "CertificateShortened"
 	// WarningBadConfig: the certificate breaks a rule that some verifiers enforce.
 	WarningBadConfig = "BadConfig"
 )
 
-// parse reads the request, and proves that the requester has its key and that
-// nothing else is asked for in it than beside it.
+// parse returns the PKCS#10 request. It verifies that the requester has the
+// key, and that the PKCS#10 request and the object request the same.
 func (r Request) parse() (*x509.CertificateRequest, error) {
 	csr, err := r.Proven()
 	if err != nil {
@@ -63,14 +63,14 @@ func (r Request) parse() (*x509.CertificateRequest, error) {
 	return csr.CertificateRequest, certmanager.CheckContent(csr, r.Terms.Usages, r.Terms.IsCA)
 }
 
-// Check reports what an issuer has against a request, whatever signs for it.
+// Check returns an error if an issuer of any type would refuse the request.
 func (r Request) Check() error {
 	_, err := r.parse()
 	return err
 }
 
-// checkDuration refuses what leaves no time between the beginning of a
-// certificate and its end, which have no fractions of a second.
+// checkDuration refuses a duration that leaves no time between notBefore and
+// notAfter, which have no fractions of a second.
 func (r Request) checkDuration() error {
 	if r.Terms.Duration != nil && *r.Terms.Duration < time.Second {
 		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Terms.Duration)
@@ -78,8 +78,8 @@ func (r Request) checkDuration() error {
 	return nil
 }
 
-// lifetime starts now: other than the signers of Kubernetes, Issuers do not
-// backdate.
+// lifetime returns a Lifetime that starts now: unlike the signers of
+// Kubernetes, Issuers do not backdate.
 func (r Request) lifetime() pki.Lifetime {
 	if r.Terms.Duration != nil {
 		return pki.Lifetime{Max: *r.Terms.Duration}
@@ -87,8 +87,8 @@ func (r Request) lifetime() pki.Lifetime {
 	return pki.Lifetime{Max: certmanager.DefaultDuration}
 }
 
-// template describes the certificate for csr, to be signed by who has the
-// public key by.
+// template returns the template of the certificate for csr, to be signed with
+// the key whose public half is by.
 func (r Request) template(csr *x509.CertificateRequest, by crypto.PublicKey, validity pki.Validity, where pki.Locations, rand io.Reader) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(rand)
 	if err != nil {
@@ -99,7 +99,8 @@ func (r Request) template(csr *x509.CertificateRequest, by crypto.PublicKey, val
 	})
 }
 
-// permanent makes a verdict that ends a request, unless err is a verdict.
+// permanent returns a verdict that ends a request, unless err is already a
+// verdict.
 func permanent(reason, text string, err error) error {
 	if verdict := new(signer.PendingError); errors.As(err, &verdict) {
 		return err
@@ -107,7 +108,8 @@ func permanent(reason, text string, err error) error {
 	return signer.Permanent(reason, fmt.Errorf("%s: %w", text, err))
 }
 
-// pending makes a verdict about a Secret that a request waits for. err may be nil.
+// pending returns a verdict about a Secret that a request waits for. err may be
+// nil.
 func pending(reason, text string, err error) error {
 	if err == nil {
 		err = errors.New(text)

@@ -29,20 +29,20 @@ const (
 
 // KeySecret is where the key of a request is.
 type KeySecret struct {
-	// Annotation is the one of the request that names the Secret, and Name what
-	// it says; empty if it is missing.
+	// Annotation is the annotation of the request that names the Secret, and
+	// Name is its value; empty if it is missing.
 	Annotation, Name string
-	// Namespace is where the Secret is to be, which is not always where whoever
-	// asks expects it.
+	// Namespace is the required namespace of the Secret, which is not always
+	// the one that the requester expects.
 	Namespace string
 	// Secret has the key as tls.key; nil if it does not exist.
 	Secret *corev1.Secret
 }
 
-// SignSelf makes a certificate of a SelfSigned issuer with config, signed with
-// the key of the request itself. It begins now. A request whose subject is
-// empty gets one without an issuer's name, which breaks RFC 5280 section
-// 4.1.2.4; a note says so.
+// SignSelf issues a certificate for a SelfSigned issuer with config, signed
+// with the key of the request itself. It begins now. A request with an empty
+// subject gets a certificate without an issuer's name, which violates RFC 5280
+// section 4.1.2.4; a warning says so.
 func SignSelf(ctx context.Context, req Request, config *cmv1.SelfSignedIssuer, from KeySecret, now time.Time, by pki.Issuing) (*signer.Issued, error) {
 	switch {
 	case from.Name == "":

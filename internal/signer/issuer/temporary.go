@@ -8,9 +8,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Temporary makes a certificate in PEM for a request, to serve with until an issuer
-// has answered. Nothing trusts it: its CA, which has this name, exists for this
-// certificate alone, so that neither is recorded.
+// Temporary returns a certificate in PEM for a request, to serve with until an
+// issuer has answered. No verifier trusts it: its CA, with the name ca, is
+// created only for this certificate, so neither is recorded.
 func (r Request) Temporary(ctx context.Context, ca string, now time.Time) ([]byte, error) {
 	csr, err := r.Parsed()
 	if err != nil {

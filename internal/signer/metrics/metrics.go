@@ -11,20 +11,20 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// Metrics are those of all signers of a process.
+// Metrics are the metrics of all signers of a process.
 type Metrics struct {
-	// Issued and Shortened have the label signer, Refused and Delayed reason
-	// besides.
+	// Issued and Shortened have the label signer; Refused and Delayed also have
+	// the label reason.
 	Issued, Refused, Delayed, Shortened *prometheus.CounterVec
 	// QueueWait, Signature and Duration are in seconds.
 	QueueWait, Signature, Duration *prometheus.HistogramVec
-	// NotAfter is when a signer's CA ends.
+	// NotAfter is when a signer's CA expires.
 	NotAfter *prometheus.GaugeVec
 }
 
-// New makes the metrics and registers them with registry; nil makes
-// metrics that nobody sees. Where there are metrics of the same names already,
-// made for another signer or another server in this process, those are used.
+// New creates the metrics and registers them with registry; if it is nil, they
+// are not registered. Metrics with the same names that are registered already,
+// by another signer or another server in this process, are shared.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Issued: counter("issued_total", "Number of certificates issued, by signer.", "signer"),
@@ -62,8 +62,8 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	)
 }
 
-// Begin makes a signer's counters appear before there is anything to count:
-// rates need a zero to rise from.
+// Begin creates a signer's counters with the value zero: rates need an initial
+// zero.
 func (m *Metrics) Begin(signerName string) {
 	m.Issued.WithLabelValues(signerName)
 	m.Shortened.WithLabelValues(signerName)
@@ -78,7 +78,7 @@ func (m *Metrics) Begin(signerName string) {
 	}
 }
 
-// Forget removes what there is of a signer that is no more.
+// Forget removes the metrics of a deleted signer.
 func (m *Metrics) Forget(signerName string) {
 	labels := prometheus.Labels{"signer": signerName}
 	for _, counter := range []*prometheus.CounterVec{m.Issued, m.Refused, m.Delayed, m.Shortened} {
@@ -90,8 +90,8 @@ func (m *Metrics) Forget(signerName string) {
 	m.NotAfter.DeletePartialMatch(labels)
 }
 
-// ReasonLabel keeps the reasons that endpoints make up out of the labels, of
-// which there must not be many.
+// ReasonLabel keeps reasons that endpoints define out of the labels, whose
+// number must be limited.
 func ReasonLabel(reason string) string {
 	if slices.Contains(signer.PermanentReasons(), reason) || slices.Contains(signer.PendingReasons(), reason) {
 		return reason

@@ -17,32 +17,33 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer, in bytes: a chain of ten large certificates
-	// fits several times.
+	// maxAnswer is the maximum size of an answer, in bytes: a chain of ten
+	// large certificates fits several times.
 	maxAnswer = 256 << 10
-	// maxChain bounds how many certificates come with one.
+	// maxChain is the maximum number of certificates in an answer.
 	maxChain = 10
-	// defaultRetryAfter is when to ask again if the endpoint does not say.
+	// defaultRetryAfter is when to call again if the endpoint does not set a
+	// time.
 	defaultRetryAfter = 10 * time.Second
-	// maxRetryAfter bounds for how long an endpoint can put us off.
+	// maxRetryAfter is the longest delay that an endpoint can request.
 	maxRetryAfter = 24 * time.Hour
-	// maxText bounds the messages that requesters get to read, in bytes.
+	// maxText is the maximum size of messages for requesters, in bytes.
 	maxText = 1024
 )
 
-// reasons are what conditions can give as one.
+// reasons matches the valid reasons of conditions.
 var reasons = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
 
-// wanted is what an answer is held to.
+// wanted has the requirements for an answer.
 type wanted struct {
 	uid string
 	pki.Wanted
-	// honoured are the CAs of the API's own clients.
+	// honoured returns the CAs for clients of the API server.
 	honoured signer.Honoured
 }
 
-// verdict makes a signer's verdict of an endpoint's answer. Any other error
-// says that the answer is wrong, and how.
+// verdict converts an endpoint's answer to a signer's verdict. Any other error
+// reports what is wrong with the answer.
 func (w wanted) verdict(body []byte, now time.Time) (*signer.Issued, error) {
 	answer, err := decode(body)
 	if err != nil {
@@ -63,7 +64,7 @@ func (w wanted) verdict(body []byte, now time.Time) (*signer.Issued, error) {
 	}
 }
 
-// decode is strict: a misspelt field must not pass for an absent one.
+// decode is strict: a misspelt field must not be treated as a missing one.
 func decode(body []byte) (*v1alpha1.SigningResponse, error) {
 	answer := &v1alpha1.SigningResponse{}
 	strictErrs, err := kjson.UnmarshalStrict(body, answer)
@@ -103,8 +104,8 @@ func failed(f *v1alpha1.Failed) error {
 	return signer.Permanent(f.Reason, errors.New(message))
 }
 
-// presentable keeps line breaks, terminal escapes and the like away from the
-// people who read conditions.
+// presentable replaces line breaks, terminal escapes and the like by spaces,
+// for texts in conditions.
 func presentable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -118,7 +119,8 @@ func presentable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// issued takes a chain as the API server would, and as relying parties need it.
+// issued accepts a chain by the rules of the API server and the needs of
+// relying parties.
 func (w wanted) issued(chain []byte, now time.Time) (*signer.Issued, error) {
 	certs, err := pki.ParseCertificates(chain)
 	switch {

@@ -400,7 +400,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// FuzzVerdict: whatever an endpoint says, a certificate that is taken is for
+// FuzzVerdict: for any answer of an endpoint, an accepted certificate is for
 // the request's key.
 func FuzzVerdict(f *testing.F) {
 	request := v1alpha1.SigningRequest{UID: testUID}

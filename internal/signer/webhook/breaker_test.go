@@ -120,7 +120,8 @@ func TestBreakerAbandonedProbe(t *testing.T) {
 	}
 }
 
-// Calls that began before the breaker opened tell nothing new when they fail.
+// Calls that began before the breaker opened give no new information when they
+// fail.
 func TestBreakerLateFailure(t *testing.T) {
 	m := newMachine(t)
 	early := m.enter()

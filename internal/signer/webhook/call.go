@@ -21,15 +21,15 @@ import (
 const (
 	// idleTimeout is how long a connection is kept for the next call.
 	idleTimeout = 90 * time.Second
-	// maxHeader bounds the header of an answer, in bytes.
+	// maxHeader is the maximum size of the header of an answer, in bytes.
 	maxHeader = 64 << 10
-	// userAgent is what endpoints find in their logs.
+	// userAgent identifies certplane in the logs of endpoints.
 	userAgent = "certplane"
-	// maxPause bounds for how long an overloaded endpoint can put us off.
+	// maxPause is the longest delay that an overloaded endpoint can request.
 	maxPause = time.Hour
 )
 
-// The results of calls, as metrics show them.
+// The results of calls, as in metrics.
 const (
 	resultIssued      = "issued"
 	resultPending     = "pending"
@@ -38,21 +38,21 @@ const (
 	resultRejected    = "rejected"    // HTTP 3xx and 4xx
 	resultOverloaded  = "overloaded"  // HTTP 429 and 503
 	resultBroken      = "broken"      // other HTTP 5xx
-	resultUnreachable = "unreachable" // no connection, or none that is trusted
+	resultUnreachable = "unreachable" // no connection, or no trusted one
 	resultTimeout     = "timeout"
 	resultAbandoned   = "abandoned" // the caller gave up
 )
 
-// failure is a call that brought no answer to read. It quotes nothing that
-// the endpoint says: that can be an echo of our token.
+// failure is a call without a readable answer. It quotes nothing from the
+// endpoint, which could echo our token.
 type failure struct {
 	result string
 	err    error
-	// about tells what the call says about the endpoint.
+	// about is what the call means for the endpoint.
 	about health
-	// again: another call at once may help.
+	// again is set if an immediate retry may succeed.
 	again bool
-	// after is when the endpoint wants to be asked again; 0 if it does not say.
+	// after is the delay that the endpoint requests; 0 if it requests none.
 	after time.Duration
 }
 
@@ -115,12 +115,13 @@ func read(response *http.Response, now time.Time) ([]byte, error) {
 	return body, nil
 }
 
-// tlsAlert is how crypto/tls reports that the other side dislikes us.
+// tlsAlert is the Op of errors with which crypto/tls reports an alert from the
+// other side.
 const tlsAlert = "remote error"
 
-// unreachable sorts the errors of connections. A timeout is not followed by
-// another call: more work does not make an endpoint faster. Nor does another
-// call make a certificate trusted.
+// unreachable classifies the errors of connections. A timeout is not retried at
+// once: more work does not make an endpoint faster. An untrusted certificate is
+// not retried either.
 func unreachable(err error) error {
 	var outer *url.Error
 	if errors.As(err, &outer) {
@@ -140,12 +141,12 @@ func unreachable(err error) error {
 	return f
 }
 
-// invalid makes a failure of an answer that breaks the protocol.
+// invalid returns a failure for an answer that violates the protocol.
 func invalid(err error) error {
 	return &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
 }
 
-// refused makes a failure of every status but 200.
+// refused returns a failure for a status other than 200.
 func refused(response *http.Response, now time.Time) error {
 	status := response.StatusCode
 	f := &failure{result: resultRejected, about: unanswered, after: retryAfter(response.Header, now)}
@@ -161,12 +162,12 @@ func refused(response *http.Response, now time.Time) error {
 		return invalid(f.err)
 	case status == http.StatusBadRequest, status == http.StatusConflict,
 		status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f.about = answered // it dislikes this request, and works
+		f.about = answered // it refuses this request, but works
 	}
 	return f
 }
 
-// retryAfter reads the header of RFC 9110 section 10.2.3.
+// retryAfter parses the header Retry-After (RFC 9110 section 10.2.3).
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	wait := time.Duration(0)

@@ -24,7 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
 
-// patientClock lets nobody wait: its time jumps.
+// patientClock never blocks: its time jumps.
 type patientClock struct {
 	*clocktesting.FakeClock
 }
@@ -177,8 +177,8 @@ func TestAnswersOverHTTP(t *testing.T) {
 	}
 }
 
-// assertPlain: the requester learns nothing of the endpoint, and nobody learns
-// the token.
+// assertPlain: the requester sees nothing of the endpoint, and the token is
+// never shown.
 func assertPlain(t *testing.T, f *fixture, pending *signer.PendingError) {
 	t.Helper()
 	if strings.Contains(pending.Message, "HTTP") || strings.Contains(pending.Message, f.URL) {
@@ -301,7 +301,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestLifetimes: what an endpoint is told of how long certificates live.
+// TestLifetimes: the lifetimes that an endpoint gets in requests.
 func TestLifetimes(t *testing.T) {
 	hours := func(n time.Duration) *time.Duration { return new(n * time.Hour) }
 	tests := []struct {
@@ -373,7 +373,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A caller that gives up learns so at once, and says nothing about the endpoint.
+// A caller that gives up gets an error at once, which does not count against
+// the endpoint.
 func TestAbandoned(t *testing.T) {
 	f := newFixture(t)
 	gone := make(chan struct{})

@@ -13,10 +13,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Credentials are what an endpoint is called with, for signers whose settings
-// name no files. All of them may be left out, and none is ever shown.
+// Credentials are the credentials for calls to an endpoint, for signers whose
+// settings name no files. All of them are optional, and none is ever shown.
 type Credentials struct {
-	// CA is what the endpoint's certificate must chain to, in PEM.
+	// CA has the CAs to which the endpoint's certificate must chain, in PEM.
 	CA []byte
 	// Certificate and Key are the client certificate, in PEM.
 	Certificate, Key []byte
@@ -24,20 +24,20 @@ type Credentials struct {
 	Token []byte
 }
 
-// client calls an endpoint with the credentials that are in the files now.
-// Safe for concurrent use.
+// client calls an endpoint with the current credentials in the files. It is
+// safe for concurrent use.
 type client struct {
 	settings Settings
-	given    bool // the credentials are no files
+	given    bool // the credentials are not in files
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	files follow.Files
 	http  *http.Client
 	token string
 }
 
-// newClient reads the files for the first time. report is told why the files
-// cannot be used, when that is news.
+// newClient reads the files for the first time. It calls report when the files
+// become unusable, with the reason.
 func newClient(settings Settings, given *Credentials, report func(context.Context, error)) (*client, error) {
 	c := &client{settings: settings, given: given != nil}
 	if c.given {
@@ -52,14 +52,14 @@ func newClient(settings Settings, given *Credentials, report func(context.Contex
 		},
 		Use:    c.use,
 		Report: report,
-		AtOnce: true, // each call looks
+		AtOnce: true, // each call reads the files
 	}
 	return c, c.files.Open(context.Background())
 }
 
-// current returns what to make the next call with. An error says why that is
-// not what is in the files: then it is what was in them before. So a pair of
-// files that is being replaced stops nothing.
+// current returns the client and the token for the next call. An error says why
+// the current files are not used: then the result is from their previous
+// content. So calls continue while a pair of files is being replaced.
 func (c *client) current(ctx context.Context) (*http.Client, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *client) current(ctx context.Context) (*http.Client, string, error) {
 	return c.http, c.token, err
 }
 
-// use has the next calls made with other credentials.
+// use makes the next calls use other credentials.
 func (c *client) use(_ context.Context, contents follow.Contents) error {
 	token, err := c.parseToken(contents.Data[3])
 	if err != nil {
@@ -122,16 +122,16 @@ func (c *client) replace(config *tls.Config) {
 			MaxIdleConnsPerHost:    c.settings.Concurrency,
 			IdleConnTimeout:        idleTimeout,
 			MaxResponseHeaderBytes: maxHeader,
-			// What is compressed can be larger than it looks.
+			// A compressed answer can be larger than its size suggests.
 			DisableCompression: true,
 		},
-		// A redirect would take the request, and the token, elsewhere.
+		// A redirect would send the request, and the token, to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// parseToken takes one line of printable ASCII, or nothing where no token is
-// named. No error shows any part of it.
+// parseToken accepts one line of printable ASCII, or nothing if no token is
+// configured. No error shows any part of it.
 func (c *client) parseToken(data []byte) (string, error) {
 	if c.given && len(data) == 0 || !c.given && c.settings.TokenFile == "" {
 		return "", nil

@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// metrics are those of one endpoint.
+// metrics are the metrics of one endpoint.
 type metrics struct {
 	signerName string
 
@@ -18,9 +18,9 @@ type metrics struct {
 	duration                               *prometheus.HistogramVec
 }
 
-// newMetrics makes the metrics and registers them with registry; nil makes
-// metrics that nobody sees. Where there are some already, made for another
-// endpoint, those are used.
+// newMetrics creates the metrics and registers them with registry; if it is
+// nil, they are not registered. Metrics that another endpoint has registered
+// already are shared.
 func newMetrics(registry prometheus.Registerer, signerName string) (*metrics, error) {
 	m := &metrics{
 		signerName:  signerName,

@@ -14,7 +14,7 @@ import (
 // Order is a certificate whose content is decided already. It is for declared
 // signers, for which the profile in their Signer object decides.
 type Order struct {
-	// Request is what the endpoint gets besides.
+	// Request is the request, which the endpoint gets too.
 	Request request.Request
 	// Template has the key, the subject, the names and the usages.
 	Template *x509.Certificate
@@ -24,12 +24,12 @@ type Order struct {
 	Pod *v1alpha1.Pod
 }
 
-// Endpoint is an HTTPS endpoint that carries out orders. Safe for concurrent
-// use.
+// Endpoint is an HTTPS endpoint that carries out orders. It is safe for
+// concurrent use.
 type Endpoint struct{ endpoint *endpoint }
 
-// NewEndpoint returns an endpoint. Credentials that cannot be used are an
-// error now and not when somebody waits for a certificate.
+// NewEndpoint returns an endpoint. Unusable credentials are reported here and
+// not with the first request.
 func NewEndpoint(cfg Config) (*Endpoint, error) {
 	e, err := newEndpoint(cfg)
 	if err != nil {
@@ -38,8 +38,7 @@ func NewEndpoint(cfg Config) (*Endpoint, error) {
 	return &Endpoint{endpoint: e}, nil
 }
 
-// Issue has the endpoint carry out an order. Its errors are those of
-// signer.Sign.
+// Issue sends an order to the endpoint. Its errors are those of signer.Sign.
 func (e *Endpoint) Issue(ctx context.Context, order Order, now time.Time) (*signer.Issued, error) {
 	asked := newRequest(order.Request, order.Duration)
 	asked.Certificate, asked.Pod = order.content(), order.Pod
@@ -57,8 +56,8 @@ func (o Order) content() *v1alpha1.Certificate {
 	return content
 }
 
-// wanted holds the answer to the order as if the requester had asked for just
-// this.
+// wanted returns the requirements for the answer: exactly the content of the
+// order.
 func (o Order) wanted() wanted {
 	t := o.Template
 	return wanted{uid: o.Request.UID, Wanted: pki.Wanted{

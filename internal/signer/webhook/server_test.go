@@ -103,7 +103,7 @@ func has(kind certificatesv1.RequestConditionType) func(*csr) bool {
 	return func(c *csr) bool { return condition(c, kind) != "" }
 }
 
-// wantEvent waits for a warning about a request and returns what it says.
+// wantEvent waits for a warning about a request and returns its note.
 func (w world) wantEvent(t *testing.T, name, reason string) string {
 	t.Helper()
 	var note string

@@ -76,8 +76,8 @@ func (s Settings) withDefaults() Settings {
 // Calls is how many calls are under way at the same time.
 func (s Settings) Calls() int { return cmp.Or(s.Concurrency, 10) }
 
-// Validate reports the first value that cannot work, by its field under path.
-// The name of the signer is not looked at.
+// Validate returns an error for the first invalid value, with its field under
+// path. It does not check the name of the signer.
 func (s Settings) Validate(path string) error {
 	if err := checkURL(s.URL); err != nil {
 		return fmt.Errorf("%s.url: %w", path, err)
@@ -103,7 +103,7 @@ func (s Settings) Validate(path string) error {
 	return nil
 }
 
-// checkURL never quotes an address that may have a secret in it.
+// checkURL never quotes an address that may contain a secret.
 func checkURL(address string) error {
 	parsed, err := url.Parse(address)
 	switch {
@@ -123,7 +123,7 @@ func checkURL(address string) error {
 	return nil
 }
 
-// anyOf is the end of a signerName that stands for all signers of a domain.
+// anyOf is the suffix of a signerName that means all signers of a domain.
 const anyOf = "/*"
 
 // Domain returns the domain all of whose signers s is for, or ok false if s
@@ -131,7 +131,7 @@ const anyOf = "/*"
 func (s Settings) Domain() (domain string, ok bool) { return strings.CutSuffix(s.SignerName, anyOf) }
 
 // Choose returns the index of the element that is for a signer, or -1. A
-// signer's own element goes before that of its domain.
+// signer's own element takes precedence over that of its domain.
 func Choose(all []Settings, signerName string) int {
 	domain, _, _ := strings.Cut(signerName, "/")
 	for _, name := range []string{signerName, domain + anyOf} {

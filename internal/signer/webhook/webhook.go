@@ -1,7 +1,7 @@
-// Package webhook signs by asking an HTTPS endpoint.
+// Package webhook signs by calling an HTTPS endpoint.
 //
-// What the endpoint gets and may answer is package api/signing/v1alpha1. No
-// answer is taken on trust: a certificate that is not what was asked for never
+// The requests and answers are defined in package api/signing/v1alpha1. Every
+// answer is checked: a certificate that differs from what was requested never
 // reaches the request.
 package webhook
 
@@ -26,33 +26,34 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// invalidPause is when to ask again after an answer that breaks the
+// invalidPause is when to call again after an answer that violates the
 // protocol. Each one may have cost a certificate.
 const invalidPause = 5 * time.Minute
 
-// pauses are about how long to wait before the repetitions of a call.
+// pauses are the approximate pauses before the retries of a call.
 var pauses = backoff.Backoff{First: 250 * time.Millisecond, Most: 8 * time.Second}
 
-// Config is what signing at an endpoint needs.
+// Config has the dependencies for signing at an endpoint.
 type Config struct {
-	// Settings are valid.
+	// Settings must be valid.
 	Settings Settings
-	// Limits returns what operators allow a signer. The maximum duration in
-	// Settings, if there is one, goes before that in the limits.
+	// Limits returns the operator's limits for a signer. The maximum duration
+	// in Settings, if set, takes precedence over that in the limits.
 	Limits func(signerName string) signer.Limits
-	// Credentials, if there are any, are used instead of the files in Settings.
+	// Credentials, if not nil, are used instead of the files in Settings.
 	Credentials *Credentials
-	// Honoured are the CAs of the API's own clients, if they are known.
+	// Honoured returns the CAs for clients of the API server, if they are
+	// known.
 	Honoured signer.Honoured
-	// Clock tells the time; nil is the real one.
+	// Clock is the clock to use; nil means the real one.
 	Clock clock.Clock
-	// Metrics, if there is one, gets the endpoint's metrics. Endpoints that
-	// share it share the metrics.
+	// Metrics, if not nil, is where the endpoint's metrics are registered.
+	// Endpoints that share it share the metrics.
 	Metrics prometheus.Registerer
 }
 
-// New returns the signer behind an endpoint. Files that cannot be used are an
-// error now and not when somebody waits for a certificate.
+// New returns the signer behind an endpoint. Unusable files are reported here
+// and not with the first request.
 func New(cfg Config) (signer.Sign, error) {
 	e, err := newEndpoint(cfg)
 	if err != nil {
@@ -81,7 +82,7 @@ func newEndpoint(cfg Config) (*endpoint, error) {
 	return &endpoint{settings: cfg.Settings, limits: cfg.Limits, honoured: cfg.Honoured, clock: cfg.Clock, client: client, metrics: metrics}, nil
 }
 
-// endpoint is an HTTPS endpoint that signs. Safe for concurrent use.
+// endpoint is an HTTPS endpoint that signs. It is safe for concurrent use.
 type endpoint struct {
 	settings Settings
 	limits   func(signerName string) signer.Limits
@@ -94,8 +95,8 @@ type endpoint struct {
 	breaker breaker
 }
 
-// sign implements signer.Sign. A bad request is told so even while the
-// endpoint is down.
+// sign implements signer.Sign. A bad request is refused even while the endpoint
+// is down.
 func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
 	want, err := e.examine(req)
 	if err != nil {
@@ -104,7 +105,7 @@ func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time)
 	return e.converse(ctx, newRequest(req, *want.Life), want, now)
 }
 
-// converse calls the endpoint until there is a verdict or no use in trying on.
+// converse calls the endpoint until there is a verdict or a retry is useless.
 func (e *endpoint) converse(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	for call := 0; ; call++ {
 		issued, err := e.attempt(ctx, request, want, now)
@@ -118,7 +119,7 @@ func (e *endpoint) converse(ctx context.Context, request v1alpha1.SigningRequest
 	}
 }
 
-// examine reaches the verdicts that depend on the request alone.
+// examine checks what depends only on the request.
 func (e *endpoint) examine(req request.Request) (wanted, error) {
 	profile, err := signer.Lookup(req.SignerName)
 	ours := err == nil
@@ -141,8 +142,8 @@ func (e *endpoint) examine(req request.Request) (wanted, error) {
 	return want, nil
 }
 
-// foreign is the profile of signers of which nothing is known here: what they
-// demand is the endpoint's business.
+// foreign is the profile of unknown signers: the endpoint decides about their
+// requirements.
 var foreign = signer.Profile{
 	Check:    func(*x509.CertificateRequest, []string) error { return nil },
 	Lifetime: pki.Lifetime{Min: 10 * time.Minute},
@@ -163,7 +164,7 @@ func newRequest(req request.Request, limit time.Duration) v1alpha1.SigningReques
 	return asked
 }
 
-// attempt makes one call, if the circuit breaker lets it, and judges the
+// attempt makes one call, if the circuit breaker permits it, and checks the
 // answer. Its errors are verdicts or *failure.
 func (e *endpoint) attempt(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (issued *signer.Issued, err error) {
 	p, err := e.enter()
@@ -180,7 +181,7 @@ func (e *endpoint) attempt(ctx context.Context, request v1alpha1.SigningRequest,
 	return issued, err
 }
 
-// ask makes one call and judges the answer.
+// ask makes one call and checks the answer.
 func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	body, err := e.call(ctx, request)
 	if err != nil {
@@ -195,7 +196,8 @@ func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, wan
 	return issued, err
 }
 
-// classify says what a call means for the circuit breaker and for metrics.
+// classify returns the result of a call for the circuit breaker and for
+// metrics.
 func classify(err error) (health, string) {
 	var f *failure
 	switch {
@@ -210,7 +212,7 @@ func classify(err error) (health, string) {
 	}
 }
 
-// pending makes the verdict of a call that has failed.
+// pending returns the verdict for a failed call.
 func (e *endpoint) pending(f *failure) error {
 	reason, message := signer.ReasonUnavailable, "the signer cannot sign at present; it keeps trying"
 	if f.result == resultInvalid {
@@ -223,9 +225,9 @@ func (e *endpoint) pending(f *failure) error {
 	}
 }
 
-// pause waits before the call that follows after call repetitions, unless
-// there would be no time left for it. The length is random so that requests
-// which failed together do not come back together.
+// pause waits before the next retry of a call, unless there would be no time
+// left for it. The pause is random so that requests that failed together are
+// not retried together.
 func (e *endpoint) pause(ctx context.Context, call int) bool {
 	wait := pauses.After(call + 1)
 	wait = wait/2 + backoff.Random(wait)
@@ -251,7 +253,7 @@ func (e *endpoint) enter() (pass, error) {
 	e.metrics.spared()
 	return pass{}, e.pending(&failure{
 		err: errors.New("left alone for a while because it did not answer several requests"),
-		// Not all at the same moment.
+		// Random, so that not all requests are retried at the same moment.
 		after: wait + backoff.Random(openFor/5),
 	})
 }
@@ -272,8 +274,8 @@ func (e *endpoint) leave(ctx context.Context, p pass, about health, uid string, 
 	}
 }
 
-// credentials returns what to make the next call with. Files that cannot be
-// used stop nothing while there is what was in them before.
+// credentials returns the client and the token for the next call. If the files
+// cannot be used, their previous content stays in use.
 func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
 	httpClient, token, err := e.client.current(ctx)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
-// keyTypes are those that certificates are asked for with.
+// keyTypes are the key types of requested certificates.
 var keyTypes = []pki.KeyType{pki.RSA2048, pki.ECDSAP256, pki.ECDSAP384, pki.ECDSAP521, pki.Ed25519}
 
-// requests have one request that each built-in signer accepts.
+// requests has one request for each built-in signer, which accepts it.
 var requests = map[string]struct {
 	template x509.CertificateRequest
 	usages   []certificatesv1.KeyUsage
@@ -53,7 +53,7 @@ var requests = map[string]struct {
 	},
 }
 
-// encode makes a request for a key of a type.
+// encode makes a request with a key of this type.
 func encode(t *testing.T, template x509.CertificateRequest, kind pki.KeyType) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &template, newKey(t, kind))
@@ -106,17 +106,17 @@ func issue(t *testing.T, ca *pki.Authority, spec certificatesv1.CertificateSigni
 	return issued.Certificate
 }
 
-// What zlint says against certificates that signers issue as they are asked to.
+// What zlint objects to in certificates that signers issue as requested.
 var (
 	// notForRSA are usages that are approved for an RSA key nevertheless.
 	notForRSA = []string{"key agreement", "crl sign", "encipher only", "decipher only"}
 	rsaFails  = []string{"e_rsa_allowed_ku_ee"}
-	// selfSignedFails is said of end entities.
+	// selfSignedFails is the lint that self-signed end entities fail.
 	selfSignedFails = []string{"e_ext_authority_key_identifier_no_key_identifier"}
 )
 
-// TestUsages has zlint judge a certificate for each usage of the CSR API but cert
-// sign, which no signer gives.
+// TestUsages has zlint judge a certificate for each usage of the CSR API except
+// cert sign, which no signer gives.
 func TestUsages(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, newRoot(t, now), pki.ECDSAP256, now)

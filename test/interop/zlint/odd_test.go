@@ -16,8 +16,8 @@ import (
 
 type change func(*x509.Certificate)
 
-// odd are certificates that are asked for and should perhaps not be. What zlint
-// says against those that certplane's linter lets pass is in fails.
+// odd are requested certificates that should perhaps not be issued. For those
+// that certplane's linter accepts, fails lists what zlint objects to.
 var odd = []struct {
 	reason  string
 	change  change
@@ -99,7 +99,7 @@ var odd = []struct {
 	})},
 }
 
-// TestOdd has zlint judge what certplane's linter lets pass.
+// TestOdd has zlint judge what certplane's linter accepts.
 func TestOdd(t *testing.T) {
 	now := time.Now()
 	root := newRoot(t, now)
@@ -172,7 +172,7 @@ func locations(url string) change {
 	}
 }
 
-// extension has the certificate made with an extension of this encoding.
+// extension adds an extension with this encoding to the certificate.
 func extension(id asn1.ObjectIdentifier, critical bool, value ...byte) change {
 	return func(c *x509.Certificate) {
 		c.DNSNames = nil
@@ -180,7 +180,7 @@ func extension(id asn1.ObjectIdentifier, critical bool, value ...byte) change {
 	}
 }
 
-// ce is an extension of RFC 5280 section 4.2.1.
+// ce returns the OID of an extension of RFC 5280 section 4.2.1.
 func ce(arc int) asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, arc} }
 
 func ca(c *x509.Certificate) {

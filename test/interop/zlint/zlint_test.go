@@ -17,15 +17,16 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// sources are those of the lints that are about certificates of every PKI. The
+// sources are those of the lints that apply to certificates of every PKI. The
 // others hold CAs to what browsers and their forum (CABF_BR, CABF_CS_BR,
-// CABF_SMIME_BR, CABF_EV, Mozilla, Apple, Chrome) or the European Union (ETSI_ESI)
-// demand of those that all the world trusts, or are about logs of certificates
+// CABF_SMIME_BR, CABF_EV, Mozilla, Apple, Chrome) or the European Union
+// (ETSI_ESI) demand of publicly trusted CAs, or apply to logs of certificates
 // (RFC6962) and OCSP responders (RFC6960).
 var sources = lint.SourceList{lint.RFC3279, lint.RFC5280, lint.RFC5480, lint.RFC5891, lint.RFC8813, lint.Community}
 
-// excluded are lints of these sources that certificates of certplane may fail, and
-// why. Each of them fails in a test below: what is excluded for no reason is found.
+// excluded are lints of these sources that certificates of certplane may fail,
+// and why. Each of them fails in a test below, so that a needless exclusion is
+// found.
 var excluded = map[string]string{
 	"e_ecdsa_allowed_ku":                               "kubelets and other clients ask for key encipherment with keys of all types, and the CSR API gives what was approved",
 	"e_rsa_allowed_ku_ee":                              "requesters may ask for usages that RFC 3279 has no sense for with their key, and the CSR API gives what was approved",
@@ -53,8 +54,8 @@ var registry = sync.OnceValues(func() (lint.Registry, error) {
 	return lint.GlobalRegistry().Filter(lint.FilterOptions{IncludeSources: sources})
 })
 
-// judge returns the lints that a certificate fails, with what they say. Notices are
-// left out: nothing is wrong with a certificate that has some.
+// judge returns the lints that a certificate fails, with their messages.
+// Notices are left out: a certificate with notices has no faults.
 func judge(t *testing.T, cert *x509.Certificate) map[string]string {
 	t.Helper()
 	lints, err := registry()
@@ -74,7 +75,7 @@ func judge(t *testing.T, cert *x509.Certificate) map[string]string {
 	return failed
 }
 
-// wantFailed holds a certificate to failing these lints alone, which must be
+// wantFailed checks that a certificate fails only these lints, which must be
 // excluded.
 func wantFailed(t *testing.T, cert *x509.Certificate, names ...string) {
 	t.Helper()
@@ -94,7 +95,8 @@ func wantFailed(t *testing.T, cert *x509.Certificate, names ...string) {
 	}
 }
 
-// A lint that does not exist, or that nothing here fails, needs no exclusion.
+// A lint that does not exist, or that no certificate here fails, needs no
+// exclusion.
 func TestExclusions(t *testing.T) {
 	lints, err := registry()
 	if err != nil {

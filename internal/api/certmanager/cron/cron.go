@@ -1,5 +1,5 @@
-// Package cron reads the schedules of crontabs: five fields that say at which
-// minutes something begins.
+// Package cron parses the schedules of crontabs: five fields that define the
+// minutes at which something starts.
 package cron
 
 import (
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Schedule is the minutes that match five fields: minute, hour, day of the
-// month, month, day of the week. Parse makes one.
+// Schedule is the set of minutes that match five fields: minute, hour, day of
+// the month, month, day of the week. Use Parse to create one.
 type Schedule struct {
 	minutes, hours, days, months, weekdays set
-	// eitherDay: both fields of days are restricted, and one of them is enough,
-	// as in crontab(5).
+	// eitherDay is true if both day fields are restricted; then one of them is
+	// enough, as in crontab(5).
 	eitherDay bool
 }
 
@@ -23,11 +23,11 @@ type set uint64
 
 func (s set) has(n int) bool { return s&(1<<n) != 0 }
 
-// field is one of the five.
+// field is one of the five fields.
 type field struct {
 	name     string
 	min, max int
-	// names stand for numbers from min on.
+	// names are used for numbers from min on.
 	names []string
 }
 
@@ -42,10 +42,10 @@ var (
 	weekdayField = field{name: "day of the week", max: 7, names: weekdays} // 0 and 7 are Sunday
 )
 
-// Parse reads five fields with blanks between them. A field is "*", numbers,
-// ranges as 1-5, steps as */15 or 8-18/2, or several of them with commas;
-// months and days of the week also have names of three letters. Shorthands as
-// "@daily" are refused.
+// Parse parses five fields separated by blanks. A field is "*", numbers, ranges
+// such as 1-5, steps such as */15 or 8-18/2, or several of them separated by
+// commas; months and days of the week also have names of three letters.
+// Shorthands such as "@daily" are refused.
 func Parse(text string) (Schedule, error) {
 	fields := strings.Fields(text)
 	if len(fields) != 5 {
@@ -99,7 +99,8 @@ func (f field) item(text string) (set, error) {
 	return numbers, nil
 }
 
-// span reads "*", a number or a range. With steps, a number begins a range.
+// span parses "*", a number or a range. With steps, a number is the start of a
+// range.
 func (f field) span(text string, steps bool) (first, last int, err error) {
 	if text == "*" {
 		return f.min, f.max, nil
@@ -135,10 +136,10 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// First returns the first beginning that is not before from and not after
-// until; ok is false if there is none. Days and hours are those of from's
-// location. What is to begin in an hour that a change of clocks leaves out
-// begins as much later or earlier.
+// First returns the first start that is not before from and not after until; ok
+// is false if there is none. Days and hours are those of from's location. If a
+// change of clocks skips the hour of a start, the start moves by the same
+// amount, later or earlier.
 func (s Schedule) First(from, until time.Time) (begin time.Time, ok bool) {
 	year, month, day := from.Date()
 	for ; ; day++ {
@@ -166,7 +167,7 @@ func (s Schedule) matches(day time.Time) bool {
 	return ofMonth && ofWeek
 }
 
-// firstOf returns the first beginning of a day that is not before from.
+// firstOf returns the first start of a day that is not before from.
 func (s Schedule) firstOf(midnight, from time.Time) (time.Time, bool) {
 	year, month, day := midnight.Date()
 	for hour := range 24 {

@@ -80,7 +80,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is parsed has an end.
+// FuzzParse checks that searching in a parsed schedule always ends.
 func FuzzParse(f *testing.F) {
 	f.Add("*/5 1-3 1,2 jan mon")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -51,7 +51,8 @@ func checkMarks(t *testing.T, obj metav1.Object) {
 	}
 }
 
-// describe prints rules as lines of verbs, resources in their group, and names.
+// describe formats rules as lines of verbs, resources in their group, and
+// names.
 func describe(rules []rbacv1.PolicyRule) []string {
 	var out []string
 	for _, r := range rules {
@@ -287,7 +288,7 @@ func TestCertificateRoles(t *testing.T) {
 func TestOwnControllersDoNotApproveWhatTheySign(t *testing.T) {
 	for _, c := range rights.Controllers() {
 		if c.Account == "certificate-controller" {
-			continue // kube-controller-manager's, whose name and rules are given
+			continue // kube-controller-manager's, whose name and rules are fixed
 		}
 		verbs := map[string]bool{}
 		for _, rule := range c.Rules {
@@ -324,7 +325,7 @@ func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
 	}
 }
 
-// Who works in a namespace says there what its pods are called.
+// A user who works in a namespace chooses the names of its pods.
 func TestNamespaceRolesWithServices(t *testing.T) {
 	for _, role := range rights.Roles() {
 		want := map[string]string{
@@ -408,9 +409,9 @@ func TestReconcileKeepsSubjects(t *testing.T) {
 	}
 }
 
-// Whoever may discover the API could read what system:public-info-viewer shows
-// before it was a role of its own: its binding starts with the same subjects,
-// and is left alone afterwards.
+// Users who could discover the API could read what system:public-info-viewer
+// shows before it was a separate role: its binding starts with the same
+// subjects, and is not changed afterwards.
 func TestReconcilePrimesPublicInfo(t *testing.T) {
 	ann := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}
 	closed := bind("system:discovery", ann)

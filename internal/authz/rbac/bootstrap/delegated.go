@@ -13,13 +13,13 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// delegatedRole says for which signers webhooks sign: those in the
+// delegatedRole contains the signers for which webhooks sign: those in the
 // configuration.
 var delegatedRole = roleOf(rights.SignByWebhook.Account) + ":signers"
 
 // ReconcileDelegated lets the account that signs for webhooks sign for these
-// signers and no others. A role or binding whose autoupdate annotation is
-// "false" is left alone.
+// signers and no others. It does not change a role or binding whose autoupdate
+// annotation is "false".
 func ReconcileDelegated(ctx context.Context, client kubernetes.Interface, signers []string) error {
 	if len(signers) == 0 {
 		return removeDelegated(ctx, client)

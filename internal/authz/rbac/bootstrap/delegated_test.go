@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// delegatedRules describes the role and who has it.
+// delegatedRules formats the role and its subjects.
 func delegatedRules(t *testing.T, client kubernetes.Interface) []string {
 	t.Helper()
 	role, err := client.RbacV1().ClusterRoles().Get(t.Context(), delegatedRole, metav1.GetOptions{})
@@ -56,7 +56,7 @@ func TestReconcileDelegated(t *testing.T) {
 	}
 }
 
-// An administrator who has taken the role over keeps it.
+// The changes of an administrator who has taken over the role are kept.
 func TestReconcileDelegatedLeavesOthersAlone(t *testing.T) {
 	mine := clusterRole(rights.Role{Name: delegatedRole})
 	mine.Annotations["rbac.authorization.kubernetes.io/autoupdate"] = "false"

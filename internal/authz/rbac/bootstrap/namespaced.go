@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// reconcileNamespaced gives controllers what they may do in the namespace of
-// their accounts alone.
+// reconcileNamespaced gives controllers the rights that they have only in the
+// namespace of their accounts.
 func reconcileNamespaced(ctx context.Context, client kubernetes.Interface) error {
 	for _, c := range rights.Controllers() {
 		if len(c.InNamespace) == 0 {

@@ -11,8 +11,8 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 )
 
-// nodeBindings let whoever holds a bootstrap token become a node, and nodes
-// stay what they are.
+// nodeBindings returns the bindings with which the holder of a bootstrap token
+// becomes a node and nodes renew their certificates.
 func nodeBindings() []*rbacv1.ClusterRoleBinding {
 	const subresources = "system:certificates.k8s.io:certificatesigningrequests:"
 	return []*rbacv1.ClusterRoleBinding{
@@ -22,9 +22,9 @@ func nodeBindings() []*rbacv1.ClusterRoleBinding {
 	}
 }
 
-// ReconcileNodes adds what is missing of the bindings by which nodes get and
-// renew their certificates, or removes the bindings. One whose autoupdate
-// annotation is "false" is left alone.
+// ReconcileNodes adds what is missing in the bindings with which nodes get and
+// renew their certificates, or removes the bindings. It does not change a
+// binding whose autoupdate annotation is "false".
 func ReconcileNodes(ctx context.Context, client kubernetes.Interface, wanted bool) error {
 	if wanted {
 		return reconcileBindings(ctx, client, nodeBindings())

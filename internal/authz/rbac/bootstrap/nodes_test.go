@@ -70,7 +70,7 @@ func TestReconcileNodes(t *testing.T) {
 	}
 }
 
-// An administrator who has taken a binding over keeps it.
+// The changes of an administrator who has taken over a binding are kept.
 func TestReconcileNodesLeavesOthersAlone(t *testing.T) {
 	mine := bind("system:node-bootstrapper", group("system:bootstrappers:mine"))
 	mine.Annotations["rbac.authorization.kubernetes.io/autoupdate"] = "false"

@@ -1,4 +1,4 @@
-// Package bootstrap keeps the roles and bindings that every server starts
+// Package bootstrap maintains the roles and bindings that every server starts
 // with: the table in internal/rights as objects.
 package bootstrap
 
@@ -41,7 +41,8 @@ func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 	return out
 }
 
-// accounts are those of all controllers, also of those that run elsewhere.
+// accounts returns the accounts of all controllers, including those that run
+// elsewhere.
 func accounts() []string {
 	accounts := rights.Accounts()
 	for _, c := range rights.Controllers() {
@@ -60,7 +61,7 @@ func serviceAccount(name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: rights.ServeNamespace, Name: name}
 }
 
-// roleOf names the role of a controller's account.
+// roleOf returns the name of the role of a controller's account.
 func roleOf(account string) string { return "system:controller:" + account }
 
 func clusterRole(r rights.Role) *rbacv1.ClusterRole {
@@ -73,7 +74,7 @@ func clusterRole(r rights.Role) *rbacv1.ClusterRole {
 			{MatchLabels: map[string]string{r.Gathers: "true"}},
 		}}
 	}
-	return object.DeepCopy() // the table stays as it is
+	return object.DeepCopy() // the table must not be modified
 }
 
 func bind(role string, subjects ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {

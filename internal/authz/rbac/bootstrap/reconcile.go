@@ -12,10 +12,10 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 )
 
-// Reconcile adds what is missing of the bootstrap roles and bindings, and of
-// the rules and subjects in them. It keeps what others have added, and leaves
-// an object alone whose autoupdate annotation is "false". Several servers may
-// do this at the same time.
+// Reconcile adds what is missing in the bootstrap roles and bindings: the
+// objects, their rules and their subjects. It keeps what users have added, and
+// does not change an object whose autoupdate annotation is "false". Several
+// servers may call it at the same time.
 func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 	for _, role := range ClusterRoles() {
 		options := reconciliation.ReconcileRoleOptions{
@@ -36,9 +36,10 @@ func Reconcile(ctx context.Context, client kubernetes.Interface) error {
 	return reconcileBindings(ctx, client, ClusterRoleBindings())
 }
 
-// primeBinding makes a binding that does not exist yet from another one, whose
-// role included its role before the two were split: whoever closed or opened
-// the other finds this one the same. Without the other, it does nothing.
+// primeBinding creates a binding that does not exist yet as a copy of another
+// one, whose role included its role before the two were split. An administrator
+// who has restricted or extended the other finds this one the same. If the
+// other does not exist, it does nothing.
 func primeBinding(ctx context.Context, client kubernetes.Interface, name, from string) error {
 	bindings := client.RbacV1().ClusterRoleBindings()
 	if _, err := bindings.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -74,8 +75,8 @@ func reconcileBindings(ctx context.Context, client kubernetes.Interface, binding
 	return nil
 }
 
-// retryOnConflict calls run again, a few times, when somebody else wrote the
-// object in between.
+// retryOnConflict calls run again, a few times, if another client has written
+// the object in between.
 func retryOnConflict(ctx context.Context, run func() error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := ctx.Err(); err != nil {

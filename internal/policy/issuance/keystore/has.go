@@ -13,8 +13,9 @@ import (
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
 )
 
-// HasPKCS12 reports whether PKCS12 may have written data: whether it is encrypted
-// by the profile, the password opens it, and it holds what p does.
+// HasPKCS12 reports whether PKCS12 may have written data: whether it is
+// encrypted with the profile, the password decrypts it, and its content equals
+// p.
 func HasPKCS12(data []byte, p Pair, profile cmv1.PKCS12Profile, password string) bool {
 	key, cert, issuers, err := pkcs12.DecodeChain(data, password)
 	if err != nil || !hasProfile(data, profile) || !cert.Equal(p.Chain[0]) || !sameCerts(issuers, slices.Concat(p.Chain[1:], p.CAs)) {
@@ -24,14 +25,14 @@ func HasPKCS12(data []byte, p Pair, profile cmv1.PKCS12Profile, password string)
 	return ok && private.Equal(p.Key)
 }
 
-// HasPKCS12Trust tells the same of PKCS12Trust.
+// HasPKCS12Trust reports the same for PKCS12Trust.
 func HasPKCS12Trust(data []byte, p Pair, profile cmv1.PKCS12Profile, password string) bool {
 	cas, err := pkcs12.DecodeTrustStore(data, password)
 	return err == nil && hasProfile(data, profile) && sameCerts(cas, p.CAs)
 }
 
-// marks are the algorithms by which profiles can be told from those after them
-// in the list.
+// marks are the algorithms that distinguish each profile from those after it in
+// the list.
 var marks = []struct {
 	profile   cmv1.PKCS12Profile
 	algorithm asn1.ObjectIdentifier
@@ -42,8 +43,8 @@ var marks = []struct {
 	{cmv1.LegacyDESPKCS12Profile, asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 1, 3}}, // 3DES (the same)
 }
 
-// hasProfile reports whether data is encrypted by a profile. Which algorithms are
-// used is in the clear, and long enough not to come up by chance.
+// hasProfile reports whether data is encrypted with a profile. The identifiers
+// of the algorithms are not encrypted, and too long to occur by chance.
 func hasProfile(data []byte, profile cmv1.PKCS12Profile) bool {
 	for _, mark := range marks {
 		id, err := asn1.Marshal(mark.algorithm)
@@ -58,8 +59,9 @@ func sameCerts(a, b []*x509.Certificate) bool {
 	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
 }
 
-// HasJKS reports whether JKS may have written data: whether the password opens
-// it, the key and its chain are under the alias, and the CAs are there.
+// HasJKS reports whether JKS may have written data: whether the password
+// decrypts it, the key and its chain are under the alias, and it contains the
+// CAs.
 func HasJKS(data []byte, p Pair, alias, password string) bool {
 	store := jks.New()
 	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
@@ -73,7 +75,7 @@ func HasJKS(data []byte, p Pair, alias, password string) bool {
 	return err == nil && bytes.Equal(entry.PrivateKey, key) && slices.EqualFunc(entry.CertificateChain, p.Chain, isOf)
 }
 
-// HasJKSTrust tells the same of JKSTrust.
+// HasJKSTrust reports the same for JKSTrust.
 func HasJKSTrust(data []byte, p Pair, password string) bool {
 	store := jks.New()
 	return store.Load(bytes.NewReader(data), []byte(password)) == nil && hasCAs(store, p.CAs)

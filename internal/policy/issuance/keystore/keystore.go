@@ -1,5 +1,5 @@
-// Package keystore writes keys and certificates the way in which Java and older
-// programs read them.
+// Package keystore writes keys and certificates in the formats that Java and
+// older programs read.
 package keystore
 
 import (
@@ -21,13 +21,13 @@ type Pair struct {
 	Key crypto.Signer
 	// Chain has the key's certificate first, then its issuers.
 	Chain []*x509.Certificate
-	// CAs are those to trust; none is fine.
+	// CAs are the CAs to trust; it may be empty.
 	CAs []*x509.Certificate
 }
 
 var errNoPassword = errors.New("the password is empty")
 
-// encoders are the ways to encrypt PKCS#12, of which no program reads all.
+// encoders are the ways to encrypt PKCS#12. No program reads all of them.
 var encoders = map[cmv1.PKCS12Profile]*pkcs12.Encoder{
 	"":                           pkcs12.LegacyRC2,
 	cmv1.LegacyRC2PKCS12Profile:  pkcs12.LegacyRC2,
@@ -47,8 +47,8 @@ func encoder(profile cmv1.PKCS12Profile, password string) (*pkcs12.Encoder, erro
 	return encoder, nil
 }
 
-// PKCS12 writes a keystore of PKCS#12 (RFC 7292) with the key, its chain and
-// the CAs.
+// PKCS12 returns a PKCS#12 keystore (RFC 7292) with the key, its chain and the
+// CAs.
 func PKCS12(p Pair, profile cmv1.PKCS12Profile, password string) ([]byte, error) {
 	encoder, err := encoder(profile, password)
 	if err != nil {
@@ -62,7 +62,7 @@ func PKCS12(p Pair, profile cmv1.PKCS12Profile, password string) ([]byte, error)
 	return data, nil
 }
 
-// PKCS12Trust writes a keystore of PKCS#12 with the CAs alone.
+// PKCS12Trust returns a PKCS#12 keystore with only the CAs.
 func PKCS12Trust(p Pair, profile cmv1.PKCS12Profile, password string) ([]byte, error) {
 	encoder, err := encoder(profile, password)
 	if err != nil {
@@ -78,8 +78,8 @@ func PKCS12Trust(p Pair, profile cmv1.PKCS12Profile, password string) ([]byte, e
 // DefaultAlias is the name of the key in a Java keystore.
 const DefaultAlias = "certificate"
 
-// JKS writes a Java keystore with the key and its chain under alias, and the
-// CAs. The entries say that they were made at the moment now.
+// JKS returns a Java keystore with the key and its chain under alias, and the
+// CAs. now is the creation time of the entries.
 func JKS(p Pair, alias, password string, now time.Time) ([]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {
@@ -99,7 +99,7 @@ func JKS(p Pair, alias, password string, now time.Time) ([]byte, error) {
 	return writeJKS(store, p.CAs, password, now)
 }
 
-// JKSTrust writes a Java keystore with the CAs alone.
+// JKSTrust returns a Java keystore with only the CAs.
 func JKSTrust(p Pair, password string, now time.Time) ([]byte, error) {
 	if password == "" {
 		return nil, fmt.Errorf("writing Java truststore: %w", errNoPassword)
@@ -107,7 +107,7 @@ func JKSTrust(p Pair, password string, now time.Time) ([]byte, error) {
 	return writeJKS(jks.New(), p.CAs, password, now)
 }
 
-// writeJKS adds the CAs.
+// writeJKS adds the CAs and encodes the keystore.
 func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now time.Time) ([]byte, error) {
 	for i, alias := range aliasesOfCAs(store, len(cas)) {
 		entry := jks.TrustedCertificateEntry{CreationTime: now, Certificate: entryOf(cas[i])}
@@ -122,8 +122,8 @@ func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now 
 	return out.Bytes(), nil
 }
 
-// aliasesOfCAs returns n of the names ca, ca-1, ca-2 and so on. It leaves out
-// that of the key, whose entry would be lost.
+// aliasesOfCAs returns n of the names ca, ca-1, ca-2 and so on. It skips the
+// alias of the key, whose entry would otherwise be overwritten.
 func aliasesOfCAs(store jks.KeyStore, n int) []string {
 	var aliases []string
 	for i, alias := 1, "ca"; len(aliases) < n; i, alias = i+1, fmt.Sprintf("ca-%d", i) {

@@ -1,4 +1,4 @@
-// Package renewal says when a certificate is renewed.
+// Package renewal decides when a certificate is renewed.
 package renewal
 
 import (
@@ -11,15 +11,16 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Time returns when the certificate of this validity is due for renewal by
+// Time returns when a certificate with this validity is due for renewal by
 // spec, in whole seconds. It is zero if certificates are not renewed by time.
 //
-// What counts is the life of the certificate as issued, which can be shorter
-// than the one that was asked for: renewBefore, unless that is the whole life;
-// else renewBeforePercentage, the share of the life that remains; else a third
-// of the life. If there are windows, it is the first time from then on at which
-// one is open: one that has been missed by now does not count. Outside says when
-// there is none, and the certificate is renewed all the same.
+// It depends on the lifetime of the certificate as issued, which can be shorter
+// than requested. The certificate is renewed before its end by renewBefore,
+// unless that is the whole lifetime; otherwise by renewBeforePercentage, the
+// share of the lifetime that remains; otherwise by a third of the lifetime. If
+// there are windows, it is the first time from then on at which one is open; a
+// window that is over by now does not count. If there is none, the certificate
+// is renewed nevertheless, and Outside says so.
 func Time(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) time.Time {
 	if isDisabled(spec) {
 		return time.Time{}
@@ -36,12 +37,12 @@ func dueTime(spec *cmv1.CertificateSpec, v pki.Validity) time.Time {
 	return v.NotAfter.Add(-before(spec, v.NotAfter.Sub(v.NotBefore))).Truncate(time.Second)
 }
 
-// margin is how long before the end of a certificate a window has to open: it
-// takes time to issue another one.
+// margin is how long before the end of a certificate a window has to open:
+// issuing another one takes time.
 const margin = 5 * time.Minute
 
-// open returns when a window is open for the first time since the certificate
-// is due, and from now on. Without windows it is open always.
+// open returns the first time, not before now and not before the certificate is
+// due, at which a window is open. Without windows it is always open.
 func open(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) (time.Time, error) {
 	from, until := pki.Later(dueTime(spec, v), now), v.NotAfter.Add(-margin)
 	if spec.Renewal == nil || len(spec.Renewal.Windows) == 0 {
@@ -67,8 +68,8 @@ func isDisabled(spec *cmv1.CertificateSpec) bool {
 	return spec.Renewal != nil && spec.Renewal.Policy == cmv1.CertificateRenewalPolicyDisabled
 }
 
-// before returns how long before its end a certificate is renewed that lives
-// for life.
+// before returns how long before its end a certificate with the lifetime life
+// is renewed.
 func before(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
 	if spec.RenewBefore != nil {
 		if d := spec.RenewBefore.Duration; 0 < d && d < life {
@@ -90,9 +91,8 @@ func percent(life time.Duration, share int32) time.Duration {
 	return whole*time.Duration(share) + rest*time.Duration(share)/100
 }
 
-// Outside says why a certificate is renewed at its time although there are
-// windows and none is open: they cannot be read, or none opens before its end.
-// It is empty if that is not so.
+// Outside returns why a certificate is renewed outside of its windows: they
+// cannot be parsed, or none opens before its end. It is empty otherwise.
 func Outside(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) string {
 	if isDisabled(spec) {
 		return ""

@@ -9,8 +9,8 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 )
 
-// describe returns the annotations that say whom a certificate names: the
-// usual names always, others if there are any.
+// describe returns the annotations with the names in a certificate: the usual
+// ones always, the others only if they are not empty.
 func describe(cert *x509.Certificate) map[string]string {
 	annotations := map[string]string{
 		cmv1.CommonNameAnnotationKey: cert.Subject.CommonName,
@@ -47,11 +47,11 @@ func join[T fmt.Stringer](values []T) string {
 	return strings.Join(texts, ",")
 }
 
-// quoted writes a record of RFC 4180: values with commas are in quotes.
+// quoted returns a record of RFC 4180: values with commas are quoted.
 func quoted(values []string) string {
 	var text strings.Builder
 	w := csv.NewWriter(&text)
-	_ = w.Write(values) // a strings.Builder takes everything
+	_ = w.Write(values) // writing to a strings.Builder never fails
 	w.Flush()
 	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -1,4 +1,4 @@
-// Package secret says what the Secret of a Certificate holds.
+// Package secret decides what the Secret of a Certificate contains.
 package secret
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// FieldManager is who owns the fields that Apply writes. Another name would
-// leave those behind that have been written under this one.
+// FieldManager is the field manager of Apply. With another name, fields that
+// were written under this one would not be removed.
 const FieldManager = "cert-manager-certificates-issuing"
 
-// TemporaryAnnotation marks a Secret whose certificate is not the issuer's, but
-// there to serve with until the issuer has answered.
+// TemporaryAnnotation marks a Secret whose certificate is not from the issuer,
+// but is a temporary one to serve with until the issuer has answered.
 const TemporaryAnnotation = "certplane.dev/temporary-certificate"
 
-// TemporaryIssuer is the name of the CAs that sign such certificates. No two have
-// the same key, and nobody keeps one.
+// TemporaryIssuer is the name of the CAs that sign such certificates. Each has
+// its own key, and no key is kept.
 const TemporaryIssuer = "cert-manager.local"
 
-// IsTemporary reports whether a Secret has such a certificate: one of that issuer
-// that is marked, or has no annotation of an issuer, as cert-manager leaves it.
-// The mark alone makes none of a good certificate: anybody may have set it, and
-// what is issued instead would have it too.
+// IsTemporary reports whether a Secret has such a certificate: one of that
+// issuer that is marked, or has no annotation of an issuer, as cert-manager
+// leaves it. The annotation alone is not enough: any client may have set it,
+// and the certificate issued as a replacement would have it too.
 func IsTemporary(s *corev1.Secret) bool {
 	_, says := s.Annotations[cmv1.IssuerNameAnnotationKey]
 	if says && s.Annotations[TemporaryAnnotation] != "true" {
@@ -46,35 +46,34 @@ func IsTemporary(s *corev1.Secret) bool {
 	return err == nil && certs[0].Issuer.CommonName == TemporaryIssuer
 }
 
-// Content is what a Certificate's Secret is to hold.
+// Content is the wanted content of a Certificate's Secret.
 type Content struct {
 	Certificate *cmv1.Certificate
-	// Key, Chain and CA are PEM, and go into the Secret as they are. CA may be
-	// empty: then the Secret has none.
+	// Key, Chain and CA are PEM, and are written unchanged to the Secret. CA
+	// may be empty: then the Secret has no ca.crt.
 	Key, Chain, CA []byte
-	// Issuer is the reference of the request that was signed, as it is written
-	// there.
+	// Issuer is the issuerRef of the request that was signed, unchanged.
 	Issuer cmmeta.IssuerReference
 	// Temporary marks a certificate that is not from the issuer.
 	Temporary bool
 }
 
-// Issued is the content when a request has been answered. The key is encoded as
-// the Certificate asks for.
+// Issued returns the content when a request has been answered. The key is
+// encoded as the Certificate requests.
 func Issued(crt *cmv1.Certificate, cr *cmv1.CertificateRequest, key crypto.Signer) (Content, error) {
 	data, err := wanted.EncodeKey(&crt.Spec, key)
 	return Content{Certificate: crt, Key: data, Chain: cr.Status.Certificate, CA: cr.Status.CA, Issuer: cr.Spec.IssuerRef}, err
 }
 
-// Interim is the content while a request waits for its answer: a certificate
-// of issuance.Temporary.
+// Interim returns the content while a request waits for its answer: a
+// certificate of issuance.Temporary.
 func Interim(crt *cmv1.Certificate, chain []byte, key crypto.Signer) (Content, error) {
 	data, err := wanted.EncodeKey(&crt.Spec, key)
 	return Content{Certificate: crt, Key: data, Chain: chain, Temporary: true}, err
 }
 
-// Existing is the content that a Secret has already, for writing what is
-// derived from it again. ok is false if it has no certificate or no key.
+// Existing returns the content that a Secret has already, to write again what
+// is derived from it. ok is false if it has no certificate or no key.
 func Existing(crt *cmv1.Certificate, s *corev1.Secret) (c Content, ok bool) {
 	c = Content{
 		Certificate: crt, Key: s.Data[corev1.TLSPrivateKeyKey], Chain: s.Data[corev1.TLSCertKey], CA: s.Data[cmmeta.TLSCAKey],
@@ -88,24 +87,26 @@ func Existing(crt *cmv1.Certificate, s *corev1.Secret) (c Content, ok bool) {
 	return c, len(c.Key) > 0 && len(c.Chain) > 0
 }
 
-// Options are what else decides about a Secret.
+// Options are the other inputs that decide about a Secret.
 type Options struct {
-	// Type is that of the Secret that exists, which cannot change; empty if
-	// there is none.
+	// Type is the type of the existing Secret, which is immutable; empty if the
+	// Secret does not exist.
 	Type corev1.SecretType
-	// Owned makes the Certificate the Secret's owner: it is deleted with it.
+	// Owned makes the Certificate the owner of the Secret, which is then
+	// deleted with it.
 	Owned bool
-	// Passwords are those of the keystores that spec.keystores asks for.
+	// Passwords are the passwords of the keystores that spec.keystores
+	// requests.
 	Passwords Passwords
-	// Now is what keystores say of when they were made.
+	// Now is the creation time in keystores.
 	Now time.Time
 }
 
 // Passwords encrypt keystores.
 type Passwords struct{ JKS, PKCS12 string }
 
-// Apply returns the Secret to apply as FieldManager, with force: what is not in
-// it but was before goes away.
+// Apply returns the Secret to apply as FieldManager, with force: fields that it
+// no longer has are removed.
 func (c Content) Apply(o Options) (*applycorev1.SecretApplyConfiguration, error) {
 	data, err := c.data()
 	if err != nil {
@@ -149,7 +150,7 @@ func (c Content) data() (map[string][]byte, error) {
 	return data, err
 }
 
-// formats returns the additional forms of key and certificate.
+// formats returns the additional output formats of key and certificate.
 func (c Content) formats() (map[string][]byte, error) {
 	data := make(map[string][]byte)
 	for _, format := range c.Certificate.Spec.AdditionalOutputFormats {
@@ -169,7 +170,7 @@ func (c Content) formats() (map[string][]byte, error) {
 	return data, nil
 }
 
-// formatKeys are the keys of data that additional forms have.
+// formatKeys are the keys in data of the additional output formats.
 var formatKeys = []string{cmv1.CertificateOutputFormatDERKey, cmv1.CertificateOutputFormatCombinedPEMKey}
 
 func (c Content) labels() map[string]string {
@@ -191,7 +192,7 @@ func (c Content) annotations() (map[string]string, error) {
 	return annotations, err
 }
 
-// managed returns the annotations that say what the Secret holds.
+// managed returns the annotations that describe the content of the Secret.
 func (c Content) managed() (map[string]string, error) {
 	certs, err := pki.ParseBundle(c.Chain)
 	if err != nil {

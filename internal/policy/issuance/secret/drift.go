@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Drift is in what a Secret is no longer what its Certificate asks for, without
-// a new certificate being needed. It is empty if there is nothing.
+// Drift says in what a Secret no longer matches its Certificate, without a new
+// certificate being needed. It is empty if the Secret matches.
 type Drift string
 
-// The drifts, in the order in which they are looked for.
+// The drifts, in the order in which they are checked.
 const (
 	TemplateMismatch      Drift = "SecretTemplateMismatch"
 	MetadataMismatch      Drift = "SecretManagedMetadataMismatch"
@@ -27,15 +27,15 @@ const (
 	ManagedFieldsError    Drift = "ManagedFieldsParseError"
 )
 
-// attention is the label with which caches that follow Certificates see their
-// Secrets.
+// attention is the label by which caches select the Secrets of Certificates.
 const attention = cmv1.PartOfCertManagerControllerLabelKey
 
-// Drift compares a Secret with the content that it is to have: Existing's. Who
-// finds one applies the content again. What the Certificate asks for must be
-// there and FieldManager's, also if others own it too; what FieldManager has
-// written and nobody asks for any more is a drift. Other labels, annotations
-// and data are left alone. Of keystores, those count whose password is known.
+// Drift compares a Secret with its wanted content, that of Existing. If there
+// is a drift, the caller must apply the content again. Everything that the
+// Certificate requests must exist and be owned by FieldManager, even if other
+// managers own it too. A field that FieldManager has written and that is no
+// longer requested is a drift. Other labels, annotations and data are ignored.
+// Keystores are only compared if their password is known.
 func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift, error) {
 	managed, err := c.managed()
 	if err != nil {
@@ -73,8 +73,8 @@ func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift
 	return "", nil
 }
 
-// templateDiffers leaves out what the template says in vain, as the Secret's own
-// annotations win.
+// templateDiffers ignores annotations of the template that have no effect
+// because the Secret's own annotations take precedence.
 func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string, stored written) bool {
 	template := c.Certificate.Spec.SecretTemplate
 	if template == nil {
@@ -87,8 +87,8 @@ func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string, st
 	return differs(s.Annotations, stored.annotations, annotations) || differs(s.Labels, stored.labels, labels)
 }
 
-// differs reports whether something that is wanted is missing, has another
-// value, or is not among what FieldManager has written.
+// differs reports whether a wanted entry is missing, has another value, or was
+// not written by FieldManager.
 func differs(have map[string]string, written []string, want map[string]string) bool {
 	for key, value := range want {
 		if got, has := have[key]; !has || got != value || !slices.Contains(written, key) {
@@ -98,8 +98,8 @@ func differs(have map[string]string, written []string, want map[string]string) b
 	return false
 }
 
-// ownerDiffers reports whether the Certificate is to be the Secret's owner and
-// is not, or not by FieldManager, or the other way round.
+// ownerDiffers reports whether the Certificate should be the Secret's owner and
+// is not, or was not made so by FieldManager, or the other way round.
 func ownerDiffers(is, written, wanted bool) bool {
 	if wanted {
 		return !is || !written
@@ -107,7 +107,7 @@ func ownerDiffers(is, written, wanted bool) bool {
 	return is && written
 }
 
-// hasStale reports whether something has been written that nobody wants any more.
+// hasStale reports whether an entry has been written that is no longer wanted.
 func hasStale(written []string, want map[string]string) bool {
 	return slices.ContainsFunc(written, func(key string) bool { _, wanted := want[key]; return !wanted })
 }
@@ -132,7 +132,7 @@ func isOwned(s *corev1.Secret, uid types.UID) bool {
 	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-// written is what one manager has applied to a Secret.
+// written holds the fields that one manager has applied to a Secret.
 type written struct {
 	annotations, labels, data []string
 	owner                     bool

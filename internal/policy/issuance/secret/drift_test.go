@@ -40,7 +40,7 @@ func fields[V any](m map[string]V) map[string]any {
 	return fields
 }
 
-// disown takes a field away from the manager who has applied it.
+// disown removes a field from those of the manager that has applied it.
 func disown(path ...string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) {
 		var all map[string]any
@@ -65,7 +65,7 @@ func TestDrift(t *testing.T) {
 		reason   string
 		before   func(*fixture)       // the Secret is written
 		after    func(*fixture)       // and asked for otherwise
-		tamper   func(*corev1.Secret) // by somebody
+		tamper   func(*corev1.Secret) // by another client
 		owned    bool
 		wasOwned bool
 		want     secret.Drift
@@ -214,8 +214,8 @@ func template(label, annotation string) func(*fixture) {
 
 func noTemplate(f *fixture) { f.crt.Spec.SecretTemplate = nil }
 
-// What is written again says of its issuer what it said before, even if the
-// Certificate names another one by now.
+// A Secret that is written again keeps its annotations about the issuer, even
+// if the Certificate names another issuer by now.
 func TestExistingKeepsIssuer(t *testing.T) {
 	f := newFixture(t)
 	s := stored(t, f.apply(t, secret.Options{}))

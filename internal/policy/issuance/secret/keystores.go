@@ -10,10 +10,10 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance/keystore"
 )
 
-// storeKeys are the keys of data that keystores have.
+// storeKeys are the keys in data of keystores.
 var storeKeys = []string{cmv1.JKSSecretKey, cmv1.JKSTruststoreKey, cmv1.PKCS12SecretKey, cmv1.PKCS12TruststoreKey}
 
-// wantsJKS and wantsPKCS12 return nil if no such keystore is asked for.
+// wantsJKS and wantsPKCS12 return nil if no such keystore is requested.
 func wantsJKS(spec *cmv1.CertificateSpec) *cmv1.JKSKeystore {
 	if spec.Keystores == nil || spec.Keystores.JKS == nil || !spec.Keystores.JKS.Create {
 		return nil
@@ -28,7 +28,7 @@ func wantsPKCS12(spec *cmv1.CertificateSpec) *cmv1.PKCS12Keystore {
 	return spec.Keystores.PKCS12
 }
 
-// wantedStores are the keystores that a Secret has.
+// wantedStores returns the keystores that the Secret should have.
 func (c Content) wantedStores() map[string]bool {
 	wanted := make(map[string]bool)
 	if wantsJKS(&c.Certificate.Spec) != nil {
@@ -40,7 +40,8 @@ func (c Content) wantedStores() map[string]bool {
 	return wanted
 }
 
-// keystores are different each time, as they are encrypted.
+// keystores returns the keystores. Their bytes differ in each call, because
+// they are encrypted.
 func (c Content) keystores(o Options) (map[string][]byte, error) {
 	spec := &c.Certificate.Spec
 	if wantsJKS(spec) == nil && wantsPKCS12(spec) == nil {
@@ -105,8 +106,8 @@ func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore
 	return err
 }
 
-// storesOutdated reports whether a keystore is not what it would be if it were
-// written now. Without its password nobody can tell.
+// storesOutdated reports whether a keystore differs from one that would be
+// written now. Without its password a keystore cannot be compared.
 func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, error) {
 	jks, p12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)
 	if jks == nil && p12 == nil {
@@ -130,12 +131,11 @@ func hasPKCS12(s *corev1.Secret, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, p
 		(len(pair.CAs) == 0 || keystore.HasPKCS12Trust(s.Data[cmv1.PKCS12TruststoreKey], pair, p12.Profile, password))
 }
 
-// PasswordRef says where a password comes from: it is Value, or what Secret has
-// under Key.
+// PasswordRef is the source of a password: Value, or the entry Key of Secret.
 type PasswordRef struct{ Value, Secret, Key string }
 
-// PasswordRefs returns where the passwords come from that Options need; nil
-// where none is needed.
+// PasswordRefs returns the sources of the passwords for Options; nil where none
+// is needed.
 func PasswordRefs(spec *cmv1.CertificateSpec) (jks, pkcs12 *PasswordRef) {
 	if store := wantsJKS(spec); store != nil {
 		jks = &PasswordRef{Value: deref(store.Password), Secret: store.PasswordSecretRef.Name, Key: store.PasswordSecretRef.Key}

@@ -13,11 +13,12 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// RequestDifferences returns the fields of spec that request does not ask for.
-// The order in lists does not matter. A duration counts if both have one, and
-// issuerRef by what it means. Not compared are nameConstraints,
-// signatureAlgorithm and encodeUsagesInRequest: who changes these sees it with
-// the next renewal. It fails if the request cannot be read.
+// RequestDifferences returns the fields of spec in which request differs. The
+// order in lists does not matter. Durations are compared if both are set, and
+// issuerRefs after their defaults are applied. nameConstraints,
+// signatureAlgorithm and encodeUsagesInRequest are not compared: a change of
+// these takes effect with the next renewal. It fails if the request cannot be
+// parsed.
 func RequestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec) ([]string, error) {
 	csr, err := certmanager.ParseRequest(request.Request)
 	if err != nil {
@@ -40,10 +41,10 @@ func requestDifferences(spec *cmv1.CertificateSpec, request *cmv1.CertificateReq
 	return differences, nil
 }
 
-// IsRepeated reports whether a new request would ask for what this one did, but for
-// the key itself. Unlike RequestDifferences it misses nothing that can make an
-// issuer answer otherwise: the kind of key, for one. It fails if one of the two
-// cannot be read.
+// IsRepeated reports whether a new request would be the same as this one,
+// except for the key itself. Unlike RequestDifferences it compares everything
+// that can change an issuer's answer, such as the kind of key. It fails if one
+// of the two cannot be parsed.
 func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec) (bool, error) {
 	csr, err := certmanager.ParseRequest(request.Request)
 	if err != nil {
@@ -61,7 +62,7 @@ func IsRepeated(spec *cmv1.CertificateSpec, request *cmv1.CertificateRequestSpec
 	return said && len(KeyDifferences(spec, csr.PublicKey)) == 0 && ptr.Equal(spec.Duration, request.Duration), err
 }
 
-// requestComparisons are those of the fields outside of the PKCS#10 request.
+// requestComparisons compare the fields outside of the PKCS#10 request.
 var requestComparisons = []struct {
 	field string
 	same  func(*cmv1.CertificateSpec, *cmv1.CertificateRequestSpec) bool
@@ -78,10 +79,11 @@ func sameDuration(s *cmv1.CertificateSpec, r *cmv1.CertificateRequestSpec) bool 
 	return s.Duration == nil || r.Duration == nil || s.Duration.Duration == r.Duration.Duration
 }
 
-// CertificateDifferences returns the fields of spec that ask for a certificate
-// of other names. It is for certificates whose request is gone, and forgiving:
-// issuers may add the common name to the DNS names, and one that an issuer left
-// out must be among these. Subjects are not compared otherwise.
+// CertificateDifferences returns the fields of spec that request other names
+// than those of a certificate. It is for certificates whose request does not
+// exist any more, and lenient: issuers may add the common name to the DNS
+// names, and a common name that an issuer left out must be among the DNS names.
+// Subjects are not compared otherwise.
 func CertificateDifferences(spec *cmv1.CertificateSpec, cert *x509.Certificate) []string {
 	var differences []string
 	wanted, got := namesOf(spec), namesOfCertificate(cert)
@@ -105,14 +107,15 @@ func withName(names []string, name string) []string {
 func commonNameOf(spec *cmv1.CertificateSpec) string {
 	sequence, err := sequence(spec)
 	if err != nil {
-		return "" // such a spec gets no certificate, whatever it is compared with
+		return "" // such a spec gets no certificate in any case
 	}
 	var name pkix.Name
 	name.FillFromRDNSequence(&sequence)
 	return name.CommonName
 }
 
-// sameSet reports whether two lists have the same elements, however often.
+// sameSet reports whether two lists have the same elements, ignoring order and
+// repetition.
 func sameSet[T cmp.Ordered](a, b []T) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// keySize returns the size in bits of the key that spec asks for; Ed25519 keys
+// keySize returns the size in bits of the key that spec requests; Ed25519 keys
 // have one size, 0 here.
 func keySize(spec *cmv1.CertificateSpec) int {
 	size := 0
@@ -33,7 +33,7 @@ func keySize(spec *cmv1.CertificateSpec) int {
 
 var curves = map[int]pki.KeyType{256: pki.ECDSAP256, 384: pki.ECDSAP384, 521: pki.ECDSAP521}
 
-// NewKey makes a private key that spec asks for. Large RSA keys take seconds.
+// NewKey generates a private key as spec requests. Large RSA keys take seconds.
 func NewKey(spec *cmv1.CertificateSpec) (crypto.Signer, error) {
 	switch algorithm, size := certmanager.KeyAlgorithm(spec), keySize(spec); algorithm {
 	case cmv1.RSAKeyAlgorithm:
@@ -51,7 +51,7 @@ func NewKey(spec *cmv1.CertificateSpec) (crypto.Signer, error) {
 	}
 }
 
-// EncodeKey writes a key in PEM, in the encoding that spec asks for.
+// EncodeKey returns a key in PEM, in the encoding that spec requests.
 func EncodeKey(spec *cmv1.CertificateSpec, key crypto.Signer) ([]byte, error) {
 	if spec.PrivateKey != nil && spec.PrivateKey.Encoding == cmv1.PKCS8 {
 		return pki.EncodePrivateKey(key)
@@ -64,7 +64,7 @@ func RotatesKey(spec *cmv1.CertificateSpec) bool {
 	return spec.PrivateKey == nil || spec.PrivateKey.RotationPolicy != cmv1.RotationPolicyNever
 }
 
-// KeyDifferences returns the fields of spec that ask for another kind of key.
+// KeyDifferences returns the fields of spec that request another kind of key.
 func KeyDifferences(spec *cmv1.CertificateSpec, key crypto.PublicKey) []string {
 	algorithm, size := kindOf(key)
 	switch {

@@ -11,11 +11,12 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// names are alternative names as texts that are equal if the names are.
+// names are alternative names in a canonical text form, to compare them as
+// strings.
 type names struct{ dns, ips, uris, emails, others []string }
 
-// differences returns the fields of a Certificate in which n, its names, has
-// others than got.
+// differences returns the fields of a Certificate in which its names n differ
+// from got.
 func (n names) differences(got names) []string {
 	var differences []string
 	for _, c := range []struct {
@@ -69,7 +70,8 @@ func texts[T fmt.Stringer](values []T) []string {
 	return texts
 }
 
-// canonicalIP returns what cannot be parsed as it is: nothing equals it.
+// canonicalIP returns text that cannot be parsed unchanged: it equals no
+// address.
 func canonicalIP(text string) string {
 	if ip := net.ParseIP(text); ip != nil {
 		return ip.String()

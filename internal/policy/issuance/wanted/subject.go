@@ -10,8 +10,8 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 )
 
-// subjectDifferences: a literal subject is compared attribute by attribute in
-// its order, whatever string types the request has for them.
+// subjectDifferences compares a literal subject attribute by attribute in its
+// order, and ignores the string types in the request.
 func subjectDifferences(spec *cmv1.CertificateSpec, csr *x509.CertificateRequest) []string {
 	if spec.LiteralSubject != "" {
 		wanted, err := sequence(spec)
@@ -28,7 +28,7 @@ func subjectDifferences(spec *cmv1.CertificateSpec, csr *x509.CertificateRequest
 		}
 	}
 	if slices.ContainsFunc(asked.Names, isForeign) {
-		differences = append(differences, "spec.literalSubject") // which there was
+		differences = append(differences, "spec.literalSubject") // which the spec had at the time
 	}
 	return differences
 }
@@ -48,7 +48,7 @@ var subjectComparisons = []struct {
 	{"spec.subject.postalCodes", func(n pkix.Name) []string { return n.PostalCode }},
 }
 
-// isForeign reports whether only a literal subject can have an attribute.
+// isForeign reports whether an attribute can only come from a literal subject.
 func isForeign(attribute pkix.AttributeTypeAndValue) bool {
 	oid := attribute.Type
 	if len(oid) != 4 || !oid[:3].Equal(asn1.ObjectIdentifier{2, 5, 4}) {
@@ -57,8 +57,8 @@ func isForeign(attribute pkix.AttributeTypeAndValue) bool {
 	return !slices.Contains([]int{3, 5, 6, 7, 8, 9, 10, 11, 17}, oid[3]) // RFC 4519: those of pkix.Name
 }
 
-// flat lists attributes with the number of the part in which they stand; the
-// order within a part has no meaning and changes with the encoding.
+// flat lists attributes with the number of their RDN; the order within an RDN
+// has no meaning and changes with the encoding.
 func flat(sequence pkix.RDNSequence) []string {
 	var all []string
 	for i, set := range sequence {

@@ -1,9 +1,9 @@
-// Package wanted says what a Certificate asks for, and in what something
-// differs from that.
+// Package wanted makes what a Certificate requests, and compares requests,
+// certificates and keys with it.
 //
-// The two go together: what Request makes never differs. Differences are the
+// The two agree: a result of Request never has differences. Differences are the
 // paths of fields in the Certificate, in the order of this package's tables, so
-// that messages that list them do not change by themselves.
+// that messages that list them are stable.
 package wanted
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Request makes the certificate request in PEM that spec asks for, signed with
-// key. It fails for a spec that cannot be put into a request; trying again does
-// not help.
+// Request returns the certificate request for spec in PEM, signed with key. It
+// fails for a spec that cannot be expressed in a request; a retry does not
+// help.
 func Request(spec *cmv1.CertificateSpec, key crypto.Signer) ([]byte, error) {
 	content, err := content(spec)
 	if err != nil {
@@ -67,7 +67,7 @@ func subject(spec *cmv1.CertificateSpec) ([]byte, error) {
 	return der, nil
 }
 
-// sequence returns the subject. A literal one stands alone.
+// sequence returns the subject. A literal subject replaces all other fields.
 func sequence(spec *cmv1.CertificateSpec) (pkix.RDNSequence, error) {
 	if spec.LiteralSubject == "" {
 		return name(spec).ToRDNSequence(), nil
@@ -121,9 +121,9 @@ func altNames(spec *cmv1.CertificateSpec) (pki.AltNames, error) {
 	return names, nil
 }
 
-// usages returns what the request lists of usages: nil if that is nothing.
-// The order of the extended ones is the Certificate's, as some issuers compare
-// them one by one.
+// usages returns the usages for the request; nil if it lists none. The order of
+// the extended ones is the Certificate's, as some issuers compare them one by
+// one.
 func usages(spec *cmv1.CertificateSpec) (*pki.Usages, error) {
 	if spec.EncodeUsagesInRequest != nil && !*spec.EncodeUsagesInRequest {
 		return nil, nil

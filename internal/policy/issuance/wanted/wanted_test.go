@@ -214,8 +214,8 @@ func TestRequestDifferences(t *testing.T) {
 	}
 }
 
-// A literal subject that is gone leaves attributes that no other field has, and
-// the parts of one that is there have an order.
+// A removed literal subject is detected by attributes that no other field can
+// set. The parts of an existing one have an order.
 func TestLiteralSubjectDifferences(t *testing.T) {
 	literal := func(text string) *cmv1.CertificateSpec { return &cmv1.CertificateSpec{LiteralSubject: text} }
 	tests := []struct {

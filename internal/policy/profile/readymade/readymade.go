@@ -1,4 +1,4 @@
-// Package readymade has the Signers that certplane brings along.
+// Package readymade contains the Signers that are built into certplane.
 package readymade
 
 import (
@@ -17,26 +17,26 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// The names of the Signers.
+// The names of the built-in Signers.
 const (
 	SPIFFE                 = "spiffe"
 	ServiceDNS             = "service-dns"
 	KubeAPIServerClientPod = "kube-apiserver-client-pod"
 )
 
-// Names returns the names of all.
+// Names returns the names of all Signers of this package.
 func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod} }
 
-// Parameters are what differs between installations.
+// Parameters are the values that differ between installations.
 type Parameters struct {
-	// TrustDomain is that of the SPIFFE IDs. Only SPIFFE needs it.
+	// TrustDomain is the trust domain of the SPIFFE IDs. Only SPIFFE needs it.
 	TrustDomain string
 	// ClusterDomain is the domain of the cluster's DNS. Only ServiceDNS needs
 	// it.
 	ClusterDomain string
 }
 
-// Make returns a Signer by its name.
+// Make returns the Signer with this name.
 func Make(name string, p Parameters) (*unstructured.Unstructured, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("unknown Signer %q: there are %s", name, strings.Join(Names(), ", "))
@@ -48,7 +48,8 @@ func Make(name string, p Parameters) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Both have been checked: nothing in them means anything in YAML or CEL.
+	// Both have been validated: they contain no special characters of YAML or
+	// CEL.
 	filled := strings.NewReplacer("${TRUST_DOMAIN}", p.TrustDomain, "${CLUSTER_DOMAIN}", p.ClusterDomain).Replace(string(text))
 	signer := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict([]byte(filled), &signer.Object); err != nil {

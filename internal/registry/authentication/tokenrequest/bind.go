@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
-// bind returns what a token is to be bound to: the service account and, if
-// wanted names one, another object, which must exist now.
+// bind returns the objects that a token is to be bound to: the service account
+// and, if wanted is not nil, another object, which must exist now.
 func (s *Storage) bind(ctx context.Context, account *corev1.ServiceAccount, wanted *authenticationv1.BoundObjectReference) (serviceaccount.Binding, error) {
 	binding := serviceaccount.Binding{Namespace: account.Namespace, Account: ref(account)}
 	if wanted == nil {
@@ -54,7 +54,7 @@ func (s *Storage) bindPod(ctx context.Context, binding *serviceaccount.Binding, 
 	}
 	binding.Node, err = s.node(ctx, pod.Spec.NodeName)
 	if apierrors.IsNotFound(err) {
-		// The name alone still tells where the pod is meant to run.
+		// The name alone still shows where the pod is meant to run.
 		binding.Node, err = &serviceaccount.Ref{Name: pod.Spec.NodeName}, nil
 	}
 	return err
@@ -83,7 +83,7 @@ func ref(object metav1.Object) serviceaccount.Ref {
 	return serviceaccount.Ref{Name: object.GetName(), UID: object.GetUID()}
 }
 
-// checkUID refuses another object than the one that the request means.
+// checkUID refuses an object with another UID than the one in the request.
 func checkUID(kind schema.GroupVersionKind, wanted *authenticationv1.BoundObjectReference, binding serviceaccount.Binding) error {
 	bound := boundRef(binding)
 	if wanted.UID == "" || wanted.UID == bound.UID {
@@ -93,7 +93,8 @@ func checkUID(kind schema.GroupVersionKind, wanted *authenticationv1.BoundObject
 		"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", wanted.UID))
 }
 
-// boundRef is the object besides the service account. A pod's node is not it.
+// boundRef returns the object besides the service account. The node of a pod is
+// not returned.
 func boundRef(binding serviceaccount.Binding) serviceaccount.Ref {
 	switch {
 	case binding.Pod != nil:

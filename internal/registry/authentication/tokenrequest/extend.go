@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// kubeletSeconds is the lifetime that a kubelet asks for when a pod's
-	// manifest did not choose one: by this odd number the two are told apart.
+	// kubeletSeconds is the lifetime that a kubelet requests if a pod's
+	// manifest has none: this odd number distinguishes the two.
 	kubeletSeconds = 60*60 + 7
-	// extension is the lifetime that such a token gets instead.
+	// extension is the lifetime that such a token gets.
 	extension = 365 * 24 * time.Hour
 )
 
-// extends reports whether the token is one that a kubelet requests for a
-// program which may not know that tokens expire.
+// extends reports whether a kubelet requests the token for a program that may
+// not know that tokens expire.
 func (s *Storage) extends(request *authenticationv1.TokenRequest, binding serviceaccount.Binding) bool {
 	ours := func(audience string) bool { return slices.Contains(s.opts.Audiences, audience) }
 	return s.opts.ExtendExpiration && binding.Pod != nil &&

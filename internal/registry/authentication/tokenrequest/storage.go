@@ -1,5 +1,5 @@
-// Package tokenrequest serves serviceaccounts/token: to create a TokenRequest
-// there is to get a token of the service account.
+// Package tokenrequest serves serviceaccounts/token: creating a TokenRequest
+// there returns a token of the service account.
 package tokenrequest
 
 import (
@@ -26,23 +26,25 @@ import (
 	"github.com/certplane/certplane/internal/authn/serviceaccount"
 )
 
-// Options is what the storage is made of.
+// Options has the parts and settings of the storage.
 type Options struct {
-	// Issuer signs the tokens.
+	// Issuer issues the tokens.
 	Issuer serviceaccount.Issuer
-	// Objects has the service accounts and what tokens are bound to.
+	// Objects reads the service accounts and the objects that tokens are bound
+	// to.
 	Objects corev1client.CoreV1Interface
-	// Audiences are those of the API server, for requests that name none.
+	// Audiences are those of the API server, for requests that have none.
 	Audiences []string
-	// MaxExpiration bounds the lifetime; 0 is no bound.
+	// MaxExpiration bounds the lifetime; 0 means no bound.
 	MaxExpiration time.Duration
-	// ExtendExpiration gives the tokens that kubelets request for pods a year.
+	// ExtendExpiration extends the tokens that kubelets request for pods to a
+	// year.
 	ExtendExpiration bool
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Storage makes tokens. Nothing is stored.
+// Storage issues tokens. Nothing is stored.
 type Storage struct {
 	opts Options
 }
@@ -60,24 +62,26 @@ var kind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 // New returns the storage.
 func New(opts Options) *Storage { return &Storage{opts: opts} }
 
-// New returns what a body is decoded into.
+// New returns the object into which a body is decoded.
 func (*Storage) New() runtime.Object { return &authenticationv1.TokenRequest{} }
 
 // Destroy has nothing to release.
 func (*Storage) Destroy() {}
 
-// NamespaceScoped tells that service accounts are in namespaces.
+// NamespaceScoped reports that service accounts are namespaced.
 func (*Storage) NamespaceScoped() bool { return true }
 
-// GroupVersionKind tells that the kind is not of the service account's group.
+// GroupVersionKind returns the kind, which is not in the service account's
+// group.
 func (*Storage) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind { return kind }
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps metadata.uid
-// of the request: it says which service account of this name is meant.
+// of the request: it identifies the service account among those of the same
+// name.
 func (*Storage) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
-// Create returns a token of the service account name. A dry run gets one too:
-// it changes nothing.
+// Create returns a token of the service account name. A dry run gets one too,
+// because it changes nothing.
 func (s *Storage) Create(ctx context.Context, name string, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	request, ok := obj.(*authenticationv1.TokenRequest)
 	if !ok {
@@ -104,7 +108,7 @@ func (s *Storage) Create(ctx context.Context, name string, obj runtime.Object, a
 	return s.issue(ctx, request, binding, now)
 }
 
-// account finds the service account that the URL and the request mean.
+// account returns the service account of the URL and the request.
 func (s *Storage) account(ctx context.Context, name string, meta metav1.ObjectMeta) (*corev1.ServiceAccount, error) {
 	namespace, ok := genericapirequest.NamespaceFrom(ctx)
 	if !ok {
@@ -132,7 +136,7 @@ func invalidMeta(name, fieldName, value, detail string) error {
 	return apierrors.NewInvalid(kind.GroupKind(), name, field.ErrorList{field.Invalid(path, value, detail)})
 }
 
-// complete fills in what the request leaves open. The status is the server's.
+// complete fills in what the request omits. The server sets the status.
 func (s *Storage) complete(request *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) {
 	request.Name, request.Namespace, request.UID = account.Name, account.Namespace, account.UID
 	request.CreationTimestamp = metav1.NewTime(now)
@@ -162,7 +166,7 @@ func (s *Storage) issue(ctx context.Context, request *authenticationv1.TokenRequ
 	return request, nil
 }
 
-// shorten keeps to the longest lifetime that the operator allows.
+// shorten limits the lifetime to the maximum that the operator allows.
 func (s *Storage) shorten(ctx context.Context, request *authenticationv1.TokenRequest) {
 	longest := int64(s.opts.MaxExpiration / time.Second)
 	asked := *request.Spec.ExpirationSeconds
@@ -173,7 +177,7 @@ func (s *Storage) shorten(ctx context.Context, request *authenticationv1.TokenRe
 	*request.Spec.ExpirationSeconds = longest
 }
 
-// seconds as a duration, which ends after 292 years.
+// seconds converts n to a duration, limited to the maximum of 292 years.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Second))) * time.Second
 }

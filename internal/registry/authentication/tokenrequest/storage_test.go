@@ -62,7 +62,7 @@ func newStorage(t *testing.T, change func(*Options)) *Storage {
 	return New(opts)
 }
 
-// newRequest is for an hour.
+// newRequest returns a request for an hour, after change.
 func newRequest(change func(*authenticationv1.TokenRequest)) *authenticationv1.TokenRequest {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
 	if change != nil {
@@ -77,7 +77,7 @@ func bound(apiVersion, kind, name string, uid types.UID) func(*authenticationv1.
 	}
 }
 
-// warnings collects what a client is warned of.
+// warnings records the warnings for a client.
 type warnings []string
 
 func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
@@ -200,8 +200,8 @@ func TestLifetimes(t *testing.T) {
 		reason  string
 		options func(*Options)
 		change  func(*authenticationv1.TokenRequest)
-		status  time.Duration // as the client is told
-		token   time.Duration // as the token says
+		status  time.Duration // in the response
+		token   time.Duration // in the token
 		warn    time.Duration
 		warning string
 	}{
@@ -265,7 +265,7 @@ func TestAdmissionDecides(t *testing.T) {
 	if !errors.Is(err, refusal) {
 		t.Errorf("error is %v", err)
 	}
-	// NodeRestriction and policies go by the completed request.
+	// NodeRestriction and policies check the completed request.
 	if seen.Name != "builder" || seen.UID != "u-builder" || len(seen.Spec.Audiences) == 0 {
 		t.Errorf("admission sees %+v", seen)
 	}

@@ -13,8 +13,8 @@ import (
 
 type bundle = certificatesv1.ClusterTrustBundle
 
-// Kind describes trust bundles. Who may write one that names a signer is for
-// admission to say.
+// Kind describes trust bundles. Admission decides which users may write a
+// bundle of a signer.
 func Kind() kind.Kind[bundle, certificatesv1.ClusterTrustBundleList] {
 	return kind.Kind[bundle, certificatesv1.ClusterTrustBundleList]{
 		Version: certificatesv1.SchemeGroupVersion, Plural: "clustertrustbundles", Singular: "clustertrustbundle",
@@ -29,7 +29,7 @@ func Kind() kind.Kind[bundle, certificatesv1.ClusterTrustBundleList] {
 	}
 }
 
-// table has Kubernetes' columns, and the age for those who want more.
+// table returns Kubernetes' columns, and the age for wide output.
 func table() kind.Table[bundle] {
 	age := kind.AgeColumn()
 	age.Priority = 1

@@ -49,7 +49,7 @@ func start(t *testing.T) world {
 	return world{s, admin, admin.CertificatesV1().ClusterTrustBundles()}
 }
 
-// newRoot returns the certificate of a root that ends so long after now.
+// newRoot returns the certificate of a root that expires after life from now.
 func newRoot(t *testing.T, life time.Duration) string {
 	t.Helper()
 	root, err := pki.NewRoot("root", apitest.NewKey(t), time.Hour, time.Now().Add(life-time.Hour))
@@ -75,7 +75,7 @@ func (w world) create(t *testing.T, name, signerName, trustBundle string) *bundl
 	return created
 }
 
-// answer is the code of an error and what is said of each field.
+// answer returns the code of an error and the message of each field.
 func answer(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -130,7 +130,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// leaf returns a certificate that is no CA's.
+// leaf returns a certificate that is not a CA's.
 func leaf(t *testing.T) string {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -150,7 +150,7 @@ func TestUpdate(t *testing.T) {
 	root, other := newRoot(t, time.Hour), newRoot(t, time.Hour)
 	w.create(t, "example.com:signer:x", signerName, root)
 	w.create(t, "unlinked", "", root)
-	// From a server that looked at less.
+	// Stored by a server with fewer checks.
 	old := newBundle("old", "", "junk")
 	old.APIVersion, old.Kind, old.UID = "certificates.k8s.io/v1beta1", "ClusterTrustBundle", "old"
 	w.Store(t, "/registry/clustertrustbundles/old", encode(t, old))
@@ -193,7 +193,7 @@ func encode(t *testing.T, obj any) string {
 	return string(data)
 }
 
-// A bundle is the same in every version, and stored in the newest.
+// A bundle has the same fields in every version, and is stored in the newest.
 func TestVersions(t *testing.T) {
 	w := start(t)
 	root := newRoot(t, time.Hour)
@@ -295,12 +295,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// warnings remembers what the server tells a client.
+// warnings records the warnings that a client gets from the server.
 type warnings []string
 
 func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { *w = append(*w, text) }
 
-// Warnings break no client, and an update of something else repeats none.
+// Warnings never make a request fail, and an update of other fields repeats
+// none.
 func TestWarnings(t *testing.T) {
 	w := start(t)
 	var told warnings
@@ -332,7 +333,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Everybody who runs in a pod may see the bundles. People may not by default.
+// Every service account may read the bundles. Users may not by default.
 func TestDiscoveryRole(t *testing.T) {
 	w := start(t)
 	for user, want := range map[string]string{"system:serviceaccount:ns:app": "<nil>", "alice": "403"} {

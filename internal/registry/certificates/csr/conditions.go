@@ -9,8 +9,8 @@ import (
 )
 
 // restoreDecisions overwrites the k-th condition of each deciding type in
-// conditions with the k-th stored one. It leaves a type alone whose number of
-// conditions changed, and reports whether there was none such.
+// conditions with the k-th stored one. It skips a type whose number of
+// conditions has changed, and reports whether there was no such type.
 func restoreDecisions(conditions, stored []certificatesv1.CertificateSigningRequestCondition) bool {
 	restored := true
 	for _, t := range certificates.DecisionConditions() {
@@ -36,9 +36,9 @@ func indexesOf(conditions []certificatesv1.CertificateSigningRequestCondition, t
 	return indexes
 }
 
-// fillTimes sets the times that the client left out. A transition time is
-// carried over while the status of the condition stays the same. Times that
-// the client sent are kept, whatever they are.
+// fillTimes sets the times that the client omitted. A transition time is
+// carried over while the status of the condition stays the same. Times that the
+// client sent are kept, whatever their values.
 func fillTimes(conditions, stored []certificatesv1.CertificateSigningRequestCondition, now metav1.Time) {
 	since := transitionTimes(stored)
 	for i := range conditions {
@@ -56,7 +56,7 @@ func fillTimes(conditions, stored []certificatesv1.CertificateSigningRequestCond
 	}
 }
 
-// state is what a condition says.
+// state is the type and status of a condition.
 type state struct {
 	condition certificatesv1.RequestConditionType
 	status    corev1.ConditionStatus
@@ -66,8 +66,8 @@ func stateOf(condition certificatesv1.CertificateSigningRequestCondition) state 
 	return state{condition.Type, condition.Status}
 }
 
-// transitionTimes returns when each state was entered, by the first condition
-// that knows.
+// transitionTimes returns when each state was entered, from the first condition
+// that has the time.
 func transitionTimes(conditions []certificatesv1.CertificateSigningRequestCondition) map[state]metav1.Time {
 	times := make(map[state]metav1.Time, len(conditions))
 	for _, condition := range conditions {

@@ -24,7 +24,7 @@ type (
 	csr       = certificatesv1.CertificateSigningRequest
 )
 
-// The times of tests: objects were stored before now.
+// The times in tests: objects were stored before now.
 var (
 	now     = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	earlier = metav1.NewTime(now.Add(-time.Hour))
@@ -65,7 +65,7 @@ func newRequest(t testing.TB) []byte {
 	return data
 }
 
-// newCSR returns a stored request; edits change it.
+// newCSR returns a stored request, after edits.
 func newCSR(t testing.TB, edits ...func(*csr)) *csr {
 	t.Helper()
 	obj := &csr{
@@ -102,7 +102,7 @@ func conditions(conditions ...condition) func(*csr) {
 	return func(c *csr) { c.Status.Conditions = conditions }
 }
 
-// decided is a condition as it was stored, with a reason to tell it by.
+// decided returns a stored condition, with a reason to identify it.
 func decided(t certificatesv1.RequestConditionType, reason string) condition {
 	return condition{Type: t, Status: "True", Reason: reason, LastUpdateTime: earlier, LastTransitionTime: earlier}
 }

@@ -18,15 +18,15 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// durationCounters count how often signers issue certificates for as long as
-// clients asked for (KEP-2784).
+// durationCounters count how often signers issue certificates with the
+// requested duration (KEP-2784).
 type durationCounters struct {
 	requested *metrics.CounterVec
 	honored   *metrics.CounterVec
 }
 
-// Register adds a metric to a registry, and says with a
-// prometheus.AlreadyRegisteredError that it is there already.
+// Register adds a metric to a registry. It returns a
+// prometheus.AlreadyRegisteredError if the metric already exists.
 type Register func(metrics.Registerable) error
 
 // newDurationCounters registers the counters. API servers that share a
@@ -45,8 +45,8 @@ func newDurationCounters(register Register) (durationCounters, error) {
 	return durationCounters{requested: requested, honored: honored}, nil
 }
 
-// registerCounter returns the registered counter called name, which it adds
-// if need be.
+// registerCounter returns the registered counter called name, and registers it
+// if necessary.
 func registerCounter(register Register, name, help string) (*metrics.CounterVec, error) {
 	counter := metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      "apiserver",
@@ -69,8 +69,8 @@ func registerCounter(register Register, name, help string) (*metrics.CounterVec,
 	return counter, nil
 }
 
-// beginStatusUpdate returns what counts the update once it is about to be
-// written.
+// beginStatusUpdate returns a function that counts the update once it is about
+// to be written.
 func (c durationCounters) beginStatusUpdate(_ context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (registry.FinishFunc, error) {
 	return func(_ context.Context, success bool) {
 		if success && !dryrun.IsDryRun(options.DryRun) {
@@ -79,8 +79,8 @@ func (c durationCounters) beginStatusUpdate(_ context.Context, obj, old runtime.
 	}, nil
 }
 
-// count counts an update from old to obj if it issues a certificate for which
-// a duration was requested.
+// count counts an update from old to obj if it issues a certificate with a
+// requested duration.
 func (c durationCounters) count(obj, old runtime.Object) {
 	stored, ok := old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || stored == nil || len(stored.Status.Certificate) > 0 || stored.Spec.ExpirationSeconds == nil {
@@ -103,7 +103,7 @@ func (c durationCounters) count(obj, old runtime.Object) {
 	}
 }
 
-// signerLabel bounds the number of series: anyone can make up signer names.
+// signerLabel bounds the number of series: any client can invent signer names.
 func signerLabel(signerName string) string {
 	if strings.HasPrefix(signerName, "kubernetes.io/") {
 		return signerName
@@ -120,8 +120,8 @@ func validity(data []byte) (time.Duration, error) {
 	return certificates[0].NotAfter.Sub(certificates[0].NotBefore), nil
 }
 
-// honors reports whether got is close enough to want: signers backdate for
-// skewed clocks, and round.
+// honors reports whether got is close enough to want: signers backdate
+// certificates because clocks differ, and they round.
 func honors(got, want time.Duration) bool {
 	return (want - got).Abs() < 5*time.Minute+want/20
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The exposition is a contract: dashboards read it.
+// Dashboards depend on the exposition format.
 const (
 	requestedHead = `
 # HELP apiserver_certificates_registry_csr_requested_duration_total [ALPHA] Total number of issued CSRs with a requested duration, sliced by signer (only kubernetes.io signer names are specifically identified)
@@ -126,8 +126,8 @@ func checkCounted(t *testing.T, obj, old runtime.Object, options *metav1.UpdateO
 	}
 }
 
-// Nothing is evaluated before the update is done: the strategy still changes
-// the object.
+// Nothing is evaluated before the update is complete: the strategy still
+// changes the object.
 func TestCountsTheFinishedObject(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	counters, err := newDurationCounters(registry.Register)
@@ -147,7 +147,7 @@ func TestCountsTheFinishedObject(t *testing.T) {
 	}
 }
 
-// Several API servers in one process count together.
+// Several API servers in one process share their counters.
 func TestCountersAreShared(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	for range 2 {

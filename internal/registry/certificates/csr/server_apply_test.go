@@ -33,7 +33,7 @@ func TestServerApply(t *testing.T) {
 	t.Run("YAML and v1beta1", w.testApplyFormats)
 }
 
-// applied is the intent of a field manager.
+// applied is the apply configuration of a field manager.
 type applied = certificatesapply.CertificateSigningRequestApplyConfiguration
 
 func intent(name string) *applied { return certificatesapply.CertificateSigningRequest(name) }
@@ -52,7 +52,7 @@ func withConditions(intent *applied, reason string, types ...certificatesv1.Requ
 	return intent.WithStatus(status)
 }
 
-// apply sends an intent through an endpoint.
+// apply sends an apply configuration through an endpoint.
 func apply(t testing.TB, client kubernetes.Interface, via endpoint, manager string, intent *applied, options ...option) (*csr, error) {
 	t.Helper()
 	body, err := json.Marshal(intent)
@@ -66,7 +66,7 @@ func managedBy(manager string) option {
 	return func(r *rest.Request) { r.Param("fieldManager", manager) }
 }
 
-// owned are the fields that a manager owns by an operation, such as
+// owned returns the fields that a manager owns by an operation, such as
 // "f:metadata f:labels f:a".
 func owned(t testing.TB, obj *csr, manager string, operation metav1.ManagedFieldsOperationType) []string {
 	t.Helper()
@@ -109,7 +109,7 @@ func (w world) testApplyCreates(t *testing.T) {
 	}
 }
 
-// Whoever may only patch cannot create.
+// A user with only the verb patch cannot create.
 func (w world) testApplyRights(t *testing.T) {
 	w.Grant(t, "patcher", apitest.Allow("patch", "certificatesigningrequests"))
 	w.Grant(t, "creator", apitest.Allow("patch create", "certificatesigningrequests"))
@@ -136,8 +136,8 @@ func (w world) testApplyNeverCreates(t *testing.T) {
 	}
 }
 
-// What an endpoint puts back belongs to nobody. Conditions belong to nobody
-// through /status either, although they are stored.
+// Fields that an endpoint restores have no owner. Through /status, conditions
+// have no owner either, although they are stored.
 func (w world) testResetFields(t *testing.T) {
 	w.create(t, "reset")
 	everything := func() *applied {
@@ -175,8 +175,9 @@ func (w world) testResetFields(t *testing.T) {
 	}
 }
 
-// Apply merges conditions by type, and takes away what its manager no longer
-// wants: through /approval, for through /status nobody owns conditions.
+// Apply merges conditions by type, and removes those that its manager no longer
+// sends: only through /approval, because through /status conditions have no
+// owner.
 func (w world) testApplyMergesConditions(t *testing.T) {
 	for via, want := range map[endpoint][2]string{
 		approvalEndpoint: {"Stored A B", "Stored B"},
@@ -224,7 +225,7 @@ func (w world) testApplyConflicts(t *testing.T) {
 	}
 }
 
-// The rules of an endpoint hold for apply as well.
+// The rules of an endpoint also apply to server-side apply.
 func (w world) testApplyRefusals(t *testing.T) {
 	w.create(t, "refusals")
 	_, err := apply(t, w.admin, statusEndpoint, "test", withConditions(intent("refusals"), "r", "Approved"))
@@ -241,7 +242,7 @@ func (w world) testApplyRefusals(t *testing.T) {
 	}
 }
 
-// The body is YAML; v1beta1 has the same rules of ownership.
+// The body is YAML; v1beta1 has the same ownership rules.
 func (w world) testApplyFormats(t *testing.T) {
 	w.create(t, "formats")
 	for path, version := range map[string]string{v1Path: "v1", v1beta1: "v1beta1"} {

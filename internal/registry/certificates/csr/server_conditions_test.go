@@ -24,8 +24,8 @@ func TestServerConditions(t *testing.T) {
 	t.Run("unlikely orders", w.testUnlikelyOrders)
 }
 
-// Both subresources fill in the times that a client leaves out, with one
-// second's precision, and keep those that it sends.
+// Both subresources set the times that a client omits, with a precision of one
+// second, and keep those that it sends.
 func (w world) testTimes(t *testing.T) {
 	past, future := metav1.Unix(1, 0), metav1.Unix(4_000_000_000, 0)
 	for via, kind := range map[endpoint]certificatesv1.RequestConditionType{statusEndpoint: "Failed", approvalEndpoint: "Denied"} {
@@ -53,8 +53,8 @@ func (w world) testTimes(t *testing.T) {
 	}
 }
 
-// The time of the last transition is that of the first stored condition of
-// the same type and status that has one.
+// The last transition time is taken from the first stored condition of the same
+// type and status that has one.
 func (w world) testTransition(t *testing.T) {
 	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
 	with := func(status corev1.ConditionStatus, transition metav1.Time) condition {
@@ -65,7 +65,7 @@ func (w world) testTransition(t *testing.T) {
 		reason string
 		stored []condition
 		sent   condition
-		want   metav1.Time // zero: now
+		want   metav1.Time // zero means now
 	}{
 		{"the status stays", []condition{with("True", at(5))}, with("True", none), at(5)},
 		{"the status changes", []condition{with("True", at(5))}, with("False", none), none},
@@ -87,7 +87,7 @@ func (w world) testTransition(t *testing.T) {
 	}
 }
 
-// Through /status, decisions stay as they are, each in the place where the
+// Through /status, decisions stay unchanged, each in the position where the
 // client put it, even if there are several.
 func (w world) testDecisionsKeepContent(t *testing.T) {
 	at := metav1.Unix(1_700_000_000, 0)
@@ -109,15 +109,15 @@ func (w world) testDecisionsKeepContent(t *testing.T) {
 	}
 }
 
-// Permanent does not mean frozen: approvers can say more later, even when the
-// certificate is out.
+// Permanent conditions can still be edited: approvers can add to them later,
+// even after the certificate has been issued.
 func (w world) testEditDecision(t *testing.T) {
 	obj := w.plant(t, "edit", timed("old", "Approved"), certificate(chain(t)))
 	got := w.mustPut(t, approvalEndpoint, changed(obj, func(c *csr) {
 		c.Status.Conditions[0].Reason, c.Status.Conditions[0].Message = "new", "better words"
 	}))
 	want := obj.Status.Conditions[0]
-	want.Reason, want.Message = "new", "better words" // times do not advance
+	want.Reason, want.Message = "new", "better words" // times do not change
 	if diff := cmp.Diff([]condition{want}, got.Status.Conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
@@ -125,7 +125,7 @@ func (w world) testEditDecision(t *testing.T) {
 	checkError(t, err, invalid("edit", `status.conditions[0].status: Unsupported value: "False": supported values: "True"`))
 }
 
-// The rules of each condition, in the order in which they are told.
+// The rules of each condition, in the order in which they are reported.
 func (w world) testConditionRules(t *testing.T) {
 	set := func(conditions ...condition) edit { return func(c *csr) { c.Status.Conditions = conditions } }
 	const (
@@ -159,8 +159,8 @@ func (w world) testConditionRules(t *testing.T) {
 	w.mustPut(t, approvalEndpoint, changed(obj, set(condition{Type: "any words: will do!", Status: "Unknown"}, condition{Type: "B", Status: "False"})))
 }
 
-// A certificate is any number of blocks, with anything between them that is
-// not a block. It need not fit the request.
+// A certificate is any number of blocks, with any text between them that is not
+// a block. It need not match the request.
 func (w world) testAcceptableCertificates(t *testing.T) {
 	der := newCertificate(t, time.Hour)
 	good := block("CERTIFICATE", der)
@@ -170,7 +170,7 @@ func (w world) testAcceptableCertificates(t *testing.T) {
 		slices.Concat(good, good, good),
 		block("CERTIFICATE", slices.Concat(der, der)),
 		slices.Concat([]byte("before\n"), good, []byte("between\n"), good, []byte("after")),
-		slices.Concat(broken, good), // nobody sees a broken block
+		slices.Concat(broken, good), // a broken block is ignored
 		{},
 	} {
 		obj := w.create(t, fmt.Sprintf("acceptable-%d", i))
@@ -181,7 +181,7 @@ func (w world) testAcceptableCertificates(t *testing.T) {
 	}
 }
 
-// Nothing ties a certificate to an approval.
+// A certificate does not require an approval.
 func (w world) testUnlikelyOrders(t *testing.T) {
 	obj := w.create(t, "unlikely")
 	obj = w.mustPut(t, statusEndpoint, changed(obj, certificate(chain(t))))

@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// The conversations by which clusters are certified (Kubernetes conformance).
+// The requests by which clusters are certified (Kubernetes conformance).
 func TestServerConformance(t *testing.T) {
 	t.Parallel()
 	w := start(t, withSigners)
@@ -139,7 +139,7 @@ func (w world) getVia(t *testing.T, via endpoint, created *csr) {
 	}
 }
 
-// A key becomes a certificate, and the certificate a user.
+// A key becomes a certificate, and the certificate authenticates a user.
 func (w world) testClientCertificate(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -177,7 +177,7 @@ func (w world) testClientCertificate(t *testing.T) {
 	}
 }
 
-// What client-go sends for kubelets.
+// The requests that client-go sends for kubelets.
 func (w world) testHelpers(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -200,7 +200,7 @@ func (w world) testHelpers(t *testing.T) {
 	if err != nil || again != name || sameUID != uid {
 		t.Errorf("asking again: %s %s, %v", again, sameUID, err)
 	}
-	if name, _, err = request("", "kubernetes.io/legacy-unknown"); err == nil || !strings.Contains(err.Error(), "is not allowed") { // goes to v1beta1
+	if name, _, err = request("", "kubernetes.io/legacy-unknown"); err == nil || !strings.Contains(err.Error(), "is not allowed") { // sent to v1beta1
 		t.Errorf("the legacy signer: stored %q, %v", name, err)
 	}
 }

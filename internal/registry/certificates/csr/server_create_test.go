@@ -28,8 +28,8 @@ func TestServerCreate(t *testing.T) {
 	t.Run("PUT", w.testPutDoesNotCreate)
 }
 
-// Who asks is who was authenticated, or is impersonated, whatever the object
-// says.
+// The requester is the authenticated or impersonated user, whatever the object
+// contains.
 func (w world) testRequester(t *testing.T) {
 	w.Grant(t, "alice", apitest.Allow("create", "certificatesigningrequests"))
 	w.Grant(t, "system:anonymous", apitest.Allow("create", "certificatesigningrequests"))
@@ -74,7 +74,7 @@ func (w world) testRequester(t *testing.T) {
 	}
 }
 
-// The library says which certificate the requester came with.
+// The library adds the certificate with which the requester authenticated.
 func (w world) testCertificateRequester(t *testing.T) {
 	got := w.create(t, "by-certificate").Spec
 	const credential = "authentication.kubernetes.io/credential-id"
@@ -86,8 +86,8 @@ func (w world) testCertificateRequester(t *testing.T) {
 	}
 }
 
-// Nobody creates an approved or issued request. What is wrong with a dropped
-// status does not matter.
+// A request cannot be created as approved or issued. Errors in a dropped status
+// do not matter.
 func (w world) testForgedStatus(t *testing.T) {
 	for name, forged := range map[string]edit{
 		"approved": conditions("Approved"),
@@ -122,7 +122,7 @@ func (w world) testForgedStatus(t *testing.T) {
 	}
 }
 
-// What clients may say about an object and what only the server knows.
+// The metadata that clients may set and that only the server sets.
 func (w world) testCreateMetadata(t *testing.T) {
 	sent := newCSR(t, "metadata", func(c *csr) {
 		c.Labels, c.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
@@ -154,7 +154,7 @@ func (w world) testCreateMetadata(t *testing.T) {
 	}
 }
 
-// Any name will do that fits into a path.
+// Every name that fits into a path is allowed.
 func (w world) testNames(t *testing.T) {
 	for _, name := range []string{
 		"Upper:Case", "with space", "ünïcödé", "...", "a..b", "-", "under_score", "a?b#c", strings.Repeat("x", 400),
@@ -210,7 +210,7 @@ func (w world) testGeneratedNames(t *testing.T) {
 	base := func(base string) edit { return func(c *csr) { c.Name, c.GenerateName = "", base } }
 	for _, tc := range []struct {
 		base string
-		kept string // what names begin with
+		kept string // the prefix of the names
 	}{
 		{"Req-", "Req-"},
 		{strings.Repeat("x", 100), strings.Repeat("x", 58)},

@@ -21,8 +21,8 @@ func TestServerDelete(t *testing.T) {
 	t.Run("collection", w.testDeleteCollection)
 }
 
-// There is no grace, whatever the client asks for, and the answer is not the
-// object.
+// There is no grace period, whatever the client requests, and the response is
+// not the object.
 func (w world) testDeleteAtOnce(t *testing.T) {
 	obj := w.create(t, "at-once")
 	got := w.call(t, call{method: http.MethodDelete, path: v1Path + "/at-once", contentType: "application/json",
@@ -43,7 +43,8 @@ func (w world) testDeleteAtOnce(t *testing.T) {
 	}
 }
 
-// The last finalizer holds a deleted request; it can go through any endpoint.
+// A deleted request stays until its last finalizer is removed, which is
+// possible through any endpoint.
 func (w world) testDeleteWithFinalizers(t *testing.T) {
 	for _, via := range endpoints() {
 		name := "held-" + via.String()
@@ -66,7 +67,8 @@ func (w world) testDeleteWithFinalizers(t *testing.T) {
 	}
 }
 
-// What is being deleted gets no new finalizers, and cannot be revived.
+// An object that is being deleted gets no new finalizers, and its deletion
+// cannot be undone.
 func (w world) testTerminating(t *testing.T) {
 	w.create(t, "terminating", finalizers("example.com/a"))
 	if err := w.csrs().Delete(bounded(t), "terminating", metav1.DeleteOptions{}); err != nil {
@@ -83,7 +85,7 @@ func (w world) testTerminating(t *testing.T) {
 	if !got.DeletionTimestamp.Equal(obj.DeletionTimestamp) {
 		t.Errorf("deletionTimestamp is %v, was %v", got.DeletionTimestamp, obj.DeletionTimestamp)
 	}
-	w.mustPut(t, approvalEndpoint, changed(got, conditions("Approved"))) // life goes on
+	w.mustPut(t, approvalEndpoint, changed(got, conditions("Approved"))) // updates are still possible
 }
 
 func (w world) testDeleteGeneration(t *testing.T) {

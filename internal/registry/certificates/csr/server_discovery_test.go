@@ -95,7 +95,7 @@ func (w world) testAggregated(t *testing.T) {
 	}
 }
 
-// Names that exist for authorization alone, and a version that never had
+// Names that exist only for authorization, and a version that never had
 // requests.
 func (w world) testNothingElse(t *testing.T) {
 	w.create(t, "x")
@@ -120,7 +120,7 @@ func (w world) testNothingElse(t *testing.T) {
 	}
 }
 
-// checkNames looks for what must not be in an OpenAPI document.
+// checkNames checks for names that must not be in an OpenAPI document.
 func checkNames(t *testing.T, document []byte) {
 	t.Helper()
 	for _, name := range []string{
@@ -169,7 +169,7 @@ func checkPaths(t *testing.T, paths map[string]json.RawMessage, version string) 
 	}
 }
 
-// checkSchemas compares what clients check objects by.
+// checkSchemas compares the schemas with which clients validate objects.
 func checkSchemas(t *testing.T, schemas map[string]spec.Schema, prefix, version string) {
 	t.Helper()
 	object, ok := schemas[prefix+"CertificateSigningRequest"]
@@ -215,7 +215,7 @@ func checkSchemas(t *testing.T, schemas map[string]spec.Schema, prefix, version 
 	}
 }
 
-// list is the list type of a schema, with the keys of a map.
+// list returns the list type of a schema, with the keys of a map.
 func list(schema spec.Schema) string {
 	kind, _ := schema.Extensions.GetString("x-kubernetes-list-type")
 	keys, _ := schema.Extensions.GetStringSlice("x-kubernetes-list-map-keys")

@@ -53,7 +53,7 @@ func start(t *testing.T, options ...func(*server.Config)) world {
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
-// bounded is a context that ends before anybody loses patience.
+// bounded returns a context that ends after a time limit.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -84,13 +84,13 @@ func (w world) get(t testing.TB, name string) *csr {
 	return obj
 }
 
-// as is a client of a user.
+// as returns a client of a user.
 func (w world) as(t testing.TB, user string) kubernetes.Interface {
 	t.Helper()
 	return apitest.Client(t, w.As(t, user))
 }
 
-// endpoint is one of the ways to a request.
+// endpoint is one of the endpoints of a request.
 type endpoint string
 
 const (
@@ -101,7 +101,7 @@ const (
 
 func endpoints() []endpoint { return []endpoint{mainEndpoint, statusEndpoint, approvalEndpoint} }
 
-// String is for the names of objects and for messages.
+// String returns a text for the names of objects and for messages.
 func (e endpoint) String() string {
 	if e == mainEndpoint {
 		return "main"
@@ -109,7 +109,7 @@ func (e endpoint) String() string {
 	return string(e)
 }
 
-// path is the URL path of a request through the endpoint, in v1.
+// path returns the URL path of a request through the endpoint, in v1.
 func (e endpoint) path(name string) string {
 	if e == mainEndpoint {
 		return v1Path + "/" + name
@@ -120,7 +120,7 @@ func (e endpoint) path(name string) string {
 // option changes how a request is sent.
 type option func(*rest.Request)
 
-// dryRun asks the server to only try.
+// dryRun makes the request a dry run.
 func dryRun(r *rest.Request) { r.Param("dryRun", metav1.DryRunAll) }
 
 // put updates a request through an endpoint.
@@ -148,7 +148,7 @@ func send(t testing.TB, request *rest.Request, via endpoint, name string, option
 	return obj, request.Do(bounded(t)).Into(obj)
 }
 
-// mustPut is put by the administrator that has to succeed.
+// mustPut is put by the administrator, and must succeed.
 func (w world) mustPut(t testing.TB, via endpoint, obj *csr) *csr {
 	t.Helper()
 	got, err := put(t, w.admin, via, obj)
@@ -158,14 +158,14 @@ func (w world) mustPut(t testing.TB, via endpoint, obj *csr) *csr {
 	return got
 }
 
-// call is a request as it goes over the wire.
+// call is a request as it is sent over the network.
 type call struct {
-	method, path        string // GET is the default
+	method, path        string // default: GET
 	contentType, accept string
 	body                []byte
 }
 
-// answer is what comes back.
+// answer is a response.
 type answer struct {
 	code   int
 	header http.Header
@@ -188,7 +188,7 @@ func (w world) callAs(t testing.TB, cfg *rest.Config, c call) answer {
 	return answer{response.StatusCode, response.Header, body}
 }
 
-// firstEvent is what a watch begins with.
+// firstEvent returns the first event of a watch.
 func (w world) firstEvent(t testing.TB, path, accept string) answer {
 	t.Helper()
 	response := w.respond(t, w.Admin(t), call{path: path, accept: accept})
@@ -223,7 +223,8 @@ func (w world) respond(t testing.TB, cfg *rest.Config, c call) *http.Response {
 	return response
 }
 
-// statusOf is the Status that a call failed with; it is empty if it succeeded.
+// statusOf returns the Status with which a call failed; it is empty if the call
+// succeeded.
 func statusOf(t testing.TB, err error) metav1.Status {
 	t.Helper()
 	if err == nil {
@@ -236,7 +237,7 @@ func statusOf(t testing.TB, err error) metav1.Status {
 	return status.Status()
 }
 
-// checkError compares the text of an error; "" is success.
+// checkError compares the text of an error; "" means success.
 func checkError(t testing.TB, err error, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, statusOf(t, err).Message); diff != "" {
@@ -244,17 +245,17 @@ func checkError(t testing.TB, err error, want string) {
 	}
 }
 
-// invalid is the text of a 422.
+// invalid returns the text of a 422.
 func invalid(name, errs string) string {
 	return `CertificateSigningRequest.certificates.k8s.io "` + name + `" is invalid: ` + errs
 }
 
-// forbidden is the text of an admission plugin's 403.
+// forbidden returns the text of an admission plugin's 403.
 func forbidden(name, detail string) string {
 	return `certificatesigningrequests.certificates.k8s.io "` + name + `" is forbidden: ` + detail
 }
 
-// newCSR is a request that is valid unless an edit spoils it.
+// newCSR returns a request that is valid unless an edit makes it invalid.
 func newCSR(t testing.TB, name string, edits ...edit) *csr {
 	t.Helper()
 	obj := &csr{
@@ -268,7 +269,7 @@ func newCSR(t testing.TB, name string, edits ...edit) *csr {
 	return changed(obj, edits...)
 }
 
-// changed is a copy of obj with edits.
+// changed returns a copy of obj with edits.
 func changed(obj *csr, edits ...edit) *csr {
 	obj = obj.DeepCopy()
 	for _, edit := range edits {
@@ -286,7 +287,7 @@ func newRequest(t testing.TB, subject pki.Subject) []byte {
 	return data
 }
 
-// newCertificate is the DER of a certificate that is valid for d.
+// newCertificate returns the DER of a certificate that is valid for d.
 func newCertificate(t testing.TB, d time.Duration) []byte {
 	t.Helper()
 	key := apitest.NewKey(t)
@@ -303,7 +304,7 @@ func block(label string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
 }
 
-// chain is a certificate with everything around it that is allowed.
+// chain returns a certificate with everything around it that is allowed.
 func chain(t testing.TB) []byte {
 	t.Helper()
 	der := newCertificate(t, time.Hour)
@@ -325,7 +326,8 @@ func labels(key, value string) edit {
 	return func(c *csr) { c.Labels = map[string]string{key: value} }
 }
 
-// conditions replaces the conditions by true ones of the given types.
+// conditions replaces the conditions by ones of the given types with status
+// True.
 func conditions(types ...certificatesv1.RequestConditionType) edit {
 	return func(c *csr) {
 		c.Status.Conditions = nil
@@ -335,19 +337,19 @@ func conditions(types ...certificatesv1.RequestConditionType) edit {
 	}
 }
 
-// unconditional leaves out the version that an update is based on.
+// unconditional removes the version that an update is based on.
 func unconditional(c *csr) { c.ResourceVersion = "" }
 
-// emptyIsNil compares what JSON does not tell apart as equal.
+// emptyIsNil treats values as equal that JSON does not distinguish.
 func emptyIsNil() cmp.Option { return cmpopts.EquateEmpty() }
 
-// alone leaves requests to the test: else the cleaner deletes those that are
-// old, and signers answer those that are approved.
+// alone makes sure that only the test changes requests: otherwise the cleaner
+// deletes old ones, and signers answer approved ones.
 func alone(cfg *server.Config) {
 	cfg.Controllers = append(slices.Clone(cfg.Controllers), "-approve", "-sign", "-clean")
 }
 
-// withSigners is for tests that use what they request.
+// withSigners is for tests that use the certificates they request.
 func withSigners(cfg *server.Config) {
 	cfg.Controllers = append(server.DefaultConfig().Controllers, "-clean")
 }

@@ -40,7 +40,7 @@ type format struct {
 	serializer runtime.Serializer
 }
 
-// formats are those that a client can choose.
+// formats returns the formats that a client can choose.
 func formats(t testing.TB) []format {
 	t.Helper()
 	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
@@ -73,7 +73,7 @@ func (f format) encode(t testing.TB, obj runtime.Object) []byte {
 	return data.Bytes()
 }
 
-// decode checks that a is a success in format f, of the kind.
+// decode checks that a is a success in format f, and decodes its object.
 func decode[T runtime.Object](t testing.TB, f format, a answer, kind schema.GroupVersionKind) T {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); a.code/100 != 2 || got != f.mediaType {
@@ -96,7 +96,7 @@ func kindOf(version schema.GroupVersion) schema.GroupVersionKind {
 
 func withKind(c *csr) { c.SetGroupVersionKind(kindOf(certificatesv1.SchemeGroupVersion)) }
 
-// Whatever format a request comes in, it is the same in all.
+// A request is the same in all formats, whichever format it was sent in.
 func (w world) testRoundTrips(t *testing.T) {
 	v1 := kindOf(certificatesv1.SchemeGroupVersion)
 	for _, in := range formats(t) {
@@ -154,7 +154,7 @@ func (w world) testListFormats(t *testing.T) {
 	}
 }
 
-// YAML has no way to tell where an event ends.
+// YAML does not define where an event ends.
 func (w world) testWatchFormats(t *testing.T) {
 	w.create(t, "watched")
 	for _, f := range formats(t) {
@@ -188,7 +188,7 @@ func (w world) testV1beta1Formats(t *testing.T) {
 	}
 }
 
-// Errors come in the format that was asked for.
+// Errors have the requested format.
 func (w world) testErrorFormats(t *testing.T) {
 	for _, f := range formats(t) {
 		got := w.call(t, call{path: v1Path + "/absent", accept: f.mediaType})
@@ -234,7 +234,7 @@ func (w world) testUnknownFormats(t *testing.T) {
 	}
 }
 
-// Times are UTC, with a precision of seconds; absent ones are null.
+// Times are UTC, with a precision of seconds; missing ones are null.
 func (w world) testTimeFormats(t *testing.T) {
 	obj := w.plant(t, "time", conditions("Approved"), func(c *csr) {
 		c.Status.Conditions[0].LastUpdateTime = metav1.Unix(1_700_000_000, 0)

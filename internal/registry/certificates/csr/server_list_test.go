@@ -110,7 +110,7 @@ func (w world) testListVersions(t *testing.T) {
 	}
 }
 
-// Who selects one name needs rights for that name alone.
+// A list that selects one name needs rights only for that name.
 func (w world) testListRights(t *testing.T) {
 	w.Grant(t, "reader", apitest.Allow("get list watch", "certificatesigningrequests", "a"))
 	reader := w.as(t, "reader").CertificatesV1().CertificateSigningRequests()
@@ -125,7 +125,7 @@ func (w world) testListRights(t *testing.T) {
 	}
 }
 
-// A request is not readable by its requester because of that.
+// A requester cannot read a request just because it is their own.
 func (w world) testForeignRequests(t *testing.T) {
 	w.Grant(t, "requester", apitest.Allow("create", "certificatesigningrequests"))
 	requester := w.as(t, "requester").CertificatesV1().CertificateSigningRequests()

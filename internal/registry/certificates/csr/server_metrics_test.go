@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// The counters belong to the process: this test is not parallel, and looks at
+// The counters belong to the process: this test is not parallel, and compares
 // differences.
 func TestServerMetrics(t *testing.T) {
 	w := start(t)
@@ -26,7 +26,7 @@ const (
 	honored   = "apiserver_certificates_registry_csr_honored_duration_total"
 )
 
-// durations are the lines of /metrics about requested durations.
+// durations returns the lines of /metrics about requested durations.
 func (w world) durations(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -38,7 +38,7 @@ func (w world) durations(t *testing.T) []string {
 	return lines
 }
 
-// counters are the values of all series.
+// counters returns the values of all series.
 func (w world) counters(t *testing.T) map[string]float64 {
 	t.Helper()
 	counters := map[string]float64{}
@@ -56,7 +56,7 @@ func (w world) counters(t *testing.T) map[string]float64 {
 	return counters
 }
 
-// grown are the series that have grown since before, and by how much.
+// grown returns the series that have grown since before, and by how much.
 func (w world) grown(t *testing.T, before map[string]float64) map[string]float64 {
 	t.Helper()
 	grown := map[string]float64{}
@@ -75,7 +75,7 @@ func lasting(t testing.TB, d time.Duration) edit {
 	return certificate(block("CERTIFICATE", newCertificate(t, d)))
 }
 
-// Dashboards read these lines. A signer has none before its first
+// Dashboards depend on these lines. A signer has no lines before its first
 // certificate.
 func (w world) testExposition(t *testing.T) {
 	signerName := "kubernetes.io/x" + strings.ToLower(rand.Text())
@@ -163,7 +163,8 @@ func (w world) testNotCounted(t *testing.T) {
 		t.Errorf("grown (-want +got):\n%s", diff)
 	}
 
-	// v1beta1 can store what is no certificate: requested, hardly honored.
+	// v1beta1 can store data that is not a certificate: it counts as requested,
+	// but not as honored.
 	obj := w.getBeta(t, "hour")
 	obj.Status.Certificate = []byte("text")
 	_, err = w.putBeta(t, statusEndpoint, obj)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a client can ask of the server besides the thing itself: to only try
-// it, and how to take mistakes in a body.
+// Options of a client's request: a dry run, and how invalid fields in a body
+// are handled.
 func TestServerOptions(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -45,7 +45,7 @@ func (w world) testDryCreate(t *testing.T) {
 	}
 }
 
-// Everything is checked and answered, nothing stored.
+// A dry run is checked and answered, but not stored.
 func (w world) testDryUpdate(t *testing.T) {
 	change := map[endpoint]edit{
 		mainEndpoint: labels("a", "b"), statusEndpoint: certificate(chain(t)), approvalEndpoint: timed("", "Approved"),
@@ -121,7 +121,7 @@ func (w world) testFieldValidation(t *testing.T) {
 	}
 }
 
-// Dropped changes are not worth a warning; a deprecated version is.
+// Dropped changes cause no warning; a deprecated version does.
 func (w world) testWarnings(t *testing.T) {
 	obj := w.create(t, "warnings")
 	f := formats(t)[0]

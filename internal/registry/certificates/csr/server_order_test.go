@@ -86,7 +86,8 @@ func (w world) testUpdateOrder(t *testing.T) {
 	}
 }
 
-// Nobody asks the API server's client signer for all rights.
+// A client certificate for all rights cannot be requested from the API server's
+// client signer.
 func (w world) testSubjectRestriction(t *testing.T) {
 	const signerName = "kubernetes.io/kube-apiserver-client"
 	ask := func(name string, edits ...edit) error {
@@ -110,8 +111,8 @@ func (w world) testSubjectRestriction(t *testing.T) {
 	checkError(t, ask("another-group", in("system:Masters", "team"), signer(signerName)), "")
 }
 
-// Whoever may approve for a signer may do so by its name, by its domain, or
-// by a rule without names.
+// The right to approve for a signer can be granted by its name, by its domain,
+// or by a rule without names.
 func (w world) testApprovePermission(t *testing.T) {
 	const refusal = `user not permitted to approve requests with signerName "example.com/signer"`
 	w.testPermission(t, approvalEndpoint, "approve", refusal, timed("", "Approved"))
@@ -151,8 +152,9 @@ func (w world) testPermission(t *testing.T, via endpoint, verb, refusal string, 
 	}
 }
 
-// Approve guards every write to /approval, sign every change of the status
-// through /status; metadata alone is nobody's business there.
+// Every write to /approval needs the verb approve, and every change of the
+// status through /status the verb sign; changes of only metadata through
+// /status need neither.
 func (w world) testWhatNeedsWhichVerb(t *testing.T) {
 	w.Grant(t, "clerk", apitest.Allow("update patch", "certificatesigningrequests/status certificatesigningrequests/approval"))
 	clerk := w.as(t, "clerk")
@@ -192,8 +194,8 @@ func (w world) testWhatNeedsWhichVerb(t *testing.T) {
 	checkError(t, err, "")
 }
 
-// The ordinary rights: each endpoint is a resource of its own, and a patch is
-// not an update.
+// The usual rights: each endpoint is its own resource, and patch and update are
+// different verbs.
 func (w world) testRequestVerbs(t *testing.T) {
 	w.Grant(t, "main-updater", apitest.Allow("update", "certificatesigningrequests"))
 	w.Grant(t, "status-patcher", apitest.Allow("patch", "certificatesigningrequests/status"))

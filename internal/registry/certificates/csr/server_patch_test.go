@@ -20,7 +20,7 @@ func TestServerPatch(t *testing.T) {
 	t.Run("bad patches", w.testBadPatches)
 }
 
-// types lists the conditions of obj by their types.
+// typesOf returns the types of the conditions of obj.
 func typesOf(obj *csr) string {
 	var types []string
 	for _, condition := range obj.Status.Conditions {
@@ -65,8 +65,8 @@ func (w world) testJSONPatch(t *testing.T) {
 	checkError(t, err, invalid("json", may("remove", "Approved")))
 }
 
-// The types declare no way to merge conditions, so a strategic merge patch
-// replaces them like any other.
+// The types define no merge for conditions, so a strategic merge patch replaces
+// them like any other list.
 func (w world) testStrategicMergePatch(t *testing.T) {
 	w.plant(t, "strategic", timed("", "A", "B"))
 	got, err := patch(t, w.admin, statusEndpoint, "strategic", types.StrategicMergePatchType,
@@ -81,7 +81,7 @@ func (w world) testStrategicMergePatch(t *testing.T) {
 	checkError(t, err, invalid("strategic-denied", may("remove", "Denied")))
 }
 
-// Each endpoint puts back from a patch what it puts back from a PUT.
+// Each endpoint restores the same fields after a patch as after a PUT.
 func (w world) testPatchRestores(t *testing.T) {
 	const everything = `{"spec":{"signerName":"junk","username":"root","usages":[]},"status":{"certificate":"eA==","conditions":[{"type":"A","status":"True"}]}}`
 	for via, want := range map[endpoint]string{mainEndpoint: "", approvalEndpoint: "A"} {
@@ -100,7 +100,7 @@ func (w world) testPatchRestores(t *testing.T) {
 	checkError(t, err, invalid(before.Name, atLeastOne))
 }
 
-// A patch is about what is stored now, unless it names a version.
+// A patch is applied to the stored object, unless it contains a version.
 func (w world) testPatchVersions(t *testing.T) {
 	for _, via := range endpoints() {
 		name := "versions-" + via.String()

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Stored objects may break rules that are younger than they are. They stay
-// updatable where that does no harm.
+// Stored objects may break rules that were introduced later. They can still be
+// updated where that is harmless.
 func TestServerRatchet(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -29,7 +29,8 @@ func TestServerRatchet(t *testing.T) {
 	t.Run("untimed decisions", w.testUntimedDecisions)
 }
 
-// violation is a mistake that can be stored but, via an endpoint, not made.
+// violation is a mistake that can be stored, but cannot be made through an
+// endpoint.
 type violation struct {
 	reason string
 	edit   edit
@@ -81,7 +82,7 @@ func violations(t testing.TB) []violation {
 	}, certificateViolations(t)...)
 }
 
-// What is stored and wrong does not stand in the way of other changes.
+// A stored mistake does not prevent other changes.
 func (w world) testTolerated(t *testing.T) {
 	all := append(violations(t),
 		violation{reason: "legacy signer", edit: signer("kubernetes.io/legacy-unknown")},
@@ -108,7 +109,7 @@ func (w world) testTolerated(t *testing.T) {
 	}
 }
 
-// complete gives every condition its times.
+// complete sets the times of every condition.
 func complete(c *csr) {
 	for i := range c.Status.Conditions {
 		at := metav1.Unix(1_700_000_000, 0)
@@ -116,7 +117,7 @@ func complete(c *csr) {
 	}
 }
 
-// The same mistakes are refused where they are not stored already.
+// The same mistakes are refused if they are not stored already.
 func (w world) testNewViolations(t *testing.T) {
 	for i, tc := range violations(t) {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -129,8 +130,8 @@ func (w world) testNewViolations(t *testing.T) {
 	}
 }
 
-// What would make a request useless is refused with each update, even with
-// the one that removes a finalizer. Deleting works.
+// A mistake that makes a request useless is refused in each update, even in one
+// that removes a finalizer. Deletion works.
 func (w world) testNeverTolerated(t *testing.T) {
 	for i, tc := range []struct {
 		reason string
@@ -160,7 +161,7 @@ func (w world) testNeverTolerated(t *testing.T) {
 	}
 }
 
-// invalidOrFine is the text of a 422, or of success if there are no errors.
+// invalidOrFine returns the text of a 422, or "" if there are no errors.
 func invalidOrFine(name, errs string) string {
 	if errs == "" {
 		return ""
@@ -168,8 +169,8 @@ func invalidOrFine(name, errs string) string {
 	return invalid(name, errs)
 }
 
-// A stored contradiction can live on in every shape; a new one cannot. The
-// versions agree.
+// A stored contradiction may stay in every form; a new one is refused. All
+// versions have the same rule.
 func (w world) testExclusivity(t *testing.T) {
 	const exclusive = `status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive`
 	both := timed("old", "Approved", "Denied")
@@ -211,8 +212,8 @@ func (w world) testExclusivity(t *testing.T) {
 	}
 }
 
-// A stored duplicate opens the door to others; one of two approvals that goes
-// is an approval removed.
+// With a stored duplicate, others may be added; removing one of two approvals
+// counts as removing an approval.
 func (w world) testDuplicates(t *testing.T) {
 	obj := w.plant(t, "duplicates", timed("", "A", "A", "Approved", "Approved"))
 	got := w.mustPut(t, statusEndpoint, changed(obj, timed("", "A", "A", "Approved", "Approved", "B", "B")))
@@ -230,8 +231,8 @@ func (w world) testDuplicates(t *testing.T) {
 	}
 }
 
-// A bad certificate stays, and stays alone: another bad one is not content to
-// be told about, but cannot take its place.
+// A stored invalid certificate may stay. Another invalid one cannot replace it,
+// but the error does not repeat its content.
 func (w world) testBadCertificateStays(t *testing.T) {
 	obj := w.plant(t, "bad-certificate", certificate([]byte("text")))
 	for _, other := range [][]byte{[]byte("other text"), chain(t), nil} {
@@ -246,7 +247,7 @@ func (w world) testBadCertificateStays(t *testing.T) {
 	w.mustPut(t, statusEndpoint, changed(empty, certificate([]byte{})))
 }
 
-// Decisions of before Kubernetes 1.19 have no times. Filling them in would
+// Decisions from before Kubernetes 1.19 have no times. Setting them would
 // change a decision through /status, which is refused.
 func (w world) testUntimedDecisions(t *testing.T) {
 	obj := w.plant(t, "untimed", conditions("Approved"))

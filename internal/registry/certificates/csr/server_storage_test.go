@@ -23,13 +23,13 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// keyPrefix is where kube-apiserver keeps requests, and so do we.
+// keyPrefix is the prefix of requests in kube-apiserver and in certplane.
 const keyPrefix = "/registry/certificatesigningrequests/"
 
-// protobufPrefix marks a value in protobuf (apimachinery's magic number).
+// protobufPrefix marks a value in protobuf (the magic number of apimachinery).
 const protobufPrefix = "k8s\x00"
 
-// etcd is a client of the server's own store.
+// etcd returns a client of the server's own store.
 func (w world) etcd(t testing.TB) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
@@ -43,7 +43,7 @@ func (w world) etcd(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// asProtobuf encodes obj, which says its version itself, as the store does.
+// asProtobuf encodes obj, including its version, as the store does.
 func asProtobuf(t testing.TB, obj runtime.Object) []byte {
 	t.Helper()
 	var data bytes.Buffer
@@ -53,8 +53,8 @@ func asProtobuf(t testing.TB, obj runtime.Object) []byte {
 	return data.Bytes()
 }
 
-// plantBytes puts an object past the API, like another server of another
-// time.
+// plantBytes stores an object without the API, as another or an older server
+// would.
 func (w world) plantBytes(t testing.TB, name string, data []byte) *csr {
 	t.Helper()
 	if _, err := w.etcd(t).Put(bounded(t), keyPrefix+name, string(data)); err != nil {
@@ -63,7 +63,7 @@ func (w world) plantBytes(t testing.TB, name string, data []byte) *csr {
 	return w.get(t, name)
 }
 
-// plant stores a request that the API may refuse.
+// plant stores a request that the API might refuse.
 func (w world) plant(t testing.TB, name string, edits ...edit) *csr {
 	t.Helper()
 	obj := newCSR(t, name, edits...)
@@ -81,7 +81,7 @@ func TestServerStorage(t *testing.T) {
 	t.Run("restart", w.testRestart)
 }
 
-// stored decodes what is under the key of name.
+// stored decodes the value of the key of name.
 func (w world) stored(t *testing.T, name string) *csr {
 	t.Helper()
 	found, err := w.etcd(t).Get(bounded(t), keyPrefix+name)
@@ -105,12 +105,12 @@ func (w world) stored(t *testing.T, name string) *csr {
 	return obj.(*csr)
 }
 
-// etcd tools and backups made for kube-apiserver find what they expect.
+// etcd tools and backups for kube-apiserver find the layout that they expect.
 func (w world) testLayout(t *testing.T) {
 	created := w.create(t, "layout", expires(600), labels("a", "b"))
 	got := w.stored(t, "layout")
 	want := created.DeepCopy()
-	want.ResourceVersion = "" // is that of the key
+	want.ResourceVersion = "" // taken from the key
 	want.TypeMeta, got.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
@@ -126,7 +126,7 @@ func (w world) testLayout(t *testing.T) {
 	}
 }
 
-// A request for anything, as upgrade tests store it.
+// A request with arbitrary content, as upgrade tests store it.
 func (w world) testStub(t *testing.T) {
 	w.create(t, "csr1", usages("any"), signer("kubernetes.io/kube-apiserver-client"))
 	if diff := cmp.Diff([]certificatesv1.KeyUsage{"any"}, w.stored(t, "csr1").Spec.Usages); diff != "" {
@@ -134,8 +134,8 @@ func (w world) testStub(t *testing.T) {
 	}
 }
 
-// What older servers stored is still read, with the defaults of its version,
-// and becomes v1 when it changes.
+// Objects that older servers stored can still be read, with the defaults of
+// their version, and are stored as v1 when they change.
 func (w world) testOldEncodings(t *testing.T) {
 	old := func(name string) *certificatesv1beta1.CertificateSigningRequest {
 		return &certificatesv1beta1.CertificateSigningRequest{
@@ -166,7 +166,7 @@ func (w world) testOldEncodings(t *testing.T) {
 	}
 }
 
-// Everything is there after a restart, with the same versions.
+// All objects exist after a restart, with the same resource versions.
 func (w world) testRestart(t *testing.T) {
 	w.create(t, "kept", finalizers("example.com/hold"))
 	before, err := w.csrs().List(bounded(t), metav1.ListOptions{})
@@ -186,7 +186,8 @@ func (w world) testRestart(t *testing.T) {
 		t.Errorf("objects (-before +after):\n%s", diff)
 	}
 
-	// What happened before is forgotten, and the server says so.
+	// The history before the restart is gone, and the server returns an error
+	// for it.
 	events := w.watch(t, metav1.ListOptions{ResourceVersion: "1"})
 	event := <-events.ResultChan()
 	if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {

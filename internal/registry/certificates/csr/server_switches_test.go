@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// What is stored stays as it was while something is switched off. What the
-// switches do to requests is tested where the switches are.
+// Stored objects do not change while a feature is off. The tests of the
+// switches check how they affect requests.
 func TestServerSwitches(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *server.Config) {
@@ -20,7 +20,7 @@ func TestServerSwitches(t *testing.T) {
 	t.Run("CSRDuration", w.testWithoutDurations)
 }
 
-// Nobody reads of v1beta1, and what it stored stays readable.
+// v1beta1 is not served, and the objects that it stored can still be read.
 func (w world) testWithoutV1beta1(t *testing.T) {
 	for _, path := range []string{"/openapi/v3", "/openapi/v2"} {
 		if got := w.call(t, call{path: path}); got.code != http.StatusOK || strings.Contains(string(got.body), "certificates.k8s.io/v1beta1") {

@@ -24,10 +24,10 @@ func TestServerUpdate(t *testing.T) {
 	t.Run("bad metadata", w.testBadMetadataUpdate)
 }
 
-// The outcomes of an update besides a refusal, which is told by its text.
+// The outcomes of an update besides a refusal, which is identified by its text.
 const (
 	stored   = "stored"   // as sent
-	restored = "restored" // silently, to what it was
+	restored = "restored" // silently restored
 )
 
 const (
@@ -35,12 +35,12 @@ const (
 	atLeastOne    = `status.certificate: Invalid value: "<certificate data>": must contain at least one CERTIFICATE PEM block`
 )
 
-// may is the error of a decision that must not change.
+// may returns the error for a decision that must not change.
 func may(verb, condition string) string {
 	return `status.conditions: Forbidden: updates may not ` + verb + ` a condition of type "` + condition + `"`
 }
 
-// timed makes conditions complete: what has times gets no others.
+// timed sets all times of conditions, so that the server sets none.
 func timed(reason string, types ...certificatesv1.RequestConditionType) edit {
 	return func(c *csr) {
 		c.Status.Conditions = nil
@@ -58,7 +58,7 @@ func everySpecField(c *csr) {
 	}
 }
 
-// What becomes of each part of an object that is sent to each endpoint.
+// The outcome for each part of an object, at each endpoint.
 func (w world) testUpdateMatrix(t *testing.T) {
 	good := chain(t)
 	none := func(*csr) {}
@@ -111,8 +111,8 @@ func (w world) testUpdateMatrix(t *testing.T) {
 	}
 }
 
-// checkOutcome compares what is stored after an update with what was before
-// and what was sent.
+// checkOutcome compares the stored object after an update with the one before
+// and the one that was sent.
 func (w world) checkOutcome(t *testing.T, via endpoint, before, sent *csr, err error, want string) {
 	t.Helper()
 	expected := before
@@ -137,15 +137,15 @@ func (w world) checkOutcome(t *testing.T, via endpoint, before, sent *csr, err e
 	}
 }
 
-// Metadata goes through all doors, alone or with parts that are dropped. Owners
-// go through the main one only.
+// Metadata can be changed through all endpoints, alone or with parts that are
+// dropped. Owners can be changed only through the resource itself.
 func (w world) testUpdateMetadata(t *testing.T) {
 	for _, via := range endpoints() {
 		before := w.create(t, "metadata-"+via.String())
 		sent := changed(before, everySpecField, func(c *csr) {
 			c.Labels, c.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 			c.Finalizers = []string{"example.com/hold"}
-			// Of a kind that nobody knows, so that it is nobody's garbage.
+			// The kind does not exist, so the garbage collector ignores it.
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Owner", Name: "n", UID: "u"}}
 		})
 		got := w.mustPut(t, via, sent)
@@ -166,7 +166,7 @@ func (w world) testUpdateMetadata(t *testing.T) {
 	}
 }
 
-// An update is based on a version, or on whatever is stored.
+// An update is based on a version, or on the stored object.
 func (w world) testVersions(t *testing.T) {
 	for _, via := range endpoints() {
 		name := "versions-" + via.String()
@@ -217,7 +217,8 @@ func (w world) testNoop(t *testing.T) {
 	}
 }
 
-// What only the server sets cannot change: attempts are refused or dropped.
+// Fields that only the server sets cannot change: attempts are refused or
+// dropped.
 func (w world) testImmutableMetadata(t *testing.T) {
 	at := metav1.Unix(1, 0)
 	for _, via := range endpoints() {
@@ -247,7 +248,7 @@ func (w world) testImmutableMetadata(t *testing.T) {
 	}
 }
 
-// A generation means nothing here: nobody counts changes.
+// Generations are not used: they never change.
 func (w world) testGeneration(t *testing.T) {
 	obj := w.create(t, "generation", func(c *csr) { c.Generation = 3 })
 	for _, via := range endpoints() {
@@ -258,7 +259,7 @@ func (w world) testGeneration(t *testing.T) {
 	}
 }
 
-// The generic registry and the group's own rules both look at metadata.
+// The generic registry and the group's own rules both check metadata.
 func (w world) testBadMetadataUpdate(t *testing.T) {
 	obj := w.create(t, "bad-metadata", finalizers("example.com/hold"))
 	for _, via := range endpoints() {

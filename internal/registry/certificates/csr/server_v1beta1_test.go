@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// What the deprecated version keeps and shows. Its defaults and its leniency are
-// tested with the API server, beside v1's.
+// The behaviour of the deprecated version. Its defaults and its leniency are
+// tested with the API server, next to v1's.
 func TestServerV1beta1(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -55,7 +55,7 @@ func (w world) getBeta(t testing.TB, name string) *betaapi.CertificateSigningReq
 	return obj
 }
 
-// Usages that are left out are those of before there were signers.
+// The default usages are those from before signers existed.
 func (w world) testBetaSigner(t *testing.T) {
 	signer := "example.com/a"
 	obj := newBeta(t, "signer", func(c *betaapi.CertificateSigningRequest) { c.Spec.SignerName = &signer })
@@ -67,7 +67,7 @@ func (w world) testBetaSigner(t *testing.T) {
 	}
 }
 
-// While no decision comes or goes, conditions are stored as they are sent.
+// As long as no decision is added or removed, conditions are stored as sent.
 func (w world) testBetaStatusConditions(t *testing.T) {
 	conditions := func(types ...betaapi.RequestConditionType) []betaapi.CertificateSigningRequestCondition {
 		var conditions []betaapi.CertificateSigningRequestCondition

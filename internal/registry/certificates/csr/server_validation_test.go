@@ -63,8 +63,8 @@ func tooLong(path string, limit int) metav1.StatusCause {
 		Message: fmt.Sprintf("Too long: may not be more than %d bytes", limit)}
 }
 
-// checkCreate sends obj as a dry run, so that nothing stays, and compares why
-// it is refused; no causes is success.
+// checkCreate sends obj as a dry run, so that nothing is stored, and compares
+// the causes of the refusal; no causes means success.
 func (w world) checkCreate(t *testing.T, obj *csr, want []metav1.StatusCause) {
 	t.Helper()
 	_, err := w.csrs().Create(bounded(t), obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -81,8 +81,7 @@ func (w world) checkCreate(t *testing.T, obj *csr, want []metav1.StatusCause) {
 	checkError(t, err, invalid(obj.Name, sentence(want)))
 }
 
-// sentence is the text of an aggregate of errors: what is said twice is said
-// once.
+// sentence returns the text of an aggregate of errors, which omits repetitions.
 func sentence(causes []metav1.StatusCause) string {
 	var texts []string
 	for _, cause := range causes {
@@ -96,7 +95,7 @@ func sentence(causes []metav1.StatusCause) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// The whole answer to a request with mistakes.
+// The whole response to an invalid request.
 func (w world) testEnvelope(t *testing.T) {
 	body := `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"bad"},"spec":{"signerName":"a"}}`
 	got := w.call(t, call{method: http.MethodPost, path: v1Path, contentType: "application/json", body: []byte(body)})
@@ -139,7 +138,7 @@ func (w world) testRequestRules(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		request []byte
-		want    string // the detail; "" for success
+		want    string // the detail, or "" for success
 	}{
 		{"the request alone", good, ""},
 		{"text and other blocks around it", slices.Concat([]byte("text\n"), good, []byte("text\n"), relabelled("OTHER")), ""},
@@ -262,7 +261,7 @@ func (w world) testDurationRules(t *testing.T) {
 	}
 }
 
-// Mistakes are told from the top of the object to its end.
+// Errors are reported in the order of the object's fields.
 func (w world) testErrorOrder(t *testing.T) {
 	obj := newCSR(t, "test", finalizers("hold"), usages("unknown", "unknown"), signer("a"), expires(1), func(c *csr) {
 		c.Spec.Request = nil

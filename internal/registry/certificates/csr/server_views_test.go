@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the server makes of requests for those who do not want all of them:
+// The views of requests for clients that do not need all of their content:
 // tables and metadata.
 func TestServerViews(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ const (
 	asList     = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// read gets JSON.
+// read decodes JSON.
 func read[T any](t testing.TB, a answer) T {
 	t.Helper()
 	var out T

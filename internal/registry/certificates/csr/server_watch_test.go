@@ -40,10 +40,10 @@ func (w world) watch(t *testing.T, options metav1.ListOptions) watch.Interface {
 	return events
 }
 
-// next is the next event as "ADDED name", and its object.
+// next returns the next event as "ADDED name", and its object.
 func next(t *testing.T, events watch.Interface) (string, *csr) {
 	t.Helper()
-	event, ok := <-events.ResultChan() // ends with the context of the watch
+	event, ok := <-events.ResultChan() // closed when the context of the watch ends
 	if !ok {
 		t.Fatal("the watch has ended")
 	}
@@ -54,7 +54,7 @@ func next(t *testing.T, events watch.Interface) (string, *csr) {
 	return string(event.Type) + " " + obj.Name, obj
 }
 
-// expect reads as many events as it wants, and compares them.
+// expect reads as many events as want has, and compares them.
 func expect(t *testing.T, events watch.Interface, want ...string) {
 	t.Helper()
 	var got []string
@@ -76,7 +76,7 @@ func (w world) version(t *testing.T) string {
 	return list.ResourceVersion
 }
 
-// later reports whether obj is of after version.
+// later reports whether obj has a later version.
 func later(t *testing.T, obj *csr, version string) bool {
 	t.Helper()
 	order, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, version)
@@ -86,7 +86,7 @@ func later(t *testing.T, obj *csr, version string) bool {
 	return order > 0
 }
 
-// life is what happens to a request, through every endpoint.
+// life changes a request through every endpoint.
 func (w world) life(t *testing.T, name string, edits ...edit) {
 	t.Helper()
 	obj := w.create(t, name, edits...)
@@ -147,8 +147,8 @@ func (w world) testWatchSelectors(t *testing.T) {
 	}
 }
 
-// Who watches a selection sees what enters it as added, and what leaves it as
-// deleted.
+// A watch with a selector shows objects that begin to match as added, and
+// objects that no longer match as deleted.
 func (w world) testWatchMatching(t *testing.T) {
 	obj := w.create(t, "matching")
 	events := w.watch(t, metav1.ListOptions{LabelSelector: "show=yes", ResourceVersion: w.version(t)})
@@ -158,7 +158,7 @@ func (w world) testWatchMatching(t *testing.T) {
 	expect(t, events, "ADDED matching", "MODIFIED matching", "DELETED matching")
 }
 
-// A watch can begin with the list, and say where the list ends (KEP-3157).
+// A watch can start with a list, and mark the end of the list (KEP-3157).
 func (w world) testWatchList(t *testing.T) {
 	w.create(t, "list-a", signer("example.com/list"))
 	w.create(t, "list-b", signer("example.com/list"))
@@ -175,8 +175,8 @@ func (w world) testWatchList(t *testing.T) {
 	expect(t, events, "ADDED list-c")
 }
 
-// Who asks for bookmarks learns how far the watch has come, at the latest
-// before its time is over.
+// A client that requests bookmarks gets the progress of the watch, at the
+// latest before the watch times out.
 func (w world) testWatchBookmarks(t *testing.T) {
 	from := w.version(t)
 	events := w.watch(t, metav1.ListOptions{
@@ -195,7 +195,7 @@ func (w world) testWatchBookmarks(t *testing.T) {
 
 // waiter waits for a certificate as kubelets do.
 type waiter struct {
-	watching <-chan string // the query of its watch, once that is under way
+	watching <-chan string // the query of its watch, once the watch has started
 	answer   <-chan []byte
 	failure  <-chan error
 }
@@ -249,7 +249,7 @@ func (w world) testWaitForCertificate(t *testing.T) {
 func (w world) testWaitInVain(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
-		uid    types.UID // "" is the right one
+		uid    types.UID // "" means the right one
 		happen func(*csr) error
 		want   string
 	}{

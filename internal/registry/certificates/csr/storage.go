@@ -19,17 +19,17 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// Config is what the endpoints are made of.
+// Config has the parts and settings of the endpoints.
 type Config struct {
-	// RESTOptions leads to the store.
+	// RESTOptions configures the store.
 	RESTOptions generic.RESTOptionsGetter
-	// Typer knows the kinds of objects.
+	// Typer returns the kinds of objects.
 	Typer runtime.ObjectTyper
 	// Durations lets clients request a duration (feature CSRDuration).
 	Durations bool
-	// Register takes the counters of requested durations.
+	// Register registers the counters of requested durations.
 	Register Register
-	// Now stamps conditions and measures ages.
+	// Now is used for the times of conditions and for ages.
 	Now func() time.Time
 }
 
@@ -40,7 +40,7 @@ type Endpoints struct {
 	Approval *ApprovalREST
 }
 
-// New makes the endpoints, which share one store.
+// New returns the endpoints, which share one store.
 func New(cfg Config) (Endpoints, error) {
 	counters, err := newDurationCounters(cfg.Register)
 	if err != nil {
@@ -89,7 +89,7 @@ func newStore(base strategy) *registry.Store {
 	}
 }
 
-// attributes are what label and field selectors look at.
+// attributes returns the values for label and field selectors.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	csr, ok := obj.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -109,7 +109,7 @@ var (
 // ShortNames implements rest.ShortNamesProvider.
 func (*REST) ShortNames() []string { return []string{"csr"} }
 
-// StatusREST is the subresource /status, where signers answer.
+// StatusREST is the subresource /status, through which signers answer.
 type StatusREST struct{ subresource }
 
 var (
@@ -122,19 +122,19 @@ func (r *StatusREST) ConvertToTable(ctx context.Context, obj, options runtime.Ob
 	return r.store.ConvertToTable(ctx, obj, options)
 }
 
-// ApprovalREST is the subresource /approval, where approvers decide. It has
-// no table.
+// ApprovalREST is the subresource /approval, through which approvers decide. It
+// has no table.
 type ApprovalREST struct{ subresource }
 
 var _ rest.Patcher = &ApprovalREST{}
 
-// subresource reads and updates whole requests.
+// subresource gets and updates whole requests.
 type subresource struct{ store *registry.Store }
 
 // New implements rest.Storage.
 func (subresource) New() runtime.Object { return &certificatesv1.CertificateSigningRequest{} }
 
-// Destroy does nothing: the resource owns the connection to the store.
+// Destroy does nothing: the resource closes the connection to the store.
 func (subresource) Destroy() {}
 
 // Get implements rest.Getter.

@@ -22,7 +22,8 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// nowhere is a store without a database: enough to look at the endpoints.
+// nowhere returns a store without a database, which is enough to check the
+// endpoints.
 func nowhere() generic.RESTOptionsGetter {
 	return generic.RESTOptions{
 		StorageConfig:  &storagebackend.ConfigForResource{},
@@ -125,7 +126,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// A subresource must not create, even when server-side apply would.
+// A subresource must not create objects, even in a server-side apply.
 func TestSubresourcesNeverCreate(t *testing.T) {
 	for name, s := range map[string]subresource{
 		"/status":   newEndpoints(t).Status.subresource,
@@ -146,7 +147,7 @@ func TestSubresourcesNeverCreate(t *testing.T) {
 	}
 }
 
-// absent is a store that has nothing.
+// absent is an empty store.
 type absent struct {
 	storage.Interface
 	ignoredNotFound *bool

@@ -18,15 +18,15 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// strategy says who may write what through the resource itself: a client
-// chooses the metadata at any time and four fields of the spec at creation.
+// strategy defines which fields can be written through the resource itself: a
+// client sets the metadata at any time and four fields of the spec at creation.
 type strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 
 	// durations keeps spec.expirationSeconds (KEP-2784).
 	durations bool
-	// now stamps conditions.
+	// now returns the time for conditions.
 	now func() time.Time
 }
 
@@ -51,22 +51,23 @@ func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 	return nil
 }
 
-// PrepareForCreate asserts who asks for the certificate and starts with an
-// undecided request, whatever the client sent.
+// PrepareForCreate sets the requester and starts with an undecided request,
+// whatever the client sent.
 func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	csr := obj.(*certificatesv1.CertificateSigningRequest)
 	assertRequester(ctx, &csr.Spec)
 	if !s.durations {
 		csr.Spec.ExpirationSeconds = nil
 	}
-	// Not nil: the status serializes the same for every new request.
+	// It is not nil, so that the status serializes the same for every new
+	// request.
 	csr.Status = certificatesv1.CertificateSigningRequestStatus{
 		Conditions: []certificatesv1.CertificateSigningRequestCondition{},
 	}
 }
 
-// assertRequester overwrites what the client says about itself with what
-// authentication found out.
+// assertRequester overwrites the client's values with those from
+// authentication.
 func assertRequester(ctx context.Context, spec *certificatesv1.CertificateSigningRequestSpec) {
 	spec.Username, spec.UID, spec.Groups, spec.Extra = "", "", nil, nil
 	requester, ok := request.UserFrom(ctx)
@@ -94,7 +95,7 @@ func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorLis
 	return certificates.ValidateCSR(obj.(*certificatesv1.CertificateSigningRequest), requestVersion(ctx))
 }
 
-// PrepareForUpdate leaves the metadata as the one thing to change.
+// PrepareForUpdate allows only changes of the metadata.
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
 	csr.Spec = stored.Spec
@@ -106,14 +107,14 @@ func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 	return certificates.ValidateCSRUpdate(csr, stored, requestVersion(ctx))
 }
 
-// GetResetFields keeps field managers from owning what updates put back. The
-// spec is among it although a create sets it.
+// GetResetFields keeps field managers from owning fields that updates restore.
+// The spec is one of them, although a create sets it.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status"))
 }
 
-// requestVersion is the API version that the client speaks. Calls that do not
-// come from a client have none, and none of a version's leniency.
+// requestVersion returns the API version of the client's request. Calls that do
+// not come from a client have none, and no version's leniency applies to them.
 func requestVersion(ctx context.Context) schema.GroupVersion {
 	info, ok := request.RequestInfoFrom(ctx)
 	if !ok {

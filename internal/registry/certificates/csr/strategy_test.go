@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Who asks is what authentication says, whatever the client claims.
+// The requester is the authenticated user, whatever the client sent.
 func TestCreateAssertsRequester(t *testing.T) {
 	claimed := func(c *csr) {
 		c.Spec.Username, c.Spec.UID, c.Spec.Groups = "root", "0", []string{"system:masters"}
@@ -31,7 +31,7 @@ func TestCreateAssertsRequester(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason string
-		user   user.Info // nil: nobody is authenticated
+		user   user.Info // nil: not authenticated
 		sent   func(*csr)
 		want   certificatesv1.CertificateSigningRequestSpec
 	}{
@@ -75,7 +75,7 @@ func TestCreateStartsUndecided(t *testing.T) {
 	}
 }
 
-// With the feature off, the field does as if it did not exist.
+// If the feature is off, the field is treated as if it did not exist.
 func TestCreateWithoutDurations(t *testing.T) {
 	base := newStrategy(t)
 	base.durations = false
@@ -103,7 +103,7 @@ func TestStoredDurationSurvivesTheFeature(t *testing.T) {
 	}
 }
 
-// What each endpoint stores of an update that changes everything.
+// The result at each endpoint of an update that changes everything.
 func TestUpdateMatrix(t *testing.T) {
 	old := newCSR(t, conditions(decided("Approved", "stored"), decided("Failed", "stored"), decided("Custom", "stored")))
 	sent := newCSR(t, conditions(decided("Other", "new"), decided("Approved", "new"), decided("Failed", "new")), func(c *csr) {
@@ -114,7 +114,7 @@ func TestUpdateMatrix(t *testing.T) {
 		c.Status.Certificate = []byte("new")
 	})
 	metadata := sent.ObjectMeta
-	kept := *metadata.DeepCopy() // but for the owners
+	kept := *metadata.DeepCopy() // except the owners
 	kept.OwnerReferences = nil
 	base := newStrategy(t)
 	for _, tc := range []struct {

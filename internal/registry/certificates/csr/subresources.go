@@ -14,22 +14,22 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// keepOwners puts the owners back: who decides or signs could have a request
-// deleted by them. Other metadata stays as it was sent, as in Kubernetes.
+// keepOwners restores the owners: an approver or a signer could use them to
+// have a request deleted. Other metadata stays as sent, as in Kubernetes.
 func keepOwners(csr, stored *certificatesv1.CertificateSigningRequest) {
 	csr.OwnerReferences = stored.OwnerReferences
 }
 
-// ownersPath is the field that keepOwners keeps.
+// ownersPath is the field that keepOwners restores.
 var ownersPath = fieldpath.MakePathOrDie("metadata", "ownerReferences")
 
-// statusStrategy lets signers set the certificate and every condition that
-// does not decide the request.
+// statusStrategy lets signers set the certificate and every condition that does
+// not decide the request.
 type statusStrategy struct{ strategy }
 
-// PrepareForUpdate puts the spec and the stored decisions back. A decision
-// that was added or removed stays for validation to refuse; v1beta1 never
-// refused one, it ignored all conditions instead.
+// PrepareForUpdate restores the spec and the stored decisions. Added and
+// removed decisions remain, and validation refuses them; v1beta1 never refused
+// them, but ignored all conditions instead.
 func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
 	csr.Spec = stored.Spec
@@ -47,16 +47,16 @@ func (statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 	return certificates.ValidateCSRStatusUpdate(csr, stored, requestVersion(ctx))
 }
 
-// GetResetFields keeps field managers from owning conditions that they set
-// here, although they can: Kubernetes declares it so.
+// GetResetFields keeps field managers from owning conditions, although clients
+// can set them here: Kubernetes declares them in the same way.
 func (statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return kind.ResetIn(certificates.RequestVersions, ownersPath, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status", "conditions"))
 }
 
-// approvalStrategy lets approvers set every condition and nothing else.
+// approvalStrategy lets approvers set only conditions, of any type.
 type approvalStrategy struct{ strategy }
 
-// PrepareForUpdate puts back everything but metadata and conditions.
+// PrepareForUpdate restores everything except metadata and conditions.
 func (s approvalStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	csr, stored := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
 	fillTimes(csr.Status.Conditions, stored.Status.Conditions, metav1.NewTime(s.now()))

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// table renders requests the way "kubectl get csr" shows them.
+// table prints requests as "kubectl get csr" shows them.
 type table struct {
 	now func() time.Time
-	// other renders what is not a request.
+	// other prints objects that are not requests.
 	other rest.TableConvertor
 }
 
@@ -46,8 +46,8 @@ func (t table) ConvertToTable(ctx context.Context, obj, options runtime.Object) 
 	return &out, nil
 }
 
-// columns describes the columns with the words of v1beta1, as Kubernetes
-// does; it also describes the requestor as the request.
+// columns returns the columns with the descriptions of v1beta1, as Kubernetes
+// does; there the requestor has the description of the request.
 func columns() []metav1.TableColumnDefinition {
 	metadata := metav1.ObjectMeta{}.SwaggerDoc()
 	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
@@ -97,7 +97,7 @@ func durationCell(seconds *int32) string {
 	return duration.HumanDuration(time.Duration(*seconds) * time.Second)
 }
 
-// conditionCell sums a status up, as in "Approved,Issued". The presence of a
+// conditionCell summarizes a status, as in "Approved,Issued". The presence of a
 // condition counts, not its status.
 func conditionCell(status certificatesv1.CertificateSigningRequestStatus) string {
 	has := func(t certificatesv1.RequestConditionType) bool {

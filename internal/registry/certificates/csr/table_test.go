@@ -73,8 +73,7 @@ func TestTableRows(t *testing.T) {
 	}
 }
 
-// The descriptions are the words of the v1beta1 API, as kubectl users know
-// them.
+// The descriptions are those of the v1beta1 API, which kubectl users know.
 func TestTableColumns(t *testing.T) {
 	got, err := newTable().ConvertToTable(context.Background(), newCSR(t), nil)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a client is told about a bad request, as the generic registry puts it
-// together from the strategy and the library's own rules.
+// The error for an invalid request, which the generic registry combines from
+// the strategy and the library's own rules.
 func TestCreateErrors(t *testing.T) {
 	for _, tc := range []struct {
 		reason, version string
@@ -56,7 +56,7 @@ func TestUpdateErrors(t *testing.T) {
 		stored, sent     func(*csr)
 		status, approval string
 		beta1            string // of /status
-		keeps            bool   // v1beta1 stores the conditions that it had
+		keeps            bool   // v1beta1 keeps its stored conditions
 	}{
 		{reason: "a decision comes", stored: conditions(), sent: approved,
 			status: invalid + `status.conditions: Forbidden: updates may not add a condition of type "Approved"`, keeps: true},
@@ -107,8 +107,8 @@ func TestUpdateKeepsGeneration(t *testing.T) {
 	}
 }
 
-// Both the generic registry and the group's own rules look at metadata: the
-// causes have both, the text says it once.
+// Both the generic registry and the group's own rules check metadata: the
+// causes contain both errors, the text contains them once.
 func TestUpdateErrorsAreSaidOnce(t *testing.T) {
 	old := newCSR(t)
 	obj := old.DeepCopy()

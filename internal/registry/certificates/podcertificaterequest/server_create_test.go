@@ -83,7 +83,7 @@ func (w world) testStatusDropped(t *testing.T) {
 	}
 }
 
-// That each rule is asked, with the paths that clients see.
+// Each rule is applied, and errors have the paths that clients expect.
 func (w world) testRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
@@ -156,7 +156,7 @@ shown|p|sa|n|example.com/signer|Denied|a.b/c=1,b.c/d=2
 	}
 }
 
-// v1 cannot show the key of an old request, and does not take it away either.
+// v1 cannot represent the key of an old request, but does not remove it either.
 func (w world) testOldFormThroughV1(t *testing.T) {
 	body := must(os.ReadFile("../../../api/certificates/testdata/kubelet-1.35.json"))(t)
 	old := &podRequest{}
@@ -236,7 +236,7 @@ func (w world) testDiscovery(t *testing.T) {
 	}
 }
 
-// Nodes find out at once about the requests for their pods.
+// Nodes are notified immediately about the requests for their pods.
 func TestServerWatch(t *testing.T) {
 	w := start(t, anyPod)
 	options := metav1.ListOptions{FieldSelector: "spec.nodeName=n"}

@@ -42,7 +42,7 @@ func start(t *testing.T, options ...func(*server.Config)) world {
 	return world{Server: s, admin: apitest.Client(t, s.Admin(t))}
 }
 
-// anyPod lets requests be for pods that do not exist.
+// anyPod allows requests for pods that do not exist.
 func anyPod(c *server.Config) {
 	c.Admission.DisabledPlugins = append(c.Admission.DisabledPlugins, "PodCertificateIdentity")
 }
@@ -51,7 +51,7 @@ func requests(of kubernetes.Interface) client.PodCertificateRequestInterface {
 	return of.CertificatesV1beta1().PodCertificateRequests("default")
 }
 
-// newRequest is a request for a pod that need not exist.
+// newRequest returns a request for a pod that need not exist.
 func newRequest(t testing.TB, name string, key crypto.Signer, edits ...func(*podRequest)) *podRequest {
 	t.Helper()
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
@@ -88,7 +88,7 @@ func must[T any](obj T, err error) func(testing.TB) T {
 	}
 }
 
-// issued returns request with a certificate of a CA that exists for it alone.
+// issued returns request with a certificate of a CA created for it.
 func issued(t testing.TB, request *podRequest, key crypto.Signer) *podRequest {
 	t.Helper()
 	now := time.Now().Truncate(time.Second)
@@ -103,7 +103,7 @@ func issued(t testing.TB, request *podRequest, key crypto.Signer) *podRequest {
 	return answered(request, chain...)
 }
 
-// answered returns request with a chain and what has to be with it.
+// answered returns request with a chain and the fields that belong to it.
 func answered(request *podRequest, chain ...*x509.Certificate) *podRequest {
 	request = request.DeepCopy()
 	at := func(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
@@ -116,7 +116,7 @@ func answered(request *podRequest, chain ...*x509.Certificate) *podRequest {
 	return request
 }
 
-// selfSigned is a CA that is the leaf, which nobody should issue.
+// selfSigned returns a leaf that is its own CA, which no signer should issue.
 func selfSigned(t testing.TB, key crypto.Signer) *x509.Certificate {
 	t.Helper()
 	now := time.Now().Truncate(time.Second)
@@ -135,14 +135,14 @@ func condition(kind string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}
 }
 
-// deniedOf returns request as its signer denies it.
+// deniedOf returns request after its signer has denied it.
 func deniedOf(request *podRequest) *podRequest {
 	request = request.DeepCopy()
 	request.Status.Conditions = []metav1.Condition{condition("Denied")}
 	return request
 }
 
-// causes are the fields of a 422 and what is wrong with them.
+// causes returns the fields of a 422 and their errors.
 func causes(t testing.TB, err error) []string {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
@@ -162,7 +162,8 @@ func wantCauses(t testing.TB, err error, want ...string) {
 	}
 }
 
-// send is a bare HTTP request, for what typed clients do not say or show.
+// send sends a plain HTTP request, for content that typed clients do not send
+// or return.
 func (w world) send(t testing.TB, cfg *rest.Config, method, path, contentType, body string) (code int, header http.Header, answer []byte) {
 	t.Helper()
 	transport, err := rest.TransportFor(cfg)

@@ -10,15 +10,15 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// inNamespace makes a pod with a certificate source on a node, and the request
-// of that node for it.
+// inNamespace creates a pod with a certificate source on a node, and that
+// node's request for it.
 func (w world) inNamespace(t testing.TB, namespace, pod, node string) (apitest.BoundPod, *podRequest) {
 	t.Helper()
 	bound := apitest.NewBoundPod(t, w.admin, namespace, pod, node, apitest.PodSource(signerName))
 	return bound, bound.Request(t, 0, apitest.NewKey(t))
 }
 
-// asNode is a client of a node.
+// asNode returns a client of a node.
 func (w world) asNode(t testing.TB, node string) kubernetes.Interface {
 	t.Helper()
 	return apitest.Client(t, w.As(t, "system:node:"+node, "system:nodes"))
@@ -35,8 +35,8 @@ func edited(request *podRequest, edit func(*podRequest)) *podRequest {
 	return request
 }
 
-// A node asks for the certificates of its own pods, at once: nothing that it
-// has just been told is new to the server.
+// A node requests the certificates of its own pods immediately: the server
+// already knows everything that it has just sent to the node.
 func TestServerNodeCreates(t *testing.T) {
 	w := start(t)
 	node1, node2 := w.asNode(t, "node1"), w.asNode(t, "node2")
@@ -73,7 +73,7 @@ func TestServerNodeCreates(t *testing.T) {
 	must(send(t, w.admin, request))(t)
 }
 
-// What nodes do with requests besides making them.
+// What nodes do with requests besides creating them.
 func TestServerNodeReads(t *testing.T) {
 	w := start(t)
 	node1, node2 := w.asNode(t, "node1"), w.asNode(t, "node2")
@@ -135,7 +135,7 @@ func TestServerNodeReads(t *testing.T) {
 	}
 }
 
-// Rights that a role gives a node do not make it more than a node.
+// A node with additional rights from a role is still only a node.
 func TestServerNodeWithMoreRights(t *testing.T) {
 	w := start(t)
 	w.Grant(t, "system:node:node1", apitest.Allow("*", "podcertificaterequests podcertificaterequests/status signers"))
@@ -155,8 +155,8 @@ func TestServerNodeWithMoreRights(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Namespaces and names are not mixed up: pods foo/bar and bar/foo on two nodes,
-// whose requests are called the same.
+// Namespaces and names are not confused: pods foo/bar and bar/foo on two nodes,
+// with requests of the same name.
 func TestServerNamespacesAndNames(t *testing.T) {
 	w := start(t)
 	for _, namespace := range []string{"foo", "bar"} {
@@ -188,7 +188,7 @@ func TestServerNamespacesAndNames(t *testing.T) {
 	}
 }
 
-// With its pod, a request goes: it is the pod's.
+// A request is deleted with its pod, which owns it.
 func TestServerRequestGoesWithItsPod(t *testing.T) {
 	w := start(t)
 	bound, request := w.inNamespace(t, "default", "p", "node1")
@@ -202,7 +202,7 @@ func TestServerRequestGoesWithItsPod(t *testing.T) {
 	})
 }
 
-// The old version can be switched off; what is stored in it stays.
+// The old version can be disabled; objects stored in it remain.
 func TestServerWithoutV1beta1(t *testing.T) {
 	w := start(t, anyPod)
 	w.create(t, "kept", apitest.NewKey(t))

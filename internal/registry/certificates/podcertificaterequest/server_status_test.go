@@ -87,8 +87,8 @@ func (w world) testStatusRefusals(t *testing.T) {
 	}
 }
 
-// Who may not sign gets the same answer whatever he writes, unless he writes
-// what is there already.
+// A user who may not sign gets the same response whatever the update contains,
+// unless it changes nothing.
 func (w world) testMaySign(t *testing.T) {
 	w.Grant(t, "reader", apitest.Allow("get", "podcertificaterequests"))
 	w.Grant(t, "writer", apitest.Allow("get update patch", "podcertificaterequests podcertificaterequests/status"), apitest.Allow("sign", "signers", "example.com/other", "other.com/*"))
@@ -101,7 +101,7 @@ func (w world) testMaySign(t *testing.T) {
 	invalid := issued(t, request, apitest.NewKey(t))
 	invalid.Status.Conditions[0].Type = "Approved"
 	renamed := deniedOf(request)
-	renamed.Spec.SignerName = "example.com/other" // is put back before anybody looks
+	renamed.Spec.SignerName = "example.com/other" // is restored before any check
 	for reason, write := range map[string]*podRequest{
 		"valid": issued(t, request, key), "invalid": invalid, "denied": deniedOf(request), "for a signer of his": renamed,
 	} {
@@ -118,8 +118,8 @@ func (w world) testMaySign(t *testing.T) {
 	wantCauses(t, err, "FieldValueForbidden spec.signerName")
 }
 
-// A signer needs no more than to see requests, to answer them and to sign for
-// its domain.
+// A signer needs only the rights to read requests, to answer them and to sign
+// for its domain.
 func (w world) testLeastRights(t *testing.T) {
 	w.Grant(t, "signer", apitest.Allow("list watch", "podcertificaterequests"), apitest.Allow("update", "podcertificaterequests/status"),
 		apitest.Allow("sign", "signers", "example.com/*"))
@@ -147,8 +147,8 @@ func (w world) testWarnings(t *testing.T) {
 	}
 }
 
-// Those who apply a status own nothing of what is put back, and the other way
-// round, in every version.
+// A manager that applies a status owns none of the restored fields, and vice
+// versa, in every version.
 func (w world) testApply(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		name := "applied-" + version

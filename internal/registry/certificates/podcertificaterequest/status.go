@@ -20,18 +20,19 @@ import (
 // MaySign reports whether a user has the verb "sign" for a signer.
 type MaySign func(ctx context.Context, who user.Info, signerName string) bool
 
-// statusStrategy lets those who may sign for the request's signer answer it.
+// statusStrategy lets a user answer a request only if the user may sign for its
+// signer.
 type statusStrategy struct{ strategy }
 
-// PrepareForUpdate puts back everything but the status, and what the server
-// keeps of the metadata.
+// PrepareForUpdate restores everything except the status and the metadata that
+// the server manages.
 func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	answered, stored := obj.(*podRequest), old.(*podRequest)
 	answered.Spec = stored.Spec
 	metav1.ResetObjectMetaForStatus(&answered.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate asks for the right to sign first: who does not have it learns
+// ValidateUpdate checks the right to sign first: a user without it learns
 // nothing from validation.
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	answered, stored := obj.(*podRequest), old.(*podRequest)
@@ -41,9 +42,9 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	return certificates.ValidatePodRequestStatusUpdate(answered, stored, s.now())
 }
 
-// authorize is an error of a field, and so part of a 422, because clients of
-// Kubernetes expect one. An update that changes nothing needs no right. The
-// signer is that of the stored request.
+// authorize returns an error of a field, which becomes part of a 422, because
+// clients of Kubernetes expect one. An update that changes nothing needs no
+// right. The signer is taken from the stored request.
 func (s statusStrategy) authorize(ctx context.Context, answered, stored *podRequest) *field.Error {
 	if apiequality.Semantic.DeepEqual(answered.Status, stored.Status) {
 		return nil
@@ -60,7 +61,8 @@ func (s statusStrategy) authorize(ctx context.Context, answered, stored *podRequ
 	return nil
 }
 
-// WarningsOnUpdate tells a signer what is odd about the chain it just wrote.
+// WarningsOnUpdate warns a signer of problems in the chain that it has just
+// written.
 func (statusStrategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	answered, stored := obj.(*podRequest), old.(*podRequest)
 	if answered.Status.CertificateChain == stored.Status.CertificateChain {

@@ -19,15 +19,15 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// Config is what the endpoints are made of.
+// Config has the parts and settings of the endpoints.
 type Config struct {
-	// RESTOptions leads to the store.
+	// RESTOptions configures the store.
 	RESTOptions generic.RESTOptionsGetter
-	// Typer knows the kinds of objects.
+	// Typer returns the kinds of objects.
 	Typer runtime.ObjectTyper
-	// MaySign tells who may answer requests.
+	// MaySign reports whether a user may answer requests.
 	MaySign MaySign
-	// Now is what new certificates are held against.
+	// Now is the time with which new certificates are compared.
 	Now func() time.Time
 }
 
@@ -37,7 +37,7 @@ type Endpoints struct {
 	Status *StatusREST
 }
 
-// New makes the endpoints, which share one store.
+// New returns the endpoints, which share one store.
 func New(cfg Config) (Endpoints, error) {
 	base := strategy{ObjectTyper: cfg.Typer, NameGenerator: names.SimpleNameGenerator, maySign: cfg.MaySign, now: cfg.Now}
 	store := newStore(base)
@@ -65,7 +65,7 @@ func newStore(base strategy) *registry.Store {
 	}
 }
 
-// attributes are what label and field selectors look at.
+// attributes returns the values for label and field selectors.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	request, ok := obj.(*podRequest)
 	if !ok {
@@ -74,7 +74,7 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return request.Labels, certificates.SelectablePodRequestFields(request), nil
 }
 
-// StatusREST is the subresource /status, where signers answer.
+// StatusREST is the subresource /status, through which signers answer.
 type StatusREST struct{ store *registry.Store }
 
 var (
@@ -86,7 +86,7 @@ var (
 // New implements rest.Storage.
 func (*StatusREST) New() runtime.Object { return &podRequest{} }
 
-// Destroy does nothing: the resource owns the connection to the store.
+// Destroy does nothing: the resource closes the connection to the store.
 func (*StatusREST) Destroy() {}
 
 // Get implements rest.Getter.

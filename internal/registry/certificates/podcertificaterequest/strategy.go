@@ -21,14 +21,14 @@ import (
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
-// strategy says who may write what through the resource itself: a client
-// chooses the metadata at any time and the spec at creation.
+// strategy defines which fields can be written through the resource itself: a
+// client sets the metadata at any time and the spec at creation.
 type strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 
 	maySign MaySign
-	// now is what new certificates are held against.
+	// now is the time with which new certificates are compared.
 	now func() time.Time
 }
 
@@ -53,7 +53,7 @@ func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 	return nil
 }
 
-// PrepareForCreate starts with a request that nobody has answered.
+// PrepareForCreate starts with an unanswered request.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	obj.(*podRequest).Status = certificatesv1beta1.PodCertificateRequestStatus{}
 }
@@ -63,7 +63,8 @@ func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList 
 }
 
 // PrepareForUpdate leaves the spec to validation, which refuses every change.
-// Clients of v1 cannot say what is in an old request, so they change none of it.
+// Clients of v1 cannot represent all fields of an old request, so they change
+// none of the spec.
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*podRequest), old.(*podRequest)
 	updated.Status = stored.Status
@@ -77,7 +78,7 @@ func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 	return certificates.ValidatePodRequestUpdate(obj.(*podRequest), old.(*podRequest))
 }
 
-// GetResetFields keeps field managers from owning what updates put back.
+// GetResetFields keeps field managers from owning fields that updates restore.
 func (strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return kind.ResetIn(certificates.RequestVersions, fieldpath.MakePathOrDie("status"))
 }

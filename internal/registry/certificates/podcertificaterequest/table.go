@@ -13,8 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
-// newTable shows requests as Kubernetes does, and their age to who asks for
-// more.
+// newTable prints requests as Kubernetes does, and their age in wide output.
 func newTable() kind.Table[podRequest] {
 	spec := certificatesv1beta1.PodCertificateRequestSpec{}.SwaggerDoc()
 	age := kind.AgeColumn()

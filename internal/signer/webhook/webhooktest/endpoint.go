@@ -29,7 +29,8 @@ type Answer func(http.ResponseWriter, v1alpha1.SigningRequest)
 type Endpoint struct {
 	// URL is where to call it.
 	URL string
-	// CAFile, CertFile, KeyFile and TokenFile are what a client needs.
+	// CAFile, CertFile, KeyFile and TokenFile are the files that a client
+	// needs.
 	CAFile, CertFile, KeyFile, TokenFile string
 	// Token is what is in TokenFile.
 	Token string
@@ -92,7 +93,7 @@ func (e *Endpoint) Up(t testing.TB) {
 // Down makes the endpoint unreachable.
 func (e *Endpoint) Down() { e.server.Close() }
 
-// Answers makes the endpoint answer so from now on.
+// Answers sets the answer of the endpoint from now on.
 func (e *Endpoint) Answers(answer Answer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
