@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
@@ -89,7 +89,7 @@ func addRequests(a Actor, cfg Config) error {
 		return err
 	}
 	tell := map[certmanager.IssuerType]events.EventRecorder{certmanager.NoType: a.Recorder(requestsign.Component)}
-	for _, t := range types.All {
+	for _, t := range issuertypes.All {
 		tell[t.Name] = a.Recorder(t.Component)
 	}
 	return requestsign.Add(a.Manager, requestsign.Config{

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
@@ -74,7 +74,7 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 	case No:
 		err = i.findNear(ctx, api)
 	}
-	i.obstacle = requests.ObstacleOf(i.Object, i.signer(), types.Sign)
+	i.obstacle = requests.ObstacleOf(i.Object, i.signer(), issuertypes.Sign)
 	return i, err
 }
 
@@ -118,7 +118,7 @@ func (i *IssuerFacts) readForeign(ctx context.Context, api Reader) error {
 
 // selfSigned reports whether the issuer signs with the keys of requests.
 func (i *IssuerFacts) selfSigned() bool {
-	t, _ := types.Find(i.kind)
+	t, _ := issuertypes.Find(i.kind)
 	return t.OwnKeys
 }
 
@@ -222,7 +222,7 @@ func (i *IssuerFacts) Trouble() Trouble {
 		return NoTrouble
 	case i.Exists == No:
 		return NotThere
-	case i.kind != certmanager.NoType && !types.Sign(i.kind):
+	case i.kind != certmanager.NoType && !issuertypes.Sign(i.kind):
 		return Unsupported
 	default:
 		return NotReady
@@ -239,7 +239,7 @@ func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 	case NotThere:
 		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", q.kubectl(i.inNamespace("get", names)...))}
 	case Unsupported:
-		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", types.Names("", "and"), i.kind, otherwise),
+		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", issuertypes.Names("", "and"), i.kind, otherwise),
 			q.kubectl(i.inNamespace("get", names)...))}
 	case NotReady:
 		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}

@@ -22,7 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -80,7 +80,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	all := types.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources})
+	all := issuertypes.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources})
 	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), issuers: all}); err != nil {
 		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
 	}
@@ -117,7 +117,7 @@ func (r *reconciler) objects() source.Source {
 
 // followNeeds queues the issuers that need an object that has changed.
 func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
-	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: types.Watches()}
+	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: issuertypes.Watches()}
 	changes.Run(ctx,
 		func(object issuing.Reference) {
 			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })

@@ -18,14 +18,14 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/ca"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/note"
 )
 
 type reconciler struct {
 	Config
 	cache   cache.Cache
-	issuers types.Issuers
+	issuers issuertypes.Issuers
 }
 
 // conflictPause is how long to wait after another client has changed the

@@ -25,7 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
@@ -81,7 +81,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{
 		Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(),
-		issuers: types.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing}),
+		issuers: issuertypes.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing}),
 	}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
@@ -94,7 +94,7 @@ type reconciler struct {
 	cache   cache.Cache
 	metrics *metrics.Metrics
 	waiting *waiting
-	issuers types.Issuers
+	issuers issuertypes.Issuers
 }
 
 // Start implements manager.Runnable.
@@ -126,7 +126,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), actionable())),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
-		signing.Watch(source.Func(r.waiting.follow(issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: types.Watches()}))),
+		signing.Watch(source.Func(r.waiting.follow(issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: issuertypes.Watches()}))),
 	)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -67,13 +67,13 @@ func IsIssuer(signerName string) bool {
 // manager, to learn of changes.
 type CSRs struct {
 	CSRConfig
-	issuers types.Issuers
+	issuers issuertypes.Issuers
 	changes notify.List[func(waited *csr) bool]
 }
 
 // NewCSRs returns the signer that consists of all issuers.
 func NewCSRs(cfg CSRConfig) *CSRs {
-	return &CSRs{CSRConfig: cfg, issuers: types.New(issuing.Config{
+	return &CSRs{CSRConfig: cfg, issuers: issuertypes.New(issuing.Config{
 		Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing,
 	})}
 }
@@ -88,7 +88,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	waits := requests.ObstacleOf(found, who, types.Sign)
+	waits := requests.ObstacleOf(found, who, issuertypes.Sign)
 	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}

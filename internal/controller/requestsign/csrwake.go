@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -31,7 +31,7 @@ func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
 // implements manager.Runnable.
 func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
-	changes := issuing.Changes{Secrets: c.Secrets, Cache: c.Cache, Client: c.Client, Watches: types.Watches()}
+	changes := issuing.Changes{Secrets: c.Secrets, Cache: c.Cache, Client: c.Client, Watches: issuertypes.Watches()}
 	changes.Run(ctx,
 		func(object issuing.Reference) {
 			c.changes.Tell(func(req *csr) bool { return c.needs(ctx, req, object) })

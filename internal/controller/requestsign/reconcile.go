@@ -6,13 +6,13 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/issuing/types"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
@@ -88,7 +88,7 @@ func (r *reconciler) sign(ctx context.Context, cr *cmv1.CertificateRequest) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if o := requests.ObstacleOf(found, who, types.Sign); !o.None() {
+	if o := requests.ObstacleOf(found, who, issuertypes.Sign); !o.None() {
 		return r.put(ctx, cr, answer.Wait(o.Reason, "%s", o.Message), certmanager.NoType, report)
 	}
 	o := decide(r.ask(ctx, asked, found, report.Start))
@@ -108,7 +108,7 @@ func (r *reconciler) ask(ctx context.Context, asked request.Request, found cmv1.
 	if err != nil {
 		return nil, err
 	}
-	r.waiting.put(apitypes.NamespacedName{Namespace: req.Namespace, Name: req.Name}, r.issuers.Needs(found, req))
+	r.waiting.put(types.NamespacedName{Namespace: req.Namespace, Name: req.Name}, r.issuers.Needs(found, req))
 	return r.issuers.Sign(ctx, found, req, now)
 }
 
@@ -119,7 +119,7 @@ func (r *reconciler) put(ctx context.Context, cr *cmv1.CertificateRequest, o ans
 		report.Recorder = recorder
 	}
 	component := Component
-	if t, ok := types.Find(by); ok {
+	if t, ok := issuertypes.Find(by); ok {
 		component = t.Component
 	}
 	due := requests.Due(cr)

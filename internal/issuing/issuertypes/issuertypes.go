@@ -1,6 +1,6 @@
 // Package types has the table of the types of issuers, and calls the backend of
 // an issuer's type.
-package types
+package issuertypes
 
 import (
 	"context"
