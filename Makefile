@@ -75,7 +75,7 @@ fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
 	hack/fuzz.sh
 
 .PHONY: generate
-generate: ## Make the generated files anew
+generate: ## Make the generated files again
 	hack/generate.sh
 
 .PHONY: lint

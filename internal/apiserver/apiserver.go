@@ -164,19 +164,26 @@ func New(cfg Config) (*Server, error) {
 	if err := extensions.PublishGroups(server); err != nil {
 		return nil, err
 	}
-	if err := installAuthentication(server, cfg, who); err != nil {
-		return nil, err
-	}
-	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
-		return nil, err
-	}
-	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {
-		return nil, err
-	}
-	if err := addBootstrap(server, client, cfg); err != nil {
+	if err := installPaths(server, client, who, cfg); err != nil {
 		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, authorizer: allowed}, nil
+}
+
+// installPaths adds what the server has beside the API groups: the paths of
+// authentication and of front ends, the checks of /readyz, and the hooks that run
+// after a start.
+func installPaths(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, who *authn.Authentication, cfg Config) error {
+	if err := installAuthentication(server, cfg, who); err != nil {
+		return err
+	}
+	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
+		return err
+	}
+	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {
+		return err
+	}
+	return addBootstrap(server, client, cfg)
 }
 
 // Decide returns whether a request of a user would be allowed, and which

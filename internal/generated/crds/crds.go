@@ -31,7 +31,7 @@ func Names() []string {
 	return names
 }
 
-// Read returns the CustomResourceDefinition of this name. It is read anew each
+// Read returns the CustomResourceDefinition of this name. It is read each
 // time: together they take more memory than they are worth.
 func Read(name string) (*unstructured.Unstructured, error) {
 	plural, group, _ := strings.Cut(name, ".")
