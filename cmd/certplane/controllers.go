@@ -41,6 +41,7 @@ place of three controllers of Kubernetes:
 			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
 				return err
 			}
+			logStop(cmd.Context())
 			return cluster.Run(cmd.Context(), cfg)
 		},
 	}

@@ -45,10 +45,7 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			}
 			cfg.NewPKI = newPKI
 			klog.InfoS("Starting certplane", "version", buildinfo.Read().Version, "dataDir", cfg.DataDir)
-			context.AfterFunc(cmd.Context(), func() {
-				klog.InfoS("Stopping: requests and controllers finish what they have begun")
-				logging.Stopping()
-			})
+			logStop(cmd.Context())
 			started, stop := keepPace(cmd.Context())
 			defer stop()
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) {
@@ -61,6 +58,15 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 	cmd.Flags().BoolVar(&newPKI, "new-pki", newPKI, "Start although the folder pki does not belong to the store, for once: with the keys that are there, and new ones for those that are missing.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
+}
+
+// logStop logs that ctx, the lifetime of this process's work, is over, and keeps
+// libraries from logging what they cannot finish then.
+func logStop(ctx context.Context) {
+	logging.StopWith(ctx)
+	context.AfterFunc(ctx, func() {
+		klog.InfoS("Stopping: requests and controllers finish what they have begun")
+	})
 }
 
 // settled is how long after a start its remaining work takes.

@@ -143,13 +143,16 @@ func TestQuiet(t *testing.T) {
 		}
 	})
 	t.Run("what libraries cannot finish when the process stops", func(t *testing.T) {
-		t.Cleanup(func() { stopping.Store(false) })
+		ctx, stop := context.WithCancel(context.Background())
+		StopWith(ctx)
+		t.Cleanup(func() { StopWith(context.Background()) })
 		lines := capture(t, Config{Format: Text}, func() {
-			Stopping()
+			utilruntime.HandleError(errors.New("a library fails"))
+			stop()
 			utilruntime.HandleError(errors.New("context canceled"))
 			klog.ErrorS(errors.New("we fail"), "we say")
 		})
-		if len(lines) != 1 || !strings.Contains(lines[0], `"we say" err="we fail"`) {
+		if len(lines) != 2 || !strings.Contains(lines[0], "a library fails") || !strings.Contains(lines[1], `"we say" err="we fail"`) {
 			t.Errorf("the lines are %q", lines)
 		}
 	})

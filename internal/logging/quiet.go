@@ -2,6 +2,7 @@ package logging
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"runtime"
 	"strings"
@@ -29,12 +30,19 @@ type deepSink interface {
 
 var _ deepSink = quiet{}
 
-// stopping is true once the process has begun to stop.
-var stopping atomic.Bool
+// lifetime is the context of the process's work.
+var lifetime atomic.Pointer[context.Context]
 
-// Stopping suppresses what libraries log about work that they cannot finish,
-// from now to the end of the process.
-func Stopping() { stopping.Store(true) }
+// StopWith suppresses what libraries log about work that they cannot finish,
+// from the end of ctx to the end of the process. A library that ctx stops finds
+// the log quiet already: nothing has to run in between.
+func StopWith(ctx context.Context) { lifetime.Store(&ctx) }
+
+// stopping reports whether the process has begun to stop.
+func stopping() bool {
+	ctx := lifetime.Load()
+	return ctx != nil && (*ctx).Err() != nil
+}
 
 // quieted returns the same logger without the chatter of libraries. A logger
 // whose sink does not support call depths is returned unchanged.
@@ -66,7 +74,7 @@ func (q quiet) Info(level int, message string, values ...any) {
 }
 
 func (q quiet) Error(err error, message string, values ...any) {
-	if stopping.Load() && fromLibrary() {
+	if stopping() && fromLibrary() {
 		return
 	}
 	q.sink.Error(err, message, values...)
@@ -120,7 +128,7 @@ func quietText(out io.Writer) {
 	text := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(out)))
 	klog.SetLoggerWithOptions(quieted(text, forPeople), klog.ContextualLogger(true), klog.WriteKlogBuffer(func(line []byte) {
 		// Lines that are formatted already begin with the letter of their severity.
-		if (bytes.HasPrefix(line, []byte("I")) || stopping.Load()) && fromLibrary() || isVoid(string(line)) {
+		if (bytes.HasPrefix(line, []byte("I")) || stopping()) && fromLibrary() || isVoid(string(line)) {
 			return
 		}
 		_, _ = out.Write(line) // there is no place to log this error
