@@ -29,15 +29,22 @@ func (r resource) ShortNames() []string { return r.shortNames }
 func (r resource) Categories() []string { return r.categories }
 
 // updater updates whole objects by the rules of a part.
-type updater struct{ store *registry.Store }
+type updater struct{ Store *registry.Store }
 
 var (
 	_ rest.Updater             = updater{}
 	_ rest.ResetFieldsStrategy = updater{}
 )
 
+func newUpdater(store *registry.Store, strategy SubresourceStrategy) updater {
+	part := *store
+	part.UpdateStrategy = strategy
+	part.ResetFieldsStrategy = strategy
+	return updater{&part}
+}
+
 // New implements rest.Storage.
-func (u updater) New() runtime.Object { return u.store.New() }
+func (u updater) New() runtime.Object { return u.Store.New() }
 
 // Destroy does nothing: the resource closes the connection to the store.
 func (updater) Destroy() {}
@@ -46,28 +53,42 @@ func (updater) Destroy() {}
 // server-side apply.
 func (u updater) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
 	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return u.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
+	return u.Store.Update(ctx, name, info, onCreate, onUpdate, false, options)
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (u updater) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return u.store.GetResetFields()
+	return u.Store.GetResetFields()
 }
 
-// subresource can also be read, and therefore patched.
-type subresource struct{ updater }
+// SubresourceStrategy has the rules for updates of a part of objects.
+type SubresourceStrategy interface {
+	rest.RESTUpdateStrategy
+	rest.ResetFieldsStrategy
+}
 
-var (
-	_ rest.Patcher        = subresource{}
-	_ rest.TableConvertor = subresource{}
-)
+// Part is a subresource that can be read, updated and patched, and has no table.
+type Part struct{ updater }
+
+var _ rest.Patcher = Part{}
+
+// NewPart returns the subresource whose updates follow strategy. It shares the
+// database of store, which is that of the resource.
+func NewPart(store *registry.Store, strategy SubresourceStrategy) Part {
+	return Part{newUpdater(store, strategy)}
+}
 
 // Get implements rest.Getter.
-func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
+func (p Part) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return p.Store.Get(ctx, name, options)
 }
 
+// Subresource is a Part with the table of the resource.
+type Subresource struct{ Part }
+
+var _ rest.TableConvertor = Subresource{}
+
 // ConvertToTable implements rest.TableConvertor.
-func (s subresource) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return s.store.ConvertToTable(ctx, obj, options)
+func (s Subresource) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return s.Store.ConvertToTable(ctx, obj, options)
 }

@@ -118,15 +118,12 @@ func (k Kind[T, L]) Open(options generic.RESTOptionsGetter) (Endpoints, error) {
 		k.Plural: resource{Store: store, shortNames: k.ShortNames, categories: k.Categories},
 	}}
 	for name, update := range k.Subresources {
-		part := *store
-		strategy := strategyOf(&k, update)
-		part.UpdateStrategy = strategy
-		part.ResetFieldsStrategy = strategy
-		var endpoint rest.Storage = subresource{updater{&part}}
+		endpoint := newUpdater(store, strategyOf(&k, update))
 		if update.WriteOnly {
-			endpoint = updater{&part}
+			endpoints.Storage[k.Plural+"/"+name] = endpoint
+		} else {
+			endpoints.Storage[k.Plural+"/"+name] = Subresource{Part{endpoint}}
 		}
-		endpoints.Storage[k.Plural+"/"+name] = endpoint
 	}
 	return endpoints, nil
 }

@@ -1,12 +1,10 @@
 package csr
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,9 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Config has the parts and settings of the endpoints.
@@ -35,9 +33,11 @@ type Config struct {
 
 // Endpoints are the resource and its subresources.
 type Endpoints struct {
-	Main     *REST
-	Status   *StatusREST
-	Approval *ApprovalREST
+	Main *REST
+	// Status is the subresource /status, through which signers answer.
+	Status kind.Subresource
+	// Approval is the subresource /approval, through which approvers decide.
+	Approval kind.Part
 }
 
 // New returns the endpoints, which share one store.
@@ -58,20 +58,9 @@ func New(cfg Config) (Endpoints, error) {
 		return Endpoints{}, fmt.Errorf("completing the store of CertificateSigningRequests: %w", err)
 	}
 
-	status := *store
-	status.UpdateStrategy = statusStrategy{base}
-	status.ResetFieldsStrategy = statusStrategy{base}
-	status.BeginUpdate = counters.beginStatusUpdate
-
-	approval := *store
-	approval.UpdateStrategy = approvalStrategy{base}
-	approval.ResetFieldsStrategy = approvalStrategy{base}
-
-	return Endpoints{
-		Main:     &REST{store},
-		Status:   &StatusREST{subresource{&status}},
-		Approval: &ApprovalREST{subresource{&approval}},
-	}, nil
+	status := kind.Subresource{Part: kind.NewPart(store, statusStrategy{base})}
+	status.Store.BeginUpdate = counters.beginStatusUpdate
+	return Endpoints{Main: &REST{store}, Status: status, Approval: kind.NewPart(store, approvalStrategy{base})}, nil
 }
 
 func newStore(base strategy) *registry.Store {
@@ -108,48 +97,3 @@ var (
 
 // ShortNames implements rest.ShortNamesProvider.
 func (*REST) ShortNames() []string { return []string{"csr"} }
-
-// StatusREST is the subresource /status, through which signers answer.
-type StatusREST struct{ subresource }
-
-var (
-	_ rest.Patcher        = &StatusREST{}
-	_ rest.TableConvertor = &StatusREST{}
-)
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *StatusREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, obj, options)
-}
-
-// ApprovalREST is the subresource /approval, through which approvers decide. It
-// has no table.
-type ApprovalREST struct{ subresource }
-
-var _ rest.Patcher = &ApprovalREST{}
-
-// subresource gets and updates whole requests.
-type subresource struct{ store *registry.Store }
-
-// New implements rest.Storage.
-func (subresource) New() runtime.Object { return &certificatesv1.CertificateSigningRequest{} }
-
-// Destroy does nothing: the resource closes the connection to the store.
-func (subresource) Destroy() {}
-
-// Get implements rest.Getter.
-func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
-}
-
-// Update implements rest.Updater. It never creates a request, not even by
-// server-side apply.
-func (s subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
-	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
-}
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (s subresource) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
-}

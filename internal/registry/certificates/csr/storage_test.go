@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
+
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // nowhere returns a store without a database, which is enough to check the
@@ -67,7 +69,7 @@ func TestEndpoints(t *testing.T) {
 	if table, err := endpoints.Status.ConvertToTable(context.Background(), newCSR(t), nil); err != nil || len(table.Rows) != 1 {
 		t.Errorf("/status has no table: %v, %v", table, err)
 	}
-	if endpoints.Main.BeginUpdate != nil || endpoints.Approval.store.BeginUpdate != nil || endpoints.Status.store.BeginUpdate == nil {
+	if endpoints.Main.BeginUpdate != nil || endpoints.Approval.Store.BeginUpdate != nil || endpoints.Status.Store.BeginUpdate == nil {
 		t.Error("durations are counted elsewhere than in /status")
 	}
 	if endpoints.Main.ReturnDeletedObject {
@@ -82,11 +84,11 @@ func TestEndpointsKnowTheirStrategies(t *testing.T) {
 		got, want any
 	}{
 		{"resource", endpoints.Main.UpdateStrategy, strategy{}},
-		{"/status", endpoints.Status.store.UpdateStrategy, statusStrategy{}},
-		{"/approval", endpoints.Approval.store.UpdateStrategy, approvalStrategy{}},
+		{"/status", endpoints.Status.Store.UpdateStrategy, statusStrategy{}},
+		{"/approval", endpoints.Approval.Store.UpdateStrategy, approvalStrategy{}},
 		{"resource, reset fields", endpoints.Main.ResetFieldsStrategy, strategy{}},
-		{"/status, reset fields", endpoints.Status.store.ResetFieldsStrategy, statusStrategy{}},
-		{"/approval, reset fields", endpoints.Approval.store.ResetFieldsStrategy, approvalStrategy{}},
+		{"/status, reset fields", endpoints.Status.Store.ResetFieldsStrategy, statusStrategy{}},
+		{"/approval, reset fields", endpoints.Approval.Store.ResetFieldsStrategy, approvalStrategy{}},
 	} {
 		if got, want := typeName(tc.got), typeName(tc.want); got != want {
 			t.Errorf("%s: strategy is %s, want %s", tc.endpoint, got, want)
@@ -128,12 +130,12 @@ func TestSelectors(t *testing.T) {
 
 // A subresource must not create objects, even in a server-side apply.
 func TestSubresourcesNeverCreate(t *testing.T) {
-	for name, s := range map[string]subresource{
-		"/status":   newEndpoints(t).Status.subresource,
-		"/approval": newEndpoints(t).Approval.subresource,
+	for name, s := range map[string]kind.Part{
+		"/status":   newEndpoints(t).Status.Part,
+		"/approval": newEndpoints(t).Approval,
 	} {
 		var ignoredNotFound bool
-		s.store.Storage.Storage = absent{ignoredNotFound: &ignoredNotFound}
+		s.Store.Storage.Storage = absent{ignoredNotFound: &ignoredNotFound}
 		info := rest.DefaultUpdatedObjectInfo(newCSR(t))
 		_, created, err := s.Update(in("v1"), "test", info, nil, nil, true, &metav1.UpdateOptions{})
 		if err == nil || created || ignoredNotFound {

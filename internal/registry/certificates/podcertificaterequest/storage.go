@@ -1,22 +1,19 @@
 package podcertificaterequest
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/registry/kind"
 )
 
 // Config has the parts and settings of the endpoints.
@@ -33,8 +30,9 @@ type Config struct {
 
 // Endpoints are the resource and its subresource.
 type Endpoints struct {
-	Main   *registry.Store
-	Status *StatusREST
+	Main *registry.Store
+	// Status is the subresource /status, through which signers answer.
+	Status kind.Subresource
 }
 
 // New returns the endpoints, which share one store.
@@ -45,10 +43,7 @@ func New(cfg Config) (Endpoints, error) {
 	if err := store.CompleteWithOptions(options); err != nil {
 		return Endpoints{}, fmt.Errorf("completing the store of PodCertificateRequests: %w", err)
 	}
-	status := *store
-	status.UpdateStrategy = statusStrategy{base}
-	status.ResetFieldsStrategy = statusStrategy{base}
-	return Endpoints{Main: store, Status: &StatusREST{&status}}, nil
+	return Endpoints{Main: store, Status: kind.Subresource{Part: kind.NewPart(store, statusStrategy{base})}}, nil
 }
 
 func newStore(base strategy) *registry.Store {
@@ -72,41 +67,4 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 		return nil, nil, fmt.Errorf("not a PodCertificateRequest: %T", obj)
 	}
 	return request.Labels, certificates.SelectablePodRequestFields(request), nil
-}
-
-// StatusREST is the subresource /status, through which signers answer.
-type StatusREST struct{ store *registry.Store }
-
-var (
-	_ rest.Patcher             = &StatusREST{}
-	_ rest.TableConvertor      = &StatusREST{}
-	_ rest.ResetFieldsStrategy = &StatusREST{}
-)
-
-// New implements rest.Storage.
-func (*StatusREST) New() runtime.Object { return &podRequest{} }
-
-// Destroy does nothing: the resource closes the connection to the store.
-func (*StatusREST) Destroy() {}
-
-// Get implements rest.Getter.
-func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
-
-// Update implements rest.Updater. It never creates a request, not even by
-// server-side apply.
-func (r *StatusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, onCreate rest.ValidateObjectFunc,
-	onUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, info, onCreate, onUpdate, false, options)
-}
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (r *StatusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *StatusREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, obj, options)
 }
