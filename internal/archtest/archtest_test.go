@@ -46,7 +46,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/api/certmanager", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
+			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},

@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // CertManagerSettings is the stanza "certManager".
@@ -61,8 +61,8 @@ func (p Process) clusterResources(cfg Config) string {
 }
 
 // rules returns the rules for all CA issuers.
-func (c Config) rules() issuer.Rules {
-	return issuer.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
+func (c Config) rules() issuing.Rules {
+	return issuing.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
 }
 
 // addIssuers adds the controllers for Issuers and for ClusterIssuers.

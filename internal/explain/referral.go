@@ -9,9 +9,10 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // referral is what is known about a request that names an issuer of
@@ -51,12 +52,12 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 // checkTerms returns an issuer's objection to a request, which is independent
 // of the requester.
 func checkTerms(c *csr, selfSigned bool) error {
-	asked, err := issuer.RequestOf(request.FromCSR(c))
+	asked, err := issuing.RequestOf(request.FromCSR(c))
 	if err != nil {
 		return err
 	}
 	if selfSigned && c.Annotations[request.AnnotationKey] == "" {
-		return issuer.NoKey(request.AnnotationKey)
+		return selfsigned.NoKey(request.AnnotationKey)
 	}
 	return asked.Check()
 }
@@ -65,7 +66,7 @@ func checkTerms(c *csr, selfSigned bool) error {
 // the issuer.
 func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 	switch v := certificates.Judge(c); {
-	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuer.ReasonDeniedReference:
+	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuing.ReasonDeniedReference:
 		return nil
 	}
 	for _, right := range requests.References(r.who) {
@@ -86,7 +87,7 @@ func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 // nil. The order is the signer's.
 func (r *referral) objection(username string) error {
 	if r.allowed == No {
-		return issuer.DeniedReference(username, r.who)
+		return issuing.DeniedReference(username, r.who)
 	}
 	return r.terms
 }
@@ -98,7 +99,7 @@ func (r *referral) checks(username string) []Check {
 	case Yes:
 		checks = append(checks, Check{"reference", Yes, fmt.Sprintf("user %q may refer to the Issuer %q in namespace %q", username, r.who.Name, r.who.Namespace)})
 	case No:
-		checks = append(checks, Check{"reference", No, issuer.DeniedReference(username, r.who).Error()})
+		checks = append(checks, Check{"reference", No, issuing.DeniedReference(username, r.who).Error()})
 	case Unknown:
 		checks = append(checks, Check{"reference", Unknown, "you may not ask what others may do: it takes create on subjectaccessreviews"})
 	}

@@ -1,6 +1,6 @@
 // Package issuing defines what a type of Issuers is: how its issuers are
 // checked, how they sign, and which objects they wait for. The types are listed
-// in the package types; each one is a package beside it.
+// in the package issuertypes; each one is a package beside it.
 package issuing
 
 import (
@@ -18,11 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
-
-// Request is a request for a certificate, from any kind of object.
-type Request = issuer.Request
 
 // Backend implements the issuers of one type. The issuers in its arguments are
 // of this type and must not be modified. A Backend must be safe for concurrent
@@ -68,9 +64,19 @@ type Config struct {
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules apply to all issuers with a CA in this process.
-	Rules issuer.Rules
+	Rules Rules
 	// Issuing has what issuers need for signing besides their keys.
 	Issuing pki.Issuing
+}
+
+// Rules are an operator's settings for all CA issuers.
+type Rules struct {
+	// Honoured returns the CAs for clients of the API server, if they are
+	// known.
+	Honoured signer.Honoured
+	// OutliveCA gives certificates their full requested lifetime, even beyond
+	// the end of their CA.
+	OutliveCA bool
 }
 
 // Ready is the content of the Ready condition of an issuer.

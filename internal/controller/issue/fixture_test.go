@@ -17,10 +17,11 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // The servers that tests share. Tests that need another one start their own.
@@ -189,11 +190,11 @@ func (w *world) sign(t testing.TB, name string) *x509.Certificate {
 
 func (w *world) signNow(t testing.TB, cr *cmv1.CertificateRequest) *x509.Certificate {
 	t.Helper()
-	asked, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	asked, err := issuing.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := issuer.Rules{}.SignCA(t.Context(), asked, &cmv1.CAIssuer{}, w.ca, w.now(), pki.Unrecorded)
+	signed, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, asked, &cmv1.CAIssuer{}, w.ca, w.now())
 	if err != nil {
 		t.Fatal(err)
 	}

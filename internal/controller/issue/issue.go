@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	certissuing "github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // issue acts on the answer to the request for the next certificate.
@@ -83,7 +83,7 @@ func (t *pass) setIssued(crt *cmv1.Certificate) {
 
 // temporary makes a certificate to serve until the issuer has answered.
 func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) ([]byte, error) {
-	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	req, err := certissuing.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/signer/issuer"
 	"github.com/certplane/certplane/internal/signer/metrics"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
@@ -55,7 +54,7 @@ type Config struct {
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules apply to all CA issuers.
-	Rules issuer.Rules
+	Rules issuing.Rules
 	// Issuing is what issuers sign with in addition to their keys.
 	Issuing pki.Issuing
 	// Clock is the clock; nil means the real one.

@@ -13,13 +13,13 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -52,7 +52,7 @@ type CSRConfig struct {
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules apply to all CA issuers.
-	Rules issuer.Rules
+	Rules issuing.Rules
 	// Issuing is what issuers sign with in addition to their keys.
 	Issuing pki.Issuing
 }
@@ -96,7 +96,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if err := c.checkReference(ctx, req.Requester, who); err != nil {
 		return nil, err
 	}
-	asked, err := issuer.RequestOf(req)
+	asked, err := issuing.RequestOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func forCSR(err error) error {
 	if again.Watched {
 		again.RetryAfter = lookSometimes
 	}
-	if again.Reason == issuer.ReasonMissingSecret {
+	if again.Reason == selfsigned.ReasonMissingSecret {
 		again.Reason = reasonSecretNotFound
 	}
 	return &again
@@ -153,5 +153,5 @@ func (c *CSRs) checkReference(ctx context.Context, by request.Requester, who cer
 	if len(rights) == 0 {
 		return nil
 	}
-	return issuer.DeniedReference(by.Username, who)
+	return issuing.DeniedReference(by.Username, who)
 }

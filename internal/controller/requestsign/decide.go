@@ -27,8 +27,9 @@ func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
 	return ref.Name == to.GetName() && certmanager.IssuerKind(ref) == kind && certmanager.IsBuiltIn(ref)
 }
 
-// The reasons of Events. Those of verdicts are in internal/signer/issuer, those
-// of issuers that cannot sign in internal/policy/requests.
+// The reasons of Events. Those of verdicts are in the packages of
+// internal/issuing, those of issuers that cannot sign in
+// internal/policy/requests.
 const (
 	EventIssued    = "CertificateIssued"
 	EventAwaits    = "WaitingForApproval"

@@ -12,11 +12,11 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // Reconcile takes the next step for one request.
@@ -104,7 +104,7 @@ func (r *reconciler) reportOn(cr *cmv1.CertificateRequest, by certmanager.Signer
 }
 
 func (r *reconciler) ask(ctx context.Context, asked request.Request, found cmv1.GenericIssuer, now time.Time) (*signer.Issued, error) {
-	req, err := issuer.RequestOf(asked)
+	req, err := issuing.RequestOf(asked)
 	if err != nil {
 		return nil, err
 	}

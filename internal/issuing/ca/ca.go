@@ -17,7 +17,6 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // Type is the type of issuers with spec.ca.
@@ -72,7 +71,7 @@ func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Tim
 // check returns the readiness for the CA in a Secret, which is nil if it does
 // not exist. name is the name of the Secret in messages.
 func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
-	authority, err := issuer.OpenCA(name, secret)
+	authority, err := Open(name, secret)
 	if err != nil && !readable(secret) {
 		return issuing.NotReady(ReasonGetKeyPair, "Error getting keypair for CA issuer: %s", problemOf(err))
 	}
@@ -117,7 +116,7 @@ func checkTime(name string, lives pki.Validity, now time.Time) issuing.Ready {
 // with the new one.
 func (b *backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
 	name := b.secretOf(by)
-	secret, err := issuing.ReadSecret(ctx, b.Client, name, issuer.ReasonSecretGetError)
+	secret, err := issuing.ReadSecret(ctx, b.Client, name, ReasonSecretGetError)
 	if err != nil {
 		return nil, err
 	}
@@ -125,5 +124,5 @@ func (b *backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.R
 	if err != nil {
 		return nil, err
 	}
-	return b.Rules.SignCA(ctx, req, by.GetSpec().CA, authority, now, b.Issuing)
+	return Sign(ctx, b.Config, req, by.GetSpec().CA, authority, now)
 }

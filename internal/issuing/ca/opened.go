@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // opened caches the CAs that are in use, because opening one can take longer
@@ -17,7 +16,7 @@ import (
 // how many callers wait for it, and no caller waits for another CA. It is safe
 // for concurrent use.
 type opened struct {
-	// open is issuer.OpenCA.
+	// open is Open.
 	open func(name string, secret *corev1.Secret) (*pki.Authority, error)
 
 	opening singleflight.Group
@@ -38,7 +37,7 @@ type kept struct {
 const maxOpened = 1000
 
 func newOpened() *opened {
-	return &opened{open: issuer.OpenCA, cas: map[types.NamespacedName]kept{}}
+	return &opened{open: Open, cas: map[types.NamespacedName]kept{}}
 }
 
 // get returns the CA in a Secret, which is nil if it does not exist.

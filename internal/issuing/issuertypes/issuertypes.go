@@ -1,4 +1,4 @@
-// Package types has the table of the types of issuers, and calls the backend of
+// Package issuertypes has the table of the types of issuers, and calls the backend of
 // an issuer's type.
 package issuertypes
 

@@ -13,7 +13,6 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // Type is the type of issuers with spec.selfSigned.
@@ -37,10 +36,10 @@ func (backend) Check(context.Context, cmv1.GenericIssuer, time.Time) (issuing.Re
 // keyOf returns where the private key of a request is. For a
 // CertificateSigningRequest, which has no namespace, it is in the namespace of
 // the issuer's Secrets.
-func (b backend) keyOf(by cmv1.GenericIssuer, req issuing.Request) issuer.KeySecret {
-	from := issuer.KeySecret{Annotation: request.AnnotationKey, Namespace: certmanager.SecretNamespace(by, b.ClusterResources)}
+func (b backend) keyOf(by cmv1.GenericIssuer, req issuing.Request) KeySecret {
+	from := KeySecret{Annotation: request.AnnotationKey, Namespace: certmanager.SecretNamespace(by, b.ClusterResources)}
 	if req.Kind == request.CertificateRequests {
-		from = issuer.KeySecret{Annotation: cmv1.CertificateRequestPrivateKeyAnnotationKey, Namespace: req.Namespace}
+		from = KeySecret{Annotation: cmv1.CertificateRequestPrivateKeyAnnotationKey, Namespace: req.Namespace}
 	}
 	from.Name = req.ObjectAnnotations[from.Annotation]
 	return from
@@ -60,9 +59,9 @@ func (b backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Re
 	if from.Name != "" {
 		var err error
 		name := types.NamespacedName{Namespace: from.Namespace, Name: from.Name}
-		if from.Secret, err = issuing.ReadSecret(ctx, b.Client, name, issuer.ReasonErrorGettingSecret); err != nil {
+		if from.Secret, err = issuing.ReadSecret(ctx, b.Client, name, ReasonErrorGettingSecret); err != nil {
 			return nil, err
 		}
 	}
-	return issuer.SignSelf(ctx, req, by.GetSpec().SelfSigned, from, now, b.Issuing)
+	return Sign(ctx, b.Issuing, req, by.GetSpec().SelfSigned, from, now)
 }

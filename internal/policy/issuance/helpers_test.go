@@ -14,11 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	certissuing "github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // now is when the certificates of the tests have been issued.
@@ -89,7 +90,7 @@ func (w *world) newRequest(key crypto.Signer) *cmv1.CertificateRequest {
 
 // temporary makes the certificate that serves until the issuer has answered.
 func (w *world) temporary(cr *cmv1.CertificateRequest, at time.Time) ([]byte, error) {
-	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	req, err := certissuing.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +100,11 @@ func (w *world) temporary(cr *cmv1.CertificateRequest, at time.Time) ([]byte, er
 // answer has the CA sign a request.
 func (w *world) answer(cr *cmv1.CertificateRequest, at time.Time) {
 	w.t.Helper()
-	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	req, err := certissuing.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	issued, err := issuer.Rules{}.SignCA(w.t.Context(), req, &cmv1.CAIssuer{}, w.ca, at, pki.Unrecorded)
+	issued, err := ca.Sign(w.t.Context(), certissuing.Config{Issuing: pki.Unrecorded}, req, &cmv1.CAIssuer{}, w.ca, at)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -15,10 +15,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/certplane/certplane/internal/issuing"
+	caissuer "github.com/certplane/certplane/internal/issuing/ca"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // keyTypes are the key types of requested certificates.
@@ -179,13 +181,13 @@ func TestIssuers(t *testing.T) {
 					usages = append(usages, cmv1.UsageCertSign)
 				}
 				template := x509.CertificateRequest{Subject: pkix.Name{CommonName: "a.example.com"}, DNSNames: []string{"a.example.com"}}
-				req, err := issuer.RequestOf(request.FromCertificateRequest(&cmv1.CertificateRequest{Spec: cmv1.CertificateRequestSpec{
+				req, err := issuing.RequestOf(request.FromCertificateRequest(&cmv1.CertificateRequest{Spec: cmv1.CertificateRequestSpec{
 					Request: encode(t, template, kind), Usages: usages, IsCA: isCA,
 				}}))
 				if err != nil {
 					t.Fatal(err)
 				}
-				issued, err := issuer.Rules{}.SignCA(t.Context(), req, config, root, now, pki.Unrecorded)
+				issued, err := caissuer.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, req, config, root, now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -200,14 +202,14 @@ func TestIssuers(t *testing.T) {
 	}
 }
 
-func signSelf(t *testing.T, req issuer.Request, kind pki.KeyType, now time.Time) *x509.Certificate {
+func signSelf(t *testing.T, req issuing.Request, kind pki.KeyType, now time.Time) *x509.Certificate {
 	t.Helper()
 	key, err := pki.EncodePrivateKey(newKey(t, kind))
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{Data: map[string][]byte{corev1.TLSPrivateKeyKey: key}}
-	issued, err := issuer.SignSelf(t.Context(), req, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: secret}, now, pki.Unrecorded)
+	issued, err := selfsigned.Sign(t.Context(), pki.Unrecorded, req, &cmv1.SelfSignedIssuer{}, selfsigned.KeySecret{Name: "key", Secret: secret}, now)
 	if err != nil {
 		t.Fatal(err)
 	}

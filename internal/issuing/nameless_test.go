@@ -1,4 +1,4 @@
-package issuer_test
+package issuing_test
 
 import (
 	"crypto/x509"
@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/ca"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 // A CA that has DNS names and no subject is issued, signs, and is warned of:
@@ -27,24 +29,24 @@ func TestNamelessCA(t *testing.T) {
 		asCA(cr)
 		cr.Spec.Request = data
 	})
-	below, err := issuer.Rules{}.SignCA(t.Context(), nameless, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
+	below, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, nameless, &cmv1.CAIssuer{}, c.root, now)
 	if err != nil || len(below.Warnings) > 0 {
 		t.Fatalf("below a root: %v, %+v", err, below)
 	}
-	alone, err := issuer.SignSelf(t.Context(), nameless, &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, now, pki.Unrecorded)
+	alone, err := selfsigned.Sign(t.Context(), pki.Unrecorded, nameless, &cmv1.SelfSignedIssuer{}, selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, now)
 	if err != nil || len(alone.Warnings) != 1 {
 		t.Fatalf("self-signed: %v, %+v", err, alone)
 	}
 	for reason, s := range map[string]*corev1.Secret{
 		"below a root": tlsSecret(t, key, c.root.Certificate(), below.Certificate), "self-signed": tlsSecret(t, key, alone.Certificate, alone.Certificate),
 	} {
-		ca, err := issuer.OpenCA("ns/ca", s)
+		authority, err := ca.Open("ns/ca", s)
 		if err != nil {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		leaf, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
-		if err != nil || len(leaf.Warnings) != 1 || leaf.Warnings[0].Reason != issuer.WarningBadConfig {
+		leaf, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, authority, now)
+		if err != nil || len(leaf.Warnings) != 1 || leaf.Warnings[0].Reason != issuing.WarningBadConfig {
 			t.Errorf("%s signs: %v, %+v", reason, err, leaf)
 			continue
 		}
@@ -61,13 +63,13 @@ func TestNamelessCA(t *testing.T) {
 // becomes of its CA; a CA that has ended signs nothing all the same.
 func TestOutliveCA(t *testing.T) {
 	c := newChain(t)
-	rules := issuer.Rules{OutliveCA: true}
+	cfg := issuing.Config{Rules: issuing.Rules{OutliveCA: true}, Issuing: pki.Unrecorded}
 	req := newRequest(t, newKey(t, pki.ECDSAP256), lasting(500*day))
-	issued, err := rules.SignCA(t.Context(), req, &cmv1.CAIssuer{}, c.root, now, pki.Unrecorded)
+	issued, err := ca.Sign(t.Context(), cfg, req, &cmv1.CAIssuer{}, c.root, now)
 	if err != nil || issued.ShortenedBy != 0 || len(issued.Warnings) != 0 || issued.Certificate.NotAfter.Sub(issued.Certificate.NotBefore) != 500*day {
 		t.Errorf("%+v, %v", issued, err)
 	}
-	if _, err := rules.SignCA(t.Context(), req, &cmv1.CAIssuer{}, c.root, now.Add(401*day), pki.Unrecorded); err == nil {
+	if _, err := ca.Sign(t.Context(), cfg, req, &cmv1.CAIssuer{}, c.root, now.Add(401*day)); err == nil {
 		t.Error("a CA that has ended signs")
 	}
 }
@@ -85,12 +87,12 @@ func TestCSRForCA(t *testing.T) {
 		"without the usage": csr(isCA, "digital signature"),
 		"with the usage":    csr(isCA, "cert sign"),
 	} {
-		asked, err := issuer.RequestOf(req)
+		asked, err := issuing.RequestOf(req)
 		if err != nil || !asked.Terms.IsCA || asked.Terms.Usages.Key&x509.KeyUsageCertSign == 0 {
 			t.Errorf("%s: %+v, %v", reason, asked, err)
 		}
 	}
-	asked, err := issuer.RequestOf(csr(nil, "digital signature"))
+	asked, err := issuing.RequestOf(csr(nil, "digital signature"))
 	if err != nil || asked.Terms.IsCA || asked.Terms.Usages.Key&x509.KeyUsageCertSign != 0 {
 		t.Errorf("without the annotation: %+v, %v", asked, err)
 	}

@@ -1,4 +1,4 @@
-package issuer
+package issuing
 
 import (
 	"fmt"
@@ -10,13 +10,6 @@ import (
 // ReasonDeniedReference is the reason if the requester may not refer to the
 // Issuer.
 const ReasonDeniedReference = "DeniedReference"
-
-// NoKey returns the verdict of a SelfSigned issuer on a request that names no
-// Secret with its key. annotation is the annotation that should name it.
-func NoKey(annotation string) error {
-	return signer.Permanent(ReasonMissingAnnotation, fmt.Errorf(
-		"annotation %q is missing or empty: it must name the Secret with the private key of the request", annotation))
-}
 
 // DeniedReference returns the verdict on a request whose requester may not
 // refer to its Issuer.

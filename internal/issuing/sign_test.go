@@ -1,4 +1,4 @@
-package issuer_test
+package issuing_test
 
 import (
 	"crypto"
@@ -21,10 +21,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/ca"
+	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/issuer"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -80,7 +82,7 @@ func tlsSecretWith(t testing.TB, key crypto.Signer, bundle []*x509.Certificate, 
 	return s
 }
 
-func newRequest(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRequest)) issuer.Request {
+func newRequest(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRequest)) issuing.Request {
 	t.Helper()
 	data, err := pki.NewRequest(pki.Subject{CommonName: "web", DNSNames: []string{"example.com"}}, key)
 	if err != nil {
@@ -90,7 +92,7 @@ func newRequest(t testing.TB, key crypto.Signer, change func(*cmv1.CertificateRe
 	if change != nil {
 		change(cr)
 	}
-	req, err := issuer.RequestOf(request.FromCertificateRequest(cr))
+	req, err := issuing.RequestOf(request.FromCertificateRequest(cr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestOpenCA(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			_, err := issuer.OpenCA("ns/ca", tc.secret)
+			_, err := ca.Open("ns/ca", tc.secret)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Errorf("verdict %q, want %q", got, tc.want)
 			}
@@ -192,11 +194,11 @@ func TestSignCAChain(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			ca, err := issuer.OpenCA("ns/ca", tc.secret)
+			authority, err := ca.Open("ns/ca", tc.secret)
 			if err != nil {
 				t.Fatal(err)
 			}
-			issued, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, ca, now, pki.Unrecorded)
+			issued, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, newRequest(t, newKey(t, pki.ECDSAP256), nil), &cmv1.CAIssuer{}, authority, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +262,7 @@ func TestSignCA(t *testing.T) {
 				tc.ca = c.root
 			}
 			config := &cmv1.CAIssuer{CRLDistributionPoints: []string{"http://crl"}, OCSPServers: []string{"http://ocsp"}, IssuingCertificateURLs: []string{"http://ca"}}
-			issued, err := issuer.Rules{}.SignCA(t.Context(), newRequest(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at, pki.Unrecorded)
+			issued, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, newRequest(t, newKey(t, pki.Ed25519), tc.change), config, tc.ca, tc.at)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -307,27 +309,27 @@ func TestSignSelf(t *testing.T) {
 	tests := []struct {
 		reason string
 		change func(*cmv1.CertificateRequest)
-		from   issuer.KeySecret
+		from   selfsigned.KeySecret
 		want   string
 		notes  int
 	}{
-		{reason: "the request's key", from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}},
-		{reason: "a root", change: asCA, from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}},
-		{reason: "without a subject", change: nameless(t, key), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, notes: 1},
+		{reason: "the request's key", from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}},
+		{reason: "a root", change: asCA, from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}},
+		{reason: "without a subject", change: nameless(t, key), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, notes: 1},
 		{reason: "no annotation", want: `Failed MissingAnnotation annotation "where" is missing or empty`},
-		{reason: "no Secret", from: issuer.KeySecret{Namespace: "ns", Name: "key"}, want: "Pending MissingSecret Referenced secret ns/key not found"},
-		{reason: "no key", from: issuer.KeySecret{Namespace: "ns", Name: "key", Secret: &corev1.Secret{}}, want: `Pending ErrorParsingKey Failed to get key "tls.key" referenced in secret ns/key`},
-		{reason: "another key", from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, other, nil)}, want: "Failed ErrorKeyMatch"},
-		{reason: "no request", change: func(cr *cmv1.CertificateRequest) { cr.Spec.Request = nil }, from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating"},
-		{reason: "cert sign without a CA", change: using("cert sign"), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning"},
-		{reason: "no time at all", change: lasting(0), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning Error signing certificate: the duration 0s that is asked for is shorter than a second"},
-		{reason: "a CA in the request alone", change: saysCA(t, key), from: issuer.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
+		{reason: "no Secret", from: selfsigned.KeySecret{Namespace: "ns", Name: "key"}, want: "Pending MissingSecret Referenced secret ns/key not found"},
+		{reason: "no key", from: selfsigned.KeySecret{Namespace: "ns", Name: "key", Secret: &corev1.Secret{}}, want: `Pending ErrorParsingKey Failed to get key "tls.key" referenced in secret ns/key`},
+		{reason: "another key", from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, other, nil)}, want: "Failed ErrorKeyMatch"},
+		{reason: "no request", change: func(cr *cmv1.CertificateRequest) { cr.Spec.Request = nil }, from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating"},
+		{reason: "cert sign without a CA", change: using("cert sign"), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning"},
+		{reason: "no time at all", change: lasting(0), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning Error signing certificate: the duration 0s that is asked for is shorter than a second"},
+		{reason: "a CA in the request alone", change: saysCA(t, key), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			tc.from.Annotation = "where"
 			config := &cmv1.SelfSignedIssuer{CRLDistributionPoints: []string{"http://crl"}}
-			issued, err := issuer.SignSelf(t.Context(), newRequest(t, key, tc.change), config, tc.from, now, pki.Unrecorded)
+			issued, err := selfsigned.Sign(t.Context(), pki.Unrecorded, newRequest(t, key, tc.change), config, tc.from, now)
 			if got := verdict(err); (err != nil) != (tc.want != "") || !strings.Contains(got, tc.want) {
 				t.Fatalf("verdict %q, want %q", got, tc.want)
 			}
@@ -375,7 +377,7 @@ func TestNoKeysInTexts(t *testing.T) {
 	block, _ := pem.Decode(s.Data[corev1.TLSPrivateKeyKey])
 	broken := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes[:40]})
 	s.Data[corev1.TLSPrivateKeyKey] = broken
-	_, err := issuer.SignSelf(t.Context(), newRequest(t, key, nil), &cmv1.SelfSignedIssuer{}, issuer.KeySecret{Name: "key", Secret: s}, now, pki.Unrecorded)
+	_, err := selfsigned.Sign(t.Context(), pki.Unrecorded, newRequest(t, key, nil), &cmv1.SelfSignedIssuer{}, selfsigned.KeySecret{Name: "key", Secret: s}, now)
 	if got := verdict(err); !strings.HasPrefix(got, "Pending ErrorParsingKey") || strings.Contains(got, strings.Split(string(broken), "\n")[1][:16]) {
 		t.Errorf("verdict %q", got)
 	}

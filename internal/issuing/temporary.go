@@ -1,4 +1,4 @@
-package issuer
+package issuing
 
 import (
 	"context"
@@ -20,12 +20,12 @@ func (r Request) Temporary(ctx context.Context, ca string, now time.Time) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	root, err := pki.NewRoot(ca, key, r.lifetime().Max, now)
+	root, err := pki.NewRoot(ca, key, r.Lifetime().Max, now)
 	if err != nil {
 		return nil, err
 	}
 	validity := pki.Validity{NotBefore: now, NotAfter: root.Validity().NotAfter}
-	template, err := r.template(csr.CertificateRequest, key.Public(), validity, pki.Locations{}, rand.Reader)
+	template, err := r.Template(csr.CertificateRequest, key.Public(), validity, pki.Locations{}, rand.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,7 @@
-// Package issuer signs in the same way as Issuers of cert-manager.io.
-//
-// Its results depend only on its arguments. Its errors are
-// *signer.PermanentError and *signer.PendingError. Their reasons are those of
-// the Events that clients of cert-manager.io know. Their texts are for the
-// requester: they show no key.
-package issuer
+package issuing
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -20,9 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// minRSABits is the smallest size of RSA keys that get a certificate. Issuers
+// MinRSABits is the smallest size of RSA keys that get a certificate. Issuers
 // refuse only keys that cannot be used; approvers decide about the others.
-const minRSABits = 1024
+const MinRSABits = 1024
 
 // Request is an approved request for a certificate, from any kind of object.
 type Request struct {
@@ -53,9 +48,9 @@ const (
 	WarningBadConfig = "BadConfig"
 )
 
-// parse returns the PKCS#10 request. It verifies that the requester has the
+// Parse returns the PKCS#10 request. It verifies that the requester has the
 // key, and that the PKCS#10 request and the object request the same.
-func (r Request) parse() (*x509.CertificateRequest, error) {
+func (r Request) Parse() (*x509.CertificateRequest, error) {
 	csr, err := r.Proven()
 	if err != nil {
 		return nil, err
@@ -65,31 +60,31 @@ func (r Request) parse() (*x509.CertificateRequest, error) {
 
 // Check returns an error if an issuer of any type would refuse the request.
 func (r Request) Check() error {
-	_, err := r.parse()
+	_, err := r.Parse()
 	return err
 }
 
-// checkDuration refuses a duration that leaves no time between notBefore and
+// CheckDuration refuses a duration that leaves no time between notBefore and
 // notAfter, which have no fractions of a second.
-func (r Request) checkDuration() error {
+func (r Request) CheckDuration() error {
 	if r.Terms.Duration != nil && *r.Terms.Duration < time.Second {
 		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Terms.Duration)
 	}
 	return nil
 }
 
-// lifetime returns a Lifetime that starts now: unlike the signers of
+// Lifetime returns a Lifetime that starts now: unlike the signers of
 // Kubernetes, Issuers do not backdate.
-func (r Request) lifetime() pki.Lifetime {
+func (r Request) Lifetime() pki.Lifetime {
 	if r.Terms.Duration != nil {
 		return pki.Lifetime{Max: *r.Terms.Duration}
 	}
 	return pki.Lifetime{Max: certmanager.DefaultDuration}
 }
 
-// template returns the template of the certificate for csr, to be signed with
+// Template returns the template of the certificate for csr, to be signed with
 // the key whose public half is by.
-func (r Request) template(csr *x509.CertificateRequest, by crypto.PublicKey, validity pki.Validity, where pki.Locations, rand io.Reader) (*x509.Certificate, error) {
+func (r Request) Template(csr *x509.CertificateRequest, by crypto.PublicKey, validity pki.Validity, where pki.Locations, rand io.Reader) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(rand)
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -99,22 +94,31 @@ func (r Request) template(csr *x509.CertificateRequest, by crypto.PublicKey, val
 	})
 }
 
-// permanent returns a verdict that ends a request, unless err is already a
-// verdict.
-func permanent(reason, text string, err error) error {
+// Permanent returns a verdict that ends a request, unless err is already a
+// verdict. Its text is for the requester, and must not show a key.
+func Permanent(reason, text string, err error) error {
 	if verdict := new(signer.PendingError); errors.As(err, &verdict) {
 		return err
 	}
 	return signer.Permanent(reason, fmt.Errorf("%s: %w", text, err))
 }
 
-// pending returns a verdict about a Secret that a request waits for. err may be
-// nil.
-func pending(reason, text string, err error) error {
+// Pending returns a verdict about an object of Needs for which a request waits.
+// err may be nil. Its text is for the requester, and must not show a key.
+func Pending(reason, text string, err error) error {
 	if err == nil {
 		err = errors.New(text)
 	} else {
 		err = fmt.Errorf("%s: %w", text, err)
 	}
 	return &signer.PendingError{Reason: reason, Message: err.Error(), Err: err, Watched: true}
+}
+
+// WarnNameless warns of a certificate without an issuer's name, which violates
+// RFC 5280 section 4.1.2.4.
+func WarnNameless(cert *x509.Certificate) []signer.Warning {
+	if !bytes.Equal(cert.RawIssuer, []byte{0x30, 0x00}) {
+		return nil
+	}
+	return []signer.Warning{{Reason: WarningBadConfig, Message: "Certificate will be issued with an empty Issuer DN, which contravenes RFC 5280 and could break some strict clients"}}
 }

@@ -1,4 +1,4 @@
-package issuer
+package ca
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
 )
@@ -23,7 +24,7 @@ const (
 	ReasonSigningError      = "SigningError"
 )
 
-// OpenCA returns the CA in a Secret: tls.crt has its chain, the signing
+// Open returns the CA in a Secret: tls.crt has its chain, the signing
 // certificate first, and tls.key its key; the first certificate of ca.crt, if
 // it exists, belongs to the chain too. name is the name of the Secret in
 // errors; nil is a Secret that does not exist. It checks everything that would
@@ -35,18 +36,18 @@ const (
 // It takes up to a tenth of a second for CAs with constraints: callers that
 // sign often should cache the results, including errors, as long as the Secret
 // does not change.
-func OpenCA(name string, s *corev1.Secret) (*pki.Authority, error) {
+func Open(name string, s *corev1.Secret) (*pki.Authority, error) {
 	if s == nil {
-		return nil, pending(ReasonSecretMissing, fmt.Sprintf("Referenced secret %s not found", name), nil)
+		return nil, issuing.Pending(ReasonSecretMissing, fmt.Sprintf("Referenced secret %s not found", name), nil)
 	}
-	authority, err := openCA(s)
+	authority, err := open(s)
 	if err != nil {
-		return nil, pending(ReasonSecretInvalidData, fmt.Sprintf("Failed to parse signing CA keypair from secret %s", name), err)
+		return nil, issuing.Pending(ReasonSecretInvalidData, fmt.Sprintf("Failed to parse signing CA keypair from secret %s", name), err)
 	}
 	return authority, nil
 }
 
-func openCA(s *corev1.Secret) (*pki.Authority, error) {
+func open(s *corev1.Secret) (*pki.Authority, error) {
 	key, err := pki.ParsePrivateKey(s.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
@@ -76,53 +77,43 @@ func openCA(s *corev1.Secret) (*pki.Authority, error) {
 	return chain.Authority(key)
 }
 
-// Rules are an operator's settings for all CA issuers.
-type Rules struct {
-	// Honoured returns the CAs for clients of the API server, if they are
-	// known.
-	Honoured signer.Honoured
-	// OutliveCA gives certificates their full requested lifetime, even beyond
-	// the end of their CA.
-	OutliveCA bool
-}
-
-// SignCA issues a certificate for a CA issuer with config, whose CA comes from
-// OpenCA. The certificate begins now and ends with the CA at the latest, unless
+// Sign issues a certificate for a CA issuer with config, whose CA comes from
+// Open. The certificate begins now and ends with the CA at the latest, unless
 // the rules let it outlive the CA. A request that the CA must not sign (by its
 // path length or its name constraints) never gets one.
-func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time, by pki.Issuing) (*signer.Issued, error) {
-	csr, err := req.parse()
+func Sign(ctx context.Context, cfg issuing.Config, req issuing.Request, config *cmv1.CAIssuer, ca *pki.Authority, now time.Time) (*signer.Issued, error) {
+	csr, err := req.Parse()
 	if err != nil {
-		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
+		return nil, issuing.Permanent(ReasonSigningError, "Error generating certificate template", err)
 	}
-	if err := req.checkDuration(); err != nil {
-		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
+	if err := req.CheckDuration(); err != nil {
+		return nil, issuing.Permanent(ReasonSigningError, "Error signing certificate", err)
 	}
-	validity, err := req.lifetime().Validity(nil, ca.Validity(), now)
+	validity, err := req.Lifetime().Validity(nil, ca.Validity(), now)
 	if err != nil {
 		return nil, signer.Expired(err)
 	}
-	wish := req.lifetime().Wish(nil, now)
-	if r.OutliveCA {
+	wish := req.Lifetime().Wish(nil, now)
+	if cfg.Rules.OutliveCA {
 		validity.NotAfter = wish.NotAfter
 	}
 	where := pki.Locations{
 		CRLs: config.CRLDistributionPoints, OCSPServers: config.OCSPServers, IssuerCertificates: config.IssuingCertificateURLs,
 	}
-	template, err := req.template(csr, ca.Certificate().PublicKey, validity, where, by.Rand)
+	template, err := req.Template(csr, ca.Certificate().PublicKey, validity, where, cfg.Issuing.Rand)
 	if err != nil {
-		return nil, permanent(ReasonSigningError, "Error generating certificate template", err)
+		return nil, issuing.Permanent(ReasonSigningError, "Error generating certificate template", err)
 	}
 	lint := ca.Lint
 	if req.Terms.IsCA {
 		lint = ca.LintCA
 	}
-	linted, err := lint(template, pki.Policy{MinRSABits: minRSABits, OutlivesCA: r.OutliveCA, Rule: r.Honoured.Rule(ca)})
+	linted, err := lint(template, pki.Policy{MinRSABits: issuing.MinRSABits, OutlivesCA: cfg.Rules.OutliveCA, Rule: cfg.Rules.Honoured.Rule(ca)})
 	if err != nil {
-		return nil, permanent(ReasonSigningError, "Error signing certificate", err)
+		return nil, issuing.Permanent(ReasonSigningError, "Error signing certificate", err)
 	}
 	cut := wish.NotAfter.Sub(validity.NotAfter)
-	cert, err := linted.Sign(ctx, by, req.Purpose())
+	cert, err := linted.Sign(ctx, cfg.Issuing, req.Purpose())
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
@@ -131,7 +122,7 @@ func (r Rules) SignCA(ctx context.Context, req Request, config *cmv1.CAIssuer, c
 		PEM:         pki.EncodeCertificates(ca.Chain(cert)...),
 		CA:          pki.EncodeCertificates(ca.Anchor()),
 		ShortenedBy: cut,
-		Warnings:    append(shortened(validity, cut), namelessIssuer(cert)...),
+		Warnings:    append(shortened(validity, cut), issuing.WarnNameless(cert)...),
 	}, nil
 }
 
@@ -139,6 +130,6 @@ func shortened(got pki.Validity, cut time.Duration) []signer.Warning {
 	if cut <= 0 {
 		return nil
 	}
-	return []signer.Warning{{Reason: WarningShortened, Message: fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
+	return []signer.Warning{{Reason: issuing.WarningShortened, Message: fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
 		got.NotAfter.Format(time.RFC3339), cut)}}
 }
