@@ -63,7 +63,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
-			module + "internal/api/certmanager", module + "internal/secretwatch",
+			module + "internal/api/certmanager", module + "internal/secretwatch", module + "internal/worker",
 		},
 		reason: "a type of issuers knows how to sign, not which controller asks it",
 	},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// What issuers wait for can be an object of any kind that a type watches.
+// Issuers can wait for objects of any kind that a type watches, even of a kind
+// that the API does not have yet.
 func TestFollow(t *testing.T) {
 	informers := &informertest.FakeInformers{}
-	c := Changes{Cache: informers, Client: fake.NewClientBuilder().Build()}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "order"}}
 	informer, err := informers.FakeInformerFor(t.Context(), object)
 	if err != nil {
@@ -25,11 +26,23 @@ func TestFollow(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var got []Reference
+		served := &metav1.APIResourceList{}
+		c := Changes{
+			Cache: informers, Client: fake.NewClientBuilder().Build(),
+			Versions: func(context.Context, string) (*metav1.APIResourceList, error) { return served, nil },
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			ended <- c.follow(ctx, &corev1.ConfigMap{}, func(r Reference) { got = append(got, r) })
+			ended <- c.follow(ctx, Watch{&corev1.ConfigMap{}, "configmaps"}, func(r Reference) { got = append(got, r) })
 		}()
+		synctest.Wait()
+		informer.Add(object)
+		if len(got) != 0 {
+			t.Errorf("told of %v, of a kind that is not served", got)
+		}
+		served = &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps"}}}
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		informer.Add(object)
 		informer.Update(object, object)
@@ -45,11 +58,12 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// A kind that nothing knows ends the following with an error, not with a panic.
+// A kind that is in no scheme ends the following with an error, not with a
+// panic.
 func TestFollowUnknown(t *testing.T) {
 	c := Changes{Cache: &informertest.FakeInformers{}, Client: fake.NewClientBuilder().Build()}
 	type unknown struct{ client.Object }
-	if err := c.follow(t.Context(), unknown{}, nil); err == nil {
+	if err := c.follow(t.Context(), Watch{Object: unknown{}}, nil); err == nil {
 		t.Error("a kind that is in no scheme is followed")
 	}
 }

@@ -50,9 +50,8 @@ type Type struct {
 	// OwnKeys is set if its issuers sign with the keys of the requests, which
 	// have to name a Secret.
 	OwnKeys bool
-	// Watches has an object of each kind, besides Secrets, that Needs can
-	// return.
-	Watches []client.Object
+	// Watches are the kinds, besides Secrets, of which Needs can return objects.
+	Watches []Watch
 	// New returns the backend of the issuers.
 	New func(Config) Backend
 }

@@ -117,7 +117,7 @@ func (r *reconciler) objects() source.Source {
 
 // followNeeds queues the issuers that need an object that has changed.
 func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
-	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: issuertypes.Watches()}
+	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Versions: r.Versions, Watches: issuertypes.Watches()}
 	changes.Run(ctx,
 		func(object issuing.Reference) {
 			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })

@@ -125,7 +125,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), actionable())),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.Issuer{}, asking)),
 		signing.Watch(source.Kind[client.Object](r.cache, &cmv1.ClusterIssuer{}, asking)),
-		signing.Watch(source.Func(r.waiting.follow(issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Watches: issuertypes.Watches()}))),
+		signing.Watch(source.Func(r.waiting.follow(issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Versions: r.Versions, Watches: issuertypes.Watches()}))),
 	)
 	if err != nil {
 		return err

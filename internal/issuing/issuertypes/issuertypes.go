@@ -1,5 +1,5 @@
-// Package issuertypes has the table of the types of issuers, and calls the backend of
-// an issuer's type.
+// Package issuertypes has the table of the types of issuers, and calls the
+// backend of an issuer's type.
 package issuertypes
 
 import (
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
@@ -59,10 +58,10 @@ func Names(prefix, word string) string {
 	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
 
-// Watches returns an object of each kind, besides Secrets, that issuers can
-// wait for.
-func Watches() []client.Object {
-	var all []client.Object
+// Watches returns the kinds of objects, besides Secrets, for which issuers can
+// wait.
+func Watches() []issuing.Watch {
+	var all []issuing.Watch
 	for _, t := range All {
 		all = append(all, t.Watches...)
 	}
