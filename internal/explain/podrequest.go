@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/policy/retention"
 )
 
 // PodRequest is what was requested, and for which pod.
@@ -54,7 +55,7 @@ func PodCertificateRequest(ctx context.Context, api Reader, q Query) (PodExplana
 	if apierrors.IsNotFound(err) {
 		return PodExplanation{}, &NotFoundError{
 			Message: fmt.Sprintf("there is no pod certificate request named %s in the namespace %s", q.Name, q.Namespace),
-			Next: []Step{step("A request is deleted 15 minutes after its creation. To see which there are:",
+			Next: []Step{step("A request is deleted "+length(retention.DefaultPodAge)+" after its creation, unless the server is configured otherwise. To see which there are:",
 				q.kubectl("get", "podcertificaterequests", "--all-namespaces"))},
 		}
 	}

@@ -66,12 +66,9 @@ func extensions(p v1alpha1.SignerProfile) string {
 }
 
 func keys(p v1alpha1.SignerProfile) string {
-	if len(p.KeyTypes) == 0 {
-		return "all but RSA2048"
-	}
-	names := make([]string, len(p.KeyTypes))
-	for i, key := range p.KeyTypes {
-		names[i] = string(key)
+	var names []string
+	for _, key := range profile.KeyTypesOf(p) {
+		names = append(names, string(key))
 	}
 	return strings.Join(names, ", ")
 }

@@ -104,7 +104,7 @@ func TestSigner(t *testing.T) {
 	text := string(signerOf(t, s.Admin(t), "workload", ""))
 	for _, want := range []string{
 		"published as ClusterTrustBundles with spec.signerName=example.com/workload", "only if request.kind != ",
-		"digital signature, client auth; keys: all but RSA2048", "at most 36h, 24h if a request names none, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%",
+		"digital signature, client auth; keys: RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519", "at most 36h, 24h if a request names none, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%",
 		"never set; requests for it are denied", "nearest first, without the root", "requests for others are denied",
 	} {
 		if !strings.Contains(text, want) {

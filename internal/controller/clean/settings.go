@@ -85,7 +85,7 @@ func DefaultSettings() Settings {
 		Pending: hours(24), Approved: hours(24), Undecided: hours(168),
 		Fetch:        metav1.Duration{Duration: 5 * time.Minute},
 		PerRequester: CapSettings{Max: 5000, MaxMiB: 128, ExemptGroups: []string{"system:masters"}},
-		PodRequests:  PodSettings{Age: metav1.Duration{Duration: 15 * time.Minute}, MaxPerNode: 2000, MaxMiBPerNode: 64},
+		PodRequests:  PodSettings{Age: metav1.Duration{Duration: retention.DefaultPodAge}, MaxPerNode: 2000, MaxMiBPerNode: 64},
 	}
 }
 

@@ -86,7 +86,7 @@ func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorL
 		names:       c.names(profile.Names, path.Child("names")),
 		rules:       c.rules(profile.Rules, path.Child("rules")),
 		annotations: profile.Annotations,
-		keyTypes:    keyTypes(profile.KeyTypes),
+		keyTypes:    KeyTypesOf(profile),
 		usageNames:  profile.Usages,
 		ignoreCAs:   profile.CertificateAuthorities == v1alpha1.IgnoreCAs,
 		ignoreOther: profile.Extensions == v1alpha1.IgnoreExtensions,
@@ -112,9 +112,10 @@ const (
 	defaultJitter   = 10
 )
 
-func keyTypes(declared []v1alpha1.KeyType) []v1alpha1.KeyType {
-	if len(declared) > 0 {
-		return declared
+// KeyTypesOf returns the types of keys that get certificates.
+func KeyTypesOf(declared v1alpha1.SignerProfile) []v1alpha1.KeyType {
+	if len(declared.KeyTypes) > 0 {
+		return declared.KeyTypes
 	}
 	return []v1alpha1.KeyType{
 		v1alpha1.RSA3072, v1alpha1.RSA4096, v1alpha1.ECDSAP256, v1alpha1.ECDSAP384, v1alpha1.ECDSAP521, v1alpha1.ED25519,

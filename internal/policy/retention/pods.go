@@ -23,6 +23,10 @@ type PodRequest struct {
 	Bytes int64
 }
 
+// DefaultPodAge is how long a pod's request is kept by default, as in
+// Kubernetes.
+const DefaultPodAge = 15 * time.Minute
+
 // DecidePod returns whether a pod's request is deleted now, which is age after
 // its creation, and if not, when it will be. Its outcome does not matter: the
 // node has read it by then, or otherwise requests another certificate. An age
