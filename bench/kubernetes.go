@@ -83,7 +83,7 @@ func (k *controlPlane) makePKI() error {
 	if err != nil {
 		return err
 	}
-	ca, err := pki.NewRoot("kubernetes", key, day, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "kubernetes", key, day, time.Now())
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (k *controlPlane) issue(ca *pki.Authority, name string, s pki.Subject, usag
 	if err != nil {
 		return credential{}, err
 	}
-	chain, err := ca.Issue(s, key.Public(), usages, day, time.Now())
+	chain, err := ca.Issue(pki.UnrecordedSigning, s, key.Public(), usages, day, time.Now())
 	if err != nil {
 		return credential{}, err
 	}

@@ -330,7 +330,7 @@ type ca struct {
 func newCA(t *testing.T) *ca {
 	t.Helper()
 	rootKey, key := apitest.NewKey(t), apitest.NewKey(t)
-	root, err := pki.NewRoot("root", rootKey, 400*24*time.Hour, time.Now().Add(-time.Minute))
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", rootKey, 400*24*time.Hour, time.Now().Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // newBundle returns a bundle of the signer, or of none.
 func newBundle(t *testing.T, name, signerName string) *certificatesv1.ClusterTrustBundle {
 	t.Helper()
-	root, err := pki.NewRoot(name, apitest.NewKey(t), time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ import (
 // chain is a certificate chain with text around it.
 func chain(t *testing.T) []byte {
 	t.Helper()
-	root, err := pki.NewRoot("elsewhere", apitest.NewKey(t), time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "elsewhere", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := root.Issue(pki.Subject{CommonName: "leaf"}, apitest.NewKey(t).Public(), pki.ClientUsages(), time.Minute, time.Now())
+	leaf, err := root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "leaf"}, apitest.NewKey(t).Public(), pki.ClientUsages(), time.Minute, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (s *Server) Login(t testing.TB, user string, groups ...string) *rest.Config
 	t.Helper()
 	key := NewKey(t)
 	subject := pki.Subject{CommonName: user, Organizations: groups}
-	chain, err := s.ClientCA(t).Issue(subject, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := s.ClientCA(t).Issue(pki.UnrecordedSigning, subject, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatalf("issuing a client certificate: %v", err)
 	}

@@ -27,13 +27,13 @@ func Webhook(t testing.TB, handler http.Handler) (url string, caBundle []byte) {
 func ServiceWebhook(t testing.TB, namespace, name string, handler http.Handler) (port int32, caBundle []byte) {
 	t.Helper()
 	now := time.Now()
-	ca, err := pki.NewRoot("webhook CA", NewKey(t), time.Hour, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "webhook CA", NewKey(t), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := NewKey(t)
 	subject := pki.Subject{CommonName: name, DNSNames: []string{name + "." + namespace + ".svc"}}
-	chain, err := ca.Issue(subject, key.Public(), pki.ServerUsages(), time.Hour, now)
+	chain, err := ca.Issue(pki.UnrecordedSigning, subject, key.Public(), pki.ServerUsages(), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

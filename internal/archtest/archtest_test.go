@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -288,33 +285,6 @@ func TestControllersDoNotImportEachOther(t *testing.T) {
 				t.Errorf("%s imports %s: each controller can move to a process of its own", pkg.ImportPath, imported)
 			}
 		}
-	}
-}
-
-// Every certificate was linted before it leaves a CA: one file encodes
-// certificates, and pki.Linted signs what the linter has seen.
-func TestOneFileEncodesCertificates(t *testing.T) {
-	const only = "internal/pki/encode.go"
-	root := filepath.Join("..", "..")
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() && !strings.HasSuffix(path, ".go") {
-			return err
-		}
-		name, _ := filepath.Rel(root, path)
-		switch {
-		case entry.IsDir() && slices.Contains([]string{"examples", "test", ".git"}, name):
-			return filepath.SkipDir // programs of their own
-		case entry.IsDir() || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(filepath.Base(filepath.Dir(name)), "webhooktest"):
-			return nil
-		}
-		source, err := os.ReadFile(path)
-		if encodes := bytes.Contains(source, []byte("x509.CreateCertificate(")); encodes != (name == only) {
-			t.Errorf("%s calls x509.CreateCertificate: %v; only %s may: use pki.Authority.Lint and sign what it returns", name, encodes, only)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -51,7 +51,7 @@ func newConfig(t *testing.T, settings Settings) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot("clients", key, pki.DefaultRootLifetime, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "clients", key, pki.DefaultRootLifetime, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestFormerKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		root, err := pki.NewRoot("keys", key, time.Hour, time.Now())
+		root, err := pki.NewRoot(pki.UnrecordedSigning, "keys", key, time.Hour, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func newCA(t *testing.T) *pki.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("clients", key, 24*time.Hour, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "clients", key, 24*time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func certificateOf(t *testing.T, ca *pki.Authority, name string, usages pki.Usag
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := ca.Issue(pki.Subject{CommonName: name}, key.Public(), usages, time.Hour, time.Now())
+	chain, err := ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: name}, key.Public(), usages, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 
 func newRoot(t *testing.T, name string) *pki.Authority {
 	t.Helper()
-	root, err := pki.NewRoot(name, apitest.NewKey(t), time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func newRoot(t *testing.T, name string) *pki.Authority {
 func certify(t *testing.T, ca *pki.Authority, name string, groups ...string) ([]byte, crypto.Signer) {
 	t.Helper()
 	key := apitest.NewKey(t)
-	chain, err := ca.Issue(pki.Subject{CommonName: name, Organizations: groups}, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: name, Organizations: groups}, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func writePair(t *testing.T, dir, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot(name, key, time.Hour, saturday)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, time.Hour, saturday)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/inject"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/webhook"
@@ -139,15 +140,19 @@ func newWebhook(cfg Config, process controllers.Process) (frontend.FrontEnd, err
 	if err != nil {
 		return frontend.FrontEnd{}, fmt.Errorf("registering the metrics of the webhook: %w", err)
 	}
+	issuing, err := controllers.Issuing(process.Metrics)
+	if err != nil {
+		return frontend.FrontEnd{}, err
+	}
 	clients, err := cfg.Webhook.clients()
 	if err != nil {
 		return frontend.FrontEnd{}, err
 	}
 	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics, Clients: clients}
-	return frontend.FrontEnd{Name: "webhook", Serve: server.Start, Ready: server.Ready}, keepCertificate(actor, cfg.WebhookObjects(), server)
+	return frontend.FrontEnd{Name: "webhook", Serve: server.Start, Ready: server.Ready}, keepCertificate(actor, cfg.WebhookObjects(), issuing, server)
 }
 
-func keepCertificate(actor controllers.Actor, objects inject.Objects, server *webhook.Server) error {
+func keepCertificate(actor controllers.Actor, objects inject.Objects, issuing pki.Issuing, server *webhook.Server) error {
 	watched := objects.Watched()
 	watched.Scheme, watched.Mapper = actor.Manager.GetScheme(), actor.Manager.GetRESTMapper()
 	changes, err := cache.New(actor.API, watched)
@@ -157,5 +162,5 @@ func keepCertificate(actor controllers.Actor, objects inject.Objects, server *we
 	if err := actor.Manager.Add(everywhere{changes}); err != nil {
 		return fmt.Errorf("adding the cache of the webhook's objects: %w", err)
 	}
-	return inject.Add(actor.Manager, inject.Config{Client: actor.Client, Changes: changes, Objects: objects, Use: server.Use})
+	return inject.Add(actor.Manager, inject.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use})
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/declare"
@@ -163,16 +165,22 @@ func (c Config) Accounts() []string {
 	return accounts
 }
 
+// Issuing returns what certificates are issued with: the ledger, whose metrics
+// are registered with metrics.
+func Issuing(metrics prometheus.Registerer) (pki.Issuing, error) {
+	record, err := ledger.New(metrics)
+	return pki.Issuing{Rand: rand.Reader, Record: record}, err
+}
+
 // Add adds the chosen controllers to the manager of p, each as its account.
 func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{}
-	record, err := ledger.New(p.Metrics)
-	if err != nil {
+	var err error
+	if cfg.issuing, err = Issuing(p.Metrics); err != nil {
 		return err
 	}
-	cfg.issuing = pki.Issuing{Rand: rand.Reader, Record: record}
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)

@@ -15,7 +15,7 @@ func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("test root", key, pki.DefaultRootLifetime, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "test root", key, pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func objection(c *csr, now time.Time) error {
 		if err != nil {
 			return nil, err
 		}
-		return pki.NewRoot("throwaway", key, pki.DefaultRootLifetime, now)
+		return pki.NewRoot(pki.UnrecordedSigning, "throwaway", key, pki.DefaultRootLifetime, now)
 	}
 	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
 	var permanent *signer.PermanentError

@@ -52,10 +52,10 @@ func newChain(t testing.TB) chain {
 	t.Helper()
 	c := chain{rootKey: newKey(t, pki.ECDSAP256), lowKey: newKey(t, pki.ECDSAP256)}
 	var err error
-	if c.root, err = pki.NewRoot("root", c.rootKey, 400*day, now); err != nil {
+	if c.root, err = pki.NewRoot(pki.UnrecordedSigning, "root", c.rootKey, 400*day, now); err != nil {
 		t.Fatal(err)
 	}
-	if c.low, err = c.root.NewIntermediate("low", c.lowKey, 300*day, now); err != nil {
+	if c.low, err = c.root.NewIntermediate(pki.UnrecordedSigning, "low", c.lowKey, 300*day, now); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -156,7 +156,7 @@ func weak(t testing.TB) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("weak", key, day, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "weak", key, day, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func withCA(s *corev1.Secret, data string) *corev1.Secret {
 func endEntity(t testing.TB, c chain) *corev1.Secret {
 	t.Helper()
 	key := newKey(t, pki.ECDSAP256)
-	certs, err := c.root.Issue(pki.Subject{CommonName: "web"}, key.Public(), pki.ServerUsages(), day, now)
+	certs, err := c.root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "web"}, key.Public(), pki.ServerUsages(), day, now)
 	if err != nil {
 		t.Fatal(err)
 	}

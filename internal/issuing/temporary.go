@@ -20,7 +20,7 @@ func (r Request) Temporary(ctx context.Context, ca string, now time.Time) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	root, err := pki.NewRoot(ca, key, r.Lifetime().Max, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, ca, key, r.Lifetime().Max, now)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func issues(t testing.TB, s *Store, by *ca) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := authority.Issue(pki.Subject{CommonName: "leaf"}, key.Public(), pki.ClientUsages(), time.Hour, now)
+	chain, err := authority.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "leaf"}, key.Public(), pki.ClientUsages(), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

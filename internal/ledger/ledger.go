@@ -4,6 +4,7 @@ package ledger
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,9 @@ func New(registry prometheus.Registerer) (pki.Recorder, error) {
 		return nil, fmt.Errorf("registering the metrics of the ledger: %w", err)
 	}
 	return func(ctx context.Context, cert *x509.Certificate, why pki.Purpose) error {
+		if why.Signer == "" || why.Kind == "" && why.Use == "" {
+			return errors.New("the purpose of the certificate is not known")
+		}
 		signed.WithLabelValues(why.Signer).Inc()
 		log.FromContext(ctx).V(1).Info("Signed certificate", append(facts(why), pki.LogFacts(cert)...)...)
 		return nil
@@ -36,7 +40,7 @@ func facts(why pki.Purpose) []any {
 	facts := []any{"signer", why.Signer}
 	for _, fact := range []struct{ name, value string }{
 		{"requester", why.Requester}, {"requestKind", why.Kind}, {"requestNamespace", why.Namespace},
-		{"requestName", why.Name}, {"uid", why.UID},
+		{"requestName", why.Name}, {"uid", why.UID}, {"use", why.Use},
 	} {
 		if fact.value != "" {
 			facts = append(facts, fact.name, fact.value)

@@ -22,7 +22,7 @@ func TestRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("test", apitest.NewKey(t), time.Hour, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "test", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,11 @@ func TestRecords(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %s: %s", want, out.String())
+		}
+	}
+	for _, unknown := range []pki.Purpose{{}, {Signer: "example.com/signer"}, {Use: "root CA"}} {
+		if record(ctx, ca.Certificate(), unknown) == nil {
+			t.Errorf("recorded a certificate for %+v", unknown)
 		}
 	}
 	if strings.Contains(out.String(), "requestNamespace") {

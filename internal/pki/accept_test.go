@@ -19,7 +19,7 @@ func TestAcceptChain(t *testing.T) {
 	req := newRequest(t, &x509.CertificateRequest{DNSNames: []string{"a.example"}}, key)
 	usages := pki.ClientUsages()
 	leaf := sign(t, root, pki.RequestTemplate(req, usages, hour(), big.NewInt(7)))
-	lower, err := root.NewIntermediate("lower", key, 24*time.Hour, leaf.NotBefore)
+	lower, err := root.NewIntermediate(pki.UnrecordedSigning, "lower", key, 24*time.Hour, leaf.NotBefore)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,16 @@ import (
 // that link it to its root, and the key that signs. Its consistency is verified
 // when it is created, and it never changes, so it is safe for concurrent use if
 // its key is.
+//
+// The key is used by one function, signingKey.sign. What an Authority signs
+// besides certificates, such as CRLs and OCSP responses, belongs into a method
+// beside Linted.Sign that calls it, and records what it has signed.
 type Authority struct {
 	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
 	ca     *x509.Certificate
 	anchor *x509.Certificate
 	room   int // how many CAs may be below this one; unlimited if negative
-	key    crypto.Signer
+	key    signingKey
 	proof  proof
 }
 
@@ -61,7 +65,7 @@ func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x5
 		return nil, err
 	}
 	return &Authority{
-		chain: withoutRoot(chain), ca: chain[0], anchor: chain[len(chain)-1], room: room(chain), key: key, proof: proof,
+		chain: withoutRoot(chain), ca: chain[0], anchor: chain[len(chain)-1], room: room(chain), key: signingKey{key, chain[0]}, proof: proof,
 	}, nil
 }
 

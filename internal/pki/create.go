@@ -1,13 +1,13 @@
 package pki
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"time"
@@ -51,8 +51,8 @@ const DefaultRootLifetime = 10 * 365 * 24 * time.Hour
 const backdate = 5 * time.Minute
 
 // NewRoot makes a self-signed CA of the given name.
-func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
-	template, err := caTemplate(commonName, key.Public(), lifetime, now)
+func NewRoot(by Signing, commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	template, err := caTemplate(by.rand, commonName, key.Public(), lifetime, now)
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
@@ -60,15 +60,15 @@ func NewRoot(commonName string, key crypto.Signer, lifetime time.Duration, now t
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
-	cert, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
+	cert, err := by.sign(linted)
 	if err != nil {
 		return nil, fmt.Errorf("making root CA %q: %w", commonName, err)
 	}
 	return NewAuthority([]*x509.Certificate{cert}, key)
 }
 
-func caTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration, now time.Time) (*x509.Certificate, error) {
-	serial, err := NewSerial(rand.Reader)
+func caTemplate(rand io.Reader, commonName string, key crypto.PublicKey, lifetime time.Duration, now time.Time) (*x509.Certificate, error) {
+	serial, err := NewSerial(rand)
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +93,16 @@ func caTemplate(commonName string, key crypto.PublicKey, lifetime time.Duration,
 // NewIntermediate makes a CA of the given name below this one. It issues
 // end-entity certificates and no further CAs: its path length is 0 (RFC 5280
 // section 4.2.1.9). It does not outlive this CA.
-func (a *Authority) NewIntermediate(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
-	intermediate, err := a.newIntermediate(commonName, key, lifetime, now)
+func (a *Authority) NewIntermediate(by Signing, commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	intermediate, err := a.newIntermediate(by, commonName, key, lifetime, now)
 	if err != nil {
 		return nil, fmt.Errorf("making intermediate CA %q: %w", commonName, err)
 	}
 	return intermediate, nil
 }
 
-func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
-	template, err := caTemplate(commonName, key.Public(), lifetime, now)
+func (a *Authority) newIntermediate(by Signing, commonName string, key crypto.Signer, lifetime time.Duration, now time.Time) (*Authority, error) {
+	template, err := caTemplate(by.rand, commonName, key.Public(), lifetime, now)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (a *Authority) newIntermediate(commonName string, key crypto.Signer, lifeti
 	if err != nil {
 		return nil, err
 	}
-	cert, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
+	cert, err := by.sign(linted)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (a *Authority) upward() []*x509.Certificate {
 // Issue issues a certificate for a key of this program, without a request, such
 // as that of a server or a client at first start. It returns the certificate
 // with its chain.
-func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifetime time.Duration, now time.Time) ([]*x509.Certificate, error) {
-	serial, err := NewSerial(rand.Reader)
+func (a *Authority) Issue(by Signing, s Subject, key crypto.PublicKey, usages Usages, lifetime time.Duration, now time.Time) ([]*x509.Certificate, error) {
+	serial, err := NewSerial(by.rand)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (a *Authority) Issue(s Subject, key crypto.PublicKey, usages Usages, lifeti
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := linted.Sign(context.Background(), Unrecorded, Purpose{})
+	leaf, err := by.sign(linted)
 	if err != nil {
 		return nil, err
 	}

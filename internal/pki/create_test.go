@@ -1,10 +1,13 @@
 package pki_test
 
 import (
+	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,7 +51,7 @@ func TestNewRequest(t *testing.T) {
 }
 
 func TestNewRoot(t *testing.T) {
-	root, err := pki.NewRoot("my CA", newKey(t, pki.ECDSAP256), pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "my CA", newKey(t, pki.ECDSAP256), pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +65,55 @@ func TestNewRoot(t *testing.T) {
 	if len(cert.SubjectKeyId) != 20 || cert.SerialNumber.Sign() <= 0 {
 		t.Errorf("key identifier %x, serial %v", cert.SubjectKeyId, cert.SerialNumber)
 	}
-	if _, err := pki.NewRoot("", newKey(t, pki.ECDSAP256), day, now); err == nil {
+	if _, err := pki.NewRoot(pki.UnrecordedSigning, "", newKey(t, pki.ECDSAP256), day, now); err == nil {
 		t.Error("a CA without a name was made")
+	}
+}
+
+// What the program issues for itself is recorded, each with its purpose, and
+// does not exist if that fails.
+func TestOwnCertificatesAreRecorded(t *testing.T) {
+	type record struct{ subject, use string }
+	var records []record
+	var failure error
+	by := pki.Issuing{Rand: rand.Reader, Record: func(_ context.Context, cert *x509.Certificate, why pki.Purpose) error {
+		records = append(records, record{cert.Subject.CommonName, why.Use})
+		return failure
+	}}
+	root, key := newRoot(t), newKey(t, pki.ECDSAP256)
+	issue := func(use string) error {
+		signing := by.For(t.Context(), pki.Purpose{Signer: "test", Use: use})
+		var err error
+		switch use {
+		case "root":
+			_, err = pki.NewRoot(signing, "a", key, day, now)
+		case "CA":
+			_, err = root.NewIntermediate(signing, "b", key, day, now)
+		case "client":
+			_, err = root.Issue(signing, pki.Subject{CommonName: "c"}, key.Public(), pki.ClientUsages(), day, now)
+		}
+		return err
+	}
+	want := []record{{"a", "root"}, {"b", "CA"}, {"c", "client"}}
+	for _, w := range want {
+		if err := issue(w.use); err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(records, want) {
+		t.Errorf("recorded %v, want %v", records, want)
+	}
+	failure = errors.New("the disk is full")
+	for _, w := range want {
+		if err := issue(w.use); !errors.Is(err, failure) {
+			t.Errorf("%s exists without a record: %v", w.use, err)
+		}
 	}
 }
 
 func TestNewIntermediate(t *testing.T) {
 	root := newRoot(t)
-	issuing, err := root.NewIntermediate("issuing", newKey(t, pki.ECDSAP256), 100*day, now)
+	issuing, err := root.NewIntermediate(pki.UnrecordedSigning, "issuing", newKey(t, pki.ECDSAP256), 100*day, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +127,7 @@ func TestNewIntermediate(t *testing.T) {
 	if string(cert.AuthorityKeyId) != string(root.Certificate().SubjectKeyId) || len(cert.SubjectKeyId) != 20 {
 		t.Errorf("key identifiers: own %x, authority's %x", cert.SubjectKeyId, cert.AuthorityKeyId)
 	}
-	chain, err := issuing.Issue(pki.Subject{CommonName: "leaf"}, newKey(t, pki.ECDSAP256).Public(), pki.ClientUsages(), day, now)
+	chain, err := issuing.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "leaf"}, newKey(t, pki.ECDSAP256).Public(), pki.ClientUsages(), day, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,17 +139,17 @@ func TestNewIntermediate(t *testing.T) {
 
 func TestNewIntermediateKeepsWithinItsIssuer(t *testing.T) {
 	root := newRoot(t)
-	issuing, err := root.NewIntermediate("issuing", newKey(t, pki.ECDSAP256), 100*365*day, now)
+	issuing, err := root.NewIntermediate(pki.UnrecordedSigning, "issuing", newKey(t, pki.ECDSAP256), 100*365*day, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := issuing.Certificate(); !got.NotAfter.Equal(root.Certificate().NotAfter) || got.NotBefore.Before(root.Certificate().NotBefore) {
 		t.Errorf("valid from %v to %v, longer than the root", got.NotBefore, got.NotAfter)
 	}
-	if _, err := issuing.NewIntermediate("below", newKey(t, pki.ECDSAP256), day, now); err == nil {
+	if _, err := issuing.NewIntermediate(pki.UnrecordedSigning, "below", newKey(t, pki.ECDSAP256), day, now); err == nil {
 		t.Error("an issuing CA made a CA")
 	}
-	if _, err := root.NewIntermediate("late", newKey(t, pki.ECDSAP256), day, now.Add(pki.DefaultRootLifetime+time.Hour)); err == nil {
+	if _, err := root.NewIntermediate(pki.UnrecordedSigning, "late", newKey(t, pki.ECDSAP256), day, now.Add(pki.DefaultRootLifetime+time.Hour)); err == nil {
 		t.Error("an expired root made a CA")
 	}
 }
@@ -114,7 +158,7 @@ func TestIssue(t *testing.T) {
 	root := newRoot(t)
 	subject := pki.Subject{CommonName: "server", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	key := newKey(t, pki.ECDSAP256)
-	chain, err := root.Issue(subject, key.Public(), pki.ServerUsages(), 365*day, now)
+	chain, err := root.Issue(pki.UnrecordedSigning, subject, key.Public(), pki.ServerUsages(), 365*day, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +177,11 @@ func TestIssue(t *testing.T) {
 
 func TestIssueRefuses(t *testing.T) {
 	root, key := newRoot(t), newKey(t, pki.ECDSAP256)
-	_, err := root.Issue(pki.Subject{}, key.Public(), pki.ClientUsages(), day, now)
+	_, err := root.Issue(pki.UnrecordedSigning, pki.Subject{}, key.Public(), pki.ClientUsages(), day, now)
 	if refused := new(pki.RefusedError); !errors.As(err, &refused) {
 		t.Errorf("certificate for nobody: error %v", err)
 	}
-	_, err = root.Issue(pki.Subject{CommonName: "late"}, key.Public(), pki.ClientUsages(), day, now.Add(pki.DefaultRootLifetime+time.Hour))
+	_, err = root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "late"}, key.Public(), pki.ClientUsages(), day, now.Add(pki.DefaultRootLifetime+time.Hour))
 	if expired := new(pki.ExpiredError); !errors.As(err, &expired) {
 		t.Errorf("certificate of an expired CA: error %v", err)
 	}

@@ -24,7 +24,7 @@ func newKey(t testing.TB, kind pki.KeyType) crypto.Signer {
 
 func newRoot(t testing.TB) *pki.Authority {
 	t.Helper()
-	root, err := pki.NewRoot("test root", newKey(t, pki.ECDSAP256), pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "test root", newKey(t, pki.ECDSAP256), pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}

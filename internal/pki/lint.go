@@ -37,9 +37,8 @@ func (p Policy) problems(leaf *x509.Certificate) []error {
 // Only Authority.Lint, Authority.LintCA and LintSelfSigned make one that can be
 // signed.
 type Linted struct {
-	key    crypto.Signer     // signs
-	issuer *x509.Certificate // verifies; nil: the certificate itself
-	draft  *x509.Certificate // what will be signed, without a valid signature
+	key   signingKey
+	draft *x509.Certificate // what will be signed, without a valid signature
 }
 
 // RefusedError is the linter's verdict: the certificate must not exist.
@@ -90,7 +89,7 @@ func (a *Authority) lint(template *x509.Certificate, policy Policy, kind kind) (
 	if problems := slices.Concat(d.problems(rules), d.problems(issuerRules), policy.problems(leaf)); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
-	return &Linted{key: a.key, issuer: a.ca, draft: leaf}, nil
+	return &Linted{key: a.key, draft: leaf}, nil
 }
 
 // LintSelfSigned checks the certificate that template describes, signed with
@@ -116,7 +115,7 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 	if problems := append(d.problems(rules), policy.problems(leaf)...); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
-	return &Linted{key: key, draft: leaf}, nil
+	return &Linted{key: signingKey{key, leaf}, draft: leaf}, nil
 }
 
 // complete returns template with the key identifiers of RFC 5280 sections

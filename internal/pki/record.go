@@ -15,9 +15,12 @@ type Purpose struct {
 	// Requester is the user who requests the certificate; empty means the
 	// program itself.
 	Requester string
-	// Kind, Namespace, Name and UID identify the request; empty if there is
-	// none.
+	// Kind, Namespace, Name and UID identify the request, or the object that the
+	// program itself needs the certificate for; empty if there is none.
 	Kind, Namespace, Name, UID string
+	// Use is what the program itself needs the certificate for, such as "root of
+	// the client CA"; empty if there is a request.
+	Use string
 }
 
 // Recorder is called with each certificate that a key has signed, and the
@@ -34,9 +37,24 @@ type Issuing struct {
 	Record Recorder
 }
 
+// For returns how certificates are made that have no request but one purpose.
+func (i Issuing) For(ctx context.Context, why Purpose) Signing {
+	return Signing{rand: i.Rand, sign: func(l *Linted) (*x509.Certificate, error) { return l.Sign(ctx, i, why) }}
+}
+
+// Signing signs and records the certificates that the program makes for itself,
+// for one purpose.
+type Signing struct {
+	rand io.Reader
+	sign func(*Linted) (*x509.Certificate, error)
+}
+
 // Unrecorded is for certificates that are not recorded: those of tests, and
-// those of temporary CAs.
+// those of temporary CAs. The package archtest lists its users.
 var Unrecorded = Issuing{
 	Rand:   rand.Reader,
 	Record: func(context.Context, *x509.Certificate, Purpose) error { return nil },
 }
+
+// UnrecordedSigning is Unrecorded for certificates without a request.
+var UnrecordedSigning = Unrecorded.For(context.Background(), Purpose{})

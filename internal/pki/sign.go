@@ -23,7 +23,7 @@ import (
 // recorder, and are not about the request.
 func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certificate, error) {
 	switch {
-	case l.key == nil:
+	case l.draft == nil:
 		return nil, errors.New("certificate has not been linted")
 	case by.Record == nil:
 		return nil, errors.New("certificates must be recorded: there is no recorder")
@@ -39,7 +39,7 @@ func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certi
 }
 
 func (l *Linted) sign(rand io.Reader) (*x509.Certificate, error) {
-	signature, err := crypto.SignMessage(l.key, rand, l.draft.RawTBSCertificate, digestFor(l.draft.SignatureAlgorithm))
+	signature, err := l.key.sign(rand, l.draft.RawTBSCertificate, l.draft.SignatureAlgorithm)
 	if err != nil {
 		return nil, fmt.Errorf("signing certificate: %w", err)
 	}
@@ -51,14 +51,25 @@ func (l *Linted) sign(rand io.Reader) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading back signed certificate: %w", err)
 	}
-	issuer := l.issuer
-	if issuer == nil {
-		issuer = cert
+	return cert, nil
+}
+
+// signingKey is a key, and a certificate with its public half.
+type signingKey struct {
+	private crypto.Signer
+	public  *x509.Certificate
+}
+
+// sign signs content, and verifies the signature.
+func (k signingKey) sign(rand io.Reader, content []byte, algorithm x509.SignatureAlgorithm) ([]byte, error) {
+	signature, err := crypto.SignMessage(k.private, rand, content, digestFor(algorithm))
+	if err != nil {
+		return nil, err
 	}
-	if err := issuer.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
+	if err := k.public.CheckSignature(algorithm, content, signature); err != nil {
 		return nil, fmt.Errorf("verifying fresh signature: %w", err)
 	}
-	return cert, nil
+	return signature, nil
 }
 
 // SignatureAlgorithm returns the algorithm for signing certificates with a key,

@@ -188,7 +188,7 @@ func TestSignatureAlgorithmFollowsTheCAKey(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			root, err := pki.NewRoot("test root", tc.key, day, now)
+			root, err := pki.NewRoot(pki.UnrecordedSigning, "test root", tc.key, day, now)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -276,7 +276,7 @@ func newRootPEM(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot("another root", key, pki.DefaultRootLifetime, firstStart)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "another root", key, pki.DefaultRootLifetime, firstStart)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,10 @@ const (
 	renewIssuingBefore = 400 * 24 * time.Hour
 	// remindEvery is how often the log says that the root's key is needed.
 	remindEvery = 24 * time.Hour
+
+	// clientRootName and issuingUse say what the issuing CA is signed by, and for.
+	clientRootName = "certplane client root CA"
+	issuingUse     = "issuing CA of client certificates"
 )
 
 // clientCA is the CA of client certificates, and that of the signers without a
@@ -48,10 +52,10 @@ type clientCA struct {
 // openClientCA reads the CAs in dir and makes those that do not exist. Files
 // are written in an order in which those that exist after an interruption are
 // complete: root key, root, issuing key, issuing CA.
-func openClientCA(dir string, now time.Time) (clientCA, error) {
+func openClientCA(by signingFor, dir string, now time.Time) (clientCA, error) {
 	pair, err := readKeyPair(dir, datadir.ClientCA)
 	if errors.Is(err, fs.ErrNotExist) {
-		pair, err = makeIssuing(dir, now)
+		pair, err = makeIssuing(by, dir, now)
 	}
 	if err != nil {
 		return clientCA{}, err
@@ -64,8 +68,8 @@ func openClientCA(dir string, now time.Time) (clientCA, error) {
 	return ca.underRoot(dir)
 }
 
-func makeIssuing(dir string, now time.Time) (keyPair, error) {
-	_, root, err := openRoot(dir, datadir.ClientRootCA, "certplane client root CA", now)
+func makeIssuing(by signingFor, dir string, now time.Time) (keyPair, error) {
+	_, root, err := openRoot(by, dir, datadir.ClientRootCA, clientRootName, now)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("making the client CA: %w", err)
 	}
@@ -73,7 +77,7 @@ func makeIssuing(dir string, now time.Time) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, err
 	}
-	issuing, err := root.NewIntermediate("certplane client CA", key, issuingLifetime, now)
+	issuing, err := root.NewIntermediate(by(clientRootName, issuingUse), "certplane client CA", key, issuingLifetime, now)
 	if err != nil {
 		return keyPair{}, err
 	}
@@ -112,7 +116,7 @@ func (c clientCA) issuedBy(root *x509.Certificate) bool {
 // renewed returns the CA, which it renews if that is needed and if the root's
 // key is in dir. The CA keeps its key and its name: what it has issued stays
 // valid, and there is one file to write.
-func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
+func (c clientCA) renewed(by signingFor, dir string, now time.Time) (clientCA, error) {
 	if end := c.authority.Validity().NotAfter; !c.rooted || now.Before(end.Add(-renewIssuingBefore)) {
 		return c, nil
 	}
@@ -124,7 +128,7 @@ func (c clientCA) renewed(dir string, now time.Time) (clientCA, error) {
 	if !c.issuedBy(root.Certificate()) || !root.Validity().NotAfter.After(cert.NotAfter) {
 		return c, nil // a new one would end no later
 	}
-	issuing, err := root.NewIntermediate(cert.Subject.CommonName, c.issuing.key, issuingLifetime, now)
+	issuing, err := root.NewIntermediate(by(clientRootName, issuingUse), cert.Subject.CommonName, c.issuing.key, issuingLifetime, now)
 	if err != nil {
 		return c, err
 	}

@@ -48,7 +48,7 @@ func TestClientCAHierarchy(t *testing.T) {
 // operator has put there, stays as it is.
 func TestClientCAWithoutRoot(t *testing.T) {
 	selfSigned := func(t *testing.T, dir string) {
-		if _, _, err := makeRoot(dir, "client-ca", "certplane client CA", firstStart); err != nil {
+		if _, _, err := makeRoot(unrecorded, dir, "client-ca", "certplane client CA", firstStart); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestClientCARenewalKeepsCertificates(t *testing.T) {
 	dir := t.TempDir()
 	first := mustOpenPKI(t, dir, someNames, firstStart)
 	due := firstStart.Add(issuingLifetime - renewIssuingBefore)
-	issued, err := first.clientCA.authority.Issue(pki.Subject{CommonName: "ann"}, first.admin.key.Public(), pki.ClientUsages(), 5*year, firstStart)
+	issued, err := first.clientCA.authority.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "ann"}, first.admin.key.Public(), pki.ClientUsages(), 5*year, firstStart)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,14 +282,14 @@ func TestRenewedClientCAReachesOtherServers(t *testing.T) {
 		t.Error("an old CA has replaced a renewed one")
 	}
 
-	stranger, err := pki.NewRoot("certplane client root CA", renewed.issuing.key, 20*year, due)
+	stranger, err := pki.NewRoot(pki.UnrecordedSigning, "certplane client root CA", renewed.issuing.key, 20*year, due)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cert := renewed.authority.Certificate()
 	forge := func(name string, key crypto.Signer) string {
 		t.Helper()
-		forged, err := stranger.NewIntermediate(name, key, issuingLifetime, due.Add(time.Hour))
+		forged, err := stranger.NewIntermediate(pki.UnrecordedSigning, name, key, issuingLifetime, due.Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,7 +125,7 @@ func newAuthority(t *testing.T) *pki.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("etcd CA", key, time.Hour, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "etcd CA", key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func issue(t *testing.T, ca *pki.Authority, dir, name string, usages pki.Usages)
 		t.Fatal(err)
 	}
 	subject := pki.Subject{CommonName: name, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	chain, err := ca.Issue(subject, key.Public(), usages, time.Hour, time.Now())
+	chain, err := ca.Issue(pki.UnrecordedSigning, subject, key.Public(), usages, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

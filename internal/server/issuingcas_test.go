@@ -17,7 +17,7 @@ func rootUntil(t *testing.T, name string, life time.Duration) *pki.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot(name, key, life, firstStart)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, life, firstStart)
 	if err != nil {
 		t.Fatal(err)
 	}

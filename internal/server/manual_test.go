@@ -82,12 +82,12 @@ func newManual(t *testing.T) manual {
 func (m manual) makeCertificates(t *testing.T) {
 	t.Helper()
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot("example", key, time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "example", key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	leaf := apitest.NewKey(t)
-	chain, err := root.Issue(pki.Subject{CommonName: "certplane"}, leaf.Public(), pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "certplane"}, leaf.Public(), pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

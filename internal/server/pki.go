@@ -35,21 +35,26 @@ type credentials struct {
 	// clientCA signs admin and other client certificates.
 	clientCA clientCA
 	admin    keyPair
+	signingFor
 	// serviceAccountKey signs the tokens of service accounts.
 	serviceAccountKey crypto.Signer
 }
 
+// signingFor returns how to sign and record a certificate of one of the server's
+// own CAs.
+type signingFor func(signer, use string) pki.Signing
+
 // openPKI reads the credentials in dir and makes those that do not exist, are
 // about to expire or do not fit the server's names any more.
-func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
+func openPKI(by signingFor, dir string, names []string, now time.Time) (*credentials, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the PKI folder: %w", err)
 	}
-	servingCA, servingRoot, err := openRoot(dir, datadir.ServingCA, "certplane serving CA", now)
+	servingCA, servingRoot, err := openRoot(by, dir, datadir.ServingCA, "certplane serving CA", now)
 	if err != nil {
 		return nil, err
 	}
-	clientCA, err := openClientCA(dir, now)
+	clientCA, err := openClientCA(by, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +65,7 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 	made := &credentials{
 		servingCA: servingCA, servingRoot: servingRoot,
 		clientCA:          clientCA,
+		signingFor:        by,
 		serviceAccountKey: serviceAccountKey,
 	}
 	return made.renewed(dir, names, now)
@@ -68,17 +74,17 @@ func openPKI(dir string, names []string, now time.Time) (*credentials, error) {
 // renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
-	server := leaf{name: "serving", subject: servingSubject(names), usages: pki.ServerUsages()}
-	serving, err := server.open(dir, c.servingRoot, now)
+	server := leaf{name: "serving", signer: "certplane serving CA", subject: servingSubject(names), usages: pki.ServerUsages()}
+	serving, err := server.open(c.signingFor, dir, c.servingRoot, now)
 	if err != nil {
 		return nil, err
 	}
-	clientCA, err := c.clientCA.renewed(dir, now)
+	clientCA, err := c.clientCA.renewed(c.signingFor, dir, now)
 	if err != nil {
 		return nil, err
 	}
-	administrator := leaf{name: "admin", subject: adminSubject(), usages: pki.ClientUsages()}
-	admin, err := administrator.open(dir, clientCA.authority, now)
+	administrator := leaf{name: "admin", signer: "certplane client CA", subject: adminSubject(), usages: pki.ClientUsages()}
+	admin, err := administrator.open(c.signingFor, dir, clientCA.authority, now)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +119,10 @@ func servingSubject(names []string) pki.Subject {
 }
 
 // openRoot reads or makes a self-signed CA.
-func openRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
+func openRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
 	pair, err := readKeyPair(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeRoot(dir, name, commonName, now)
+		return makeRoot(by, dir, name, commonName, now)
 	}
 	if err != nil {
 		return keyPair{}, nil, err
@@ -128,12 +134,12 @@ func openRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Author
 	return pair, root, nil
 }
 
-func makeRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
+func makeRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPair, *pki.Authority, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		return keyPair{}, nil, err
 	}
-	root, err := pki.NewRoot(commonName, key, pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(by(commonName, "root CA"), commonName, key, pki.DefaultRootLifetime, now)
 	if err != nil {
 		return keyPair{}, nil, err
 	}
@@ -144,13 +150,14 @@ func makeRoot(dir, name, commonName string, now time.Time) (keyPair, *pki.Author
 // leaf is an end-entity certificate that the server makes for itself.
 type leaf struct {
 	name    string
+	signer  string
 	subject pki.Subject
 	usages  pki.Usages
 }
 
 // open reads the certificate. It makes a new one if it does not exist, is about
 // to expire, or was made for other names or by another CA.
-func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error) {
+func (l leaf) open(by signingFor, dir string, ca *pki.Authority, now time.Time) (keyPair, error) {
 	pair, err := readKeyPair(dir, l.name)
 	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
 		return pair, nil
@@ -163,7 +170,7 @@ func (l leaf) open(dir string, ca *pki.Authority, now time.Time) (keyPair, error
 	if err != nil {
 		return keyPair{}, err
 	}
-	chain, err := ca.Issue(l.subject, key.Public(), l.usages, leafLifetime, now)
+	chain, err := ca.Issue(by(l.signer, l.name+" certificate"), l.subject, key.Public(), l.usages, leafLifetime, now)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("issuing the %s certificate: %w", l.name, err)
 	}

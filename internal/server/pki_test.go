@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto"
+	"crypto/rand"
 	"crypto/x509"
 	"io/fs"
 	"os"
@@ -23,6 +25,8 @@ var (
 )
 
 const day = 24 * time.Hour
+
+func unrecorded(string, string) pki.Signing { return pki.UnrecordedSigning }
 
 // files returns the contents of a PKI folder by name.
 func files(t *testing.T, dir string) map[string][]byte {
@@ -65,7 +69,7 @@ func changed(before, after map[string][]byte) []string {
 
 func mustOpenPKI(t *testing.T, dir string, names []string, now time.Time) *credentials {
 	t.Helper()
-	opened, err := openPKI(dir, names, now)
+	opened, err := openPKI(unrecorded, dir, names, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +102,33 @@ func wantUsable(t *testing.T, c *credentials, names []string, now time.Time) {
 		public, ok := pair.key.Public().(interface{ Equal(crypto.PublicKey) bool })
 		if !ok || !public.Equal(pair.chain[0].PublicKey) {
 			t.Errorf("%s does not belong to its key", pair.certFile)
+		}
+	}
+}
+
+// Each certificate of a first start is recorded, with its signer and its use.
+func TestOwnCertificatesAreRecorded(t *testing.T) {
+	recorded := map[string]bool{}
+	by := func(signer, use string) pki.Signing {
+		record := func(_ context.Context, cert *x509.Certificate, why pki.Purpose) error {
+			recorded[pki.Fingerprint(cert)] = why.Signer != "" && why.Use != ""
+			return nil
+		}
+		return pki.Issuing{Rand: rand.Reader, Record: record}.For(t.Context(), pki.Purpose{Signer: signer, Use: use})
+	}
+	dir := filepath.Join(t.TempDir(), "pki")
+	if _, err := openPKI(by, dir, someNames, firstStart); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files(t, dir) {
+		certs, err := pki.ParseBundle(content)
+		if err != nil && filepath.Ext(name) == ".crt" {
+			t.Fatal(err)
+		}
+		for _, cert := range certs {
+			if !recorded[pki.Fingerprint(cert)] {
+				t.Errorf("%s has a certificate that is not recorded: %s", name, cert.Subject)
+			}
 		}
 	}
 }
@@ -287,7 +318,7 @@ func TestDamagedPKI(t *testing.T) {
 			mustOpenPKI(t, dir, someNames, firstStart)
 			tc.meddle(t, dir)
 			before := files(t, dir)
-			_, err := openPKI(dir, someNames, firstStart)
+			_, err := openPKI(unrecorded, dir, someNames, firstStart)
 			if err == nil {
 				t.Fatal("no error")
 			}

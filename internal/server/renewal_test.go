@@ -62,7 +62,7 @@ func TestRenewalLeavesGoodCertificates(t *testing.T) {
 func newTestRenewal(t *testing.T) (*renewal, *testclock.FakeClock) {
 	t.Helper()
 	dir, names, now := datadir.Dir(t.TempDir()), []string{"localhost", "127.0.0.1"}, testclock.NewFakeClock(time.Now())
-	credentials, err := openPKI(dir.PKI(), names, now.Now())
+	credentials, err := openPKI(unrecorded, dir.PKI(), names, now.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -87,7 +89,12 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err := claim.check(ctx); err != nil { // before any key is made
 		return err
 	}
-	credentials, err := openPKI(dir.PKI(), names, time.Now())
+	issuing, err := controllers.Issuing(legacyregistry.Registerer())
+	if err != nil {
+		return err
+	}
+	own := func(signer, use string) pki.Signing { return issuing.For(ctx, pki.Purpose{Signer: signer, Use: use}) }
+	credentials, err := openPKI(own, dir.PKI(), names, time.Now())
 	if err != nil {
 		return err
 	}

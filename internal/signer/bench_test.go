@@ -14,7 +14,7 @@ func BenchmarkSign(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			root, err := pki.NewRoot("bench", key, pki.DefaultRootLifetime, now)
+			root, err := pki.NewRoot(pki.UnrecordedSigning, "bench", key, pki.DefaultRootLifetime, now)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -55,7 +55,7 @@ func oldRoot(t testing.TB) *pki.Authority { return rootFrom(t, now.Add(-24*time.
 
 func rootFrom(t testing.TB, at time.Time) *pki.Authority {
 	t.Helper()
-	root, err := pki.NewRoot("test root", ecKey(t), pki.DefaultRootLifetime, at)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "test root", ecKey(t), pki.DefaultRootLifetime, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // alone is nothing.
 func TestHonoured(t *testing.T) {
 	root := oldRoot(t)
-	below, err := root.NewIntermediate("below", ecKey(t), time.Hour, now)
+	below, err := root.NewIntermediate(pki.UnrecordedSigning, "below", ecKey(t), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

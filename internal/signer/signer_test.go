@@ -133,7 +133,7 @@ func TestSignsAsKubernetes(t *testing.T) {
 
 // TestCut: ShortenedBy is exact to the second.
 func TestCut(t *testing.T) {
-	ca, err := pki.NewRoot("ends soon", ecKey(t), 2*time.Hour, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "ends soon", ecKey(t), 2*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -243,7 +243,7 @@ func (w *world) populate() certificatesv1beta1.PodCertificateRequestSpec {
 	dir := w.hosts[len(w.hosts)-1].role.Dir
 	declareSigner(w.T, dir)
 	key := apitest.NewKey(w.T)
-	root, err := pki.NewRoot(issuerName, key, pki.DefaultRootLifetime, time.Now().Add(-past-maxJump))
+	root, err := pki.NewRoot(pki.UnrecordedSigning, issuerName, key, pki.DefaultRootLifetime, time.Now().Add(-past-maxJump))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // TestChaos would detect what it looks for.
 func TestVerdicts(t *testing.T) {
 	certificate := func() []byte {
-		root, err := pki.NewRoot("verdicts", apitest.NewKey(t), pki.DefaultRootLifetime, time.Now())
+		root, err := pki.NewRoot(pki.UnrecordedSigning, "verdicts", apitest.NewKey(t), pki.DefaultRootLifetime, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func (w *world) makeIssuer(t *testing.T) {
 	t.Helper()
 	apitest.NewNamespace(t, w.admin, others)
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot("root", key, time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func (h *host) issue() {
 func (h *host) answerWith(key crypto.PublicKey) {
 	h.t.Helper()
 	ca := newCA(h.t)
-	chain, err := ca.Issue(pki.Subject{CommonName: "x"}, key, pki.ClientUsages(), 24*time.Hour, h.now)
+	chain, err := ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "x"}, key, pki.ClientUsages(), 24*time.Hour, h.now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func newCA(t *testing.T) *pki.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("test", key, 10*365*24*time.Hour, start.Add(-time.Hour))
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "test", key, 10*365*24*time.Hour, start.Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

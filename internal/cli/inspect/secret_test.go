@@ -35,12 +35,12 @@ func newKey(t *testing.T) crypto.Signer {
 
 func newIssued(t *testing.T) issued {
 	t.Helper()
-	ca, err := pki.NewRoot("Test CA", newKey(t), 240*time.Hour, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "Test CA", newKey(t), 240*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := newKey(t)
-	chain, err := ca.Issue(pki.Subject{CommonName: "web", DNSNames: []string{"web.example.com"}}, key.Public(), pki.ServerUsages(), 24*time.Hour, now)
+	chain, err := ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "web", DNSNames: []string{"web.example.com"}}, key.Public(), pki.ServerUsages(), 24*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

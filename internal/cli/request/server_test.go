@@ -201,7 +201,7 @@ func newAuthority(t *testing.T) authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := pki.NewRoot("test", key, 48*time.Hour, testNow.Add(-time.Hour))
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "test", key, 48*time.Hour, testNow.Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func (a authority) issue(t *testing.T, csr *csrObject) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := a.ca.Issue(what.subject, what.key, usages, what.lifetime, what.now)
+	chain, err := a.ca.Issue(pki.UnrecordedSigning, what.subject, what.key, usages, what.lifetime, what.now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (w world) says(t *testing.T, name string, kind certificatesv1.RequestCondit
 // issue gives a request a certificate that was issued at this time.
 func (w world) issue(t *testing.T, name string, made time.Time, lifetime time.Duration) {
 	t.Helper()
-	chain, err := w.ca.Issue(pki.Subject{CommonName: name}, apitest.NewKey(t).Public(), pki.ClientUsages(), lifetime, made)
+	chain, err := w.ca.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: name}, apitest.NewKey(t).Public(), pki.ClientUsages(), lifetime, made)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // Config is what is needed to run.
@@ -35,6 +37,9 @@ type Config struct {
 	Changes cache.Cache
 	// Objects are the webhook's objects in the API.
 	Objects Objects
+	// Issuing is what the certificate and its CA are signed with in addition to
+	// their keys.
+	Issuing pki.Issuing
 	// Use is called with the certificate to serve from now on.
 	Use func(*tls.Certificate)
 	// Clock is the clock; nil means the real one.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
@@ -67,7 +68,7 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	}
 	now := r.Clock.Now()
 	server := serving.Server{Name: name, Hosts: r.hosts(ctx, configurations)}
-	after, changed, at, err := server.Next(state, now)
+	after, changed, at, err := server.Next(state, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
 	if err != nil {
 		return 0, err
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -83,7 +84,7 @@ type replica struct {
 
 func (w world) replica() *replica {
 	r := &replica{}
-	r.reconciler = newReconciler(Config{Client: w.api, Objects: objects, Clock: w.clock, Use: func(c *tls.Certificate) { r.served = c }})
+	r.reconciler = newReconciler(Config{Client: w.api, Objects: objects, Issuing: pki.Unrecorded, Clock: w.clock, Use: func(c *tls.Certificate) { r.served = c }})
 	return r
 }
 

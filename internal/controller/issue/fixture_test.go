@@ -75,7 +75,7 @@ func newWorldIn(t testing.TB, s *apitest.Server, namespace string) *world {
 		t.Fatal(err)
 	}
 	w.api = client.NewNamespacedClient(w.everywhere, namespace)
-	if w.ca, err = pki.NewRoot("Test", apitest.NewKey(t), 10*24*time.Hour, time.Now()); err != nil {
+	if w.ca, err = pki.NewRoot(pki.UnrecordedSigning, "Test", apitest.NewKey(t), 10*24*time.Hour, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return w

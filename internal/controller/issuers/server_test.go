@@ -76,7 +76,7 @@ func (w world) says(t *testing.T, issuer cmv1.GenericIssuer, want string) {
 func ca(t *testing.T, namespace, name string, life time.Duration, from time.Time) *corev1.Secret {
 	t.Helper()
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot(name, key, life, from)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, life, from)
 	if err != nil {
 		t.Fatal(err)
 	}

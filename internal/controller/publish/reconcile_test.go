@@ -35,7 +35,7 @@ func newRoot(t *testing.T, name string) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot(name, key, pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func TestImmutable(t *testing.T) {
 
 func newRoot(t *testing.T) []byte {
 	t.Helper()
-	root, err := pki.NewRoot("root", apitest.NewKey(t), time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func longCA(t *testing.T, namespace, name string, key crypto.Signer) *corev1.Sec
 
 func rootFor(t *testing.T, namespace, name string, key crypto.Signer, lifetime time.Duration) *corev1.Secret {
 	t.Helper()
-	root, err := pki.NewRoot("root of "+name, key, lifetime, time.Now().Add(-time.Minute))
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root of "+name, key, lifetime, time.Now().Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,11 +53,11 @@ func (w world) testClientCertificate(t *testing.T) {
 func (w world) testBadClientCertificates(t *testing.T) {
 	now, key := time.Now(), apitest.NewKey(t)
 	ours := w.ClientCA(t)
-	namesake, err := pki.NewRoot(ours.Certificate().Subject.CommonName, apitest.NewKey(t), time.Hour, now)
+	namesake, err := pki.NewRoot(pki.UnrecordedSigning, ours.Certificate().Subject.CommonName, apitest.NewKey(t), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := pki.NewRoot("another CA", apitest.NewKey(t), time.Hour, now)
+	other, err := pki.NewRoot(pki.UnrecordedSigning, "another CA", apitest.NewKey(t), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (w world) testBadClientCertificates(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			subject := pki.Subject{CommonName: "mallory", Organizations: []string{"system:masters"}}
-			chain, err := tc.ca.Issue(subject, key.Public(), tc.usages, time.Minute, tc.when)
+			chain, err := tc.ca.Issue(pki.UnrecordedSigning, subject, key.Public(), tc.usages, time.Minute, tc.when)
 			if err != nil {
 				t.Fatal(err)
 			}

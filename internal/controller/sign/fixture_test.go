@@ -56,7 +56,7 @@ func (c *fakeCA) Current() (*pki.Authority, error) { return c.authority, c.err }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	root, err := pki.NewRoot("test root", newKey(t), pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "test root", newKey(t), pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 func writeChain(t *testing.T, settings keystore.Settings, root *pki.Authority, name string) *pki.Authority {
 	t.Helper()
 	key := apitest.NewKey(t)
-	issuing, err := root.NewIntermediate(name, key, 24*time.Hour, time.Now())
+	issuing, err := root.NewIntermediate(pki.UnrecordedSigning, name, key, 24*time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +75,12 @@ func TestConfiguredIsHonoured(t *testing.T) {
 	}
 	honoured("at first")
 
-	sibling, err := root.NewIntermediate("sibling", apitest.NewKey(t), time.Hour, time.Now())
+	sibling, err := root.NewIntermediate(pki.UnrecordedSigning, "sibling", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	stranger := apitest.NewKey(t)
-	chain, err := sibling.Issue(pki.Subject{CommonName: "mallory", Organizations: []string{"system:masters"}}, stranger.Public(), pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := sibling.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "mallory", Organizations: []string{"system:masters"}}, stranger.Public(), pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func TestWaitsForAValidCA(t *testing.T) {
 		{time.Hour, "the signer is not yet valid: NotBefore=" + now.Add(55*time.Minute).String()},
 	} {
 		var err error
-		if f.ca.authority, err = pki.NewRoot("at another time", newKey(t), time.Hour, now.Add(tc.begin)); err != nil {
+		if f.ca.authority, err = pki.NewRoot(pki.UnrecordedSigning, "at another time", newKey(t), time.Hour, now.Add(tc.begin)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.reconcile(); err == nil {

@@ -24,7 +24,7 @@ import (
 // caOf returns a CA with this lifetime.
 func caOf(t *testing.T, life time.Duration) *pki.Authority {
 	t.Helper()
-	ca, err := pki.NewRoot("short-lived", newKey(t), life, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "short-lived", newKey(t), life, now)
 	if err != nil {
 		t.Fatal(err)
 	}

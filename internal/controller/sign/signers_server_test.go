@@ -110,7 +110,7 @@ func (w world) testLegacySigner(t *testing.T) {
 func caFiles(t *testing.T, dir, name string, life time.Duration) (keystore.Settings, *pki.Authority) {
 	t.Helper()
 	key := apitest.NewKey(t)
-	ca, err := pki.NewRoot(name, key, life, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, name, key, life, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (w *world) change(t testing.TB, name string, change func(*v1alpha1.Signer))
 func newCA(t testing.TB, name, commonName string, lifetime time.Duration) *corev1.Secret {
 	t.Helper()
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot(commonName, key, lifetime, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, commonName, key, lifetime, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 	if err != nil {
 		return nil, now, err
 	}
-	create := func() (rotation.Pair, error) { return newCA(s, now) }
+	create := func() (rotation.Pair, error) { return r.newCA(ctx, s, now) }
 	changed := false
 	store := func(step rotation.Step, after rotation.CA) (err error) {
 		secret, err = r.storeGenerated(ctx, s, secret, step, after)
@@ -184,13 +184,16 @@ func (r *reconciler) tell(ctx context.Context, s *v1alpha1.Signer, reason, forma
 // maxCommonName is the upper bound of RFC 5280 appendix A.1, in characters.
 const maxCommonName = 64
 
-func newCA(s *v1alpha1.Signer, now time.Time) (rotation.Pair, error) {
+func (r *reconciler) newCA(ctx context.Context, s *v1alpha1.Signer, now time.Time) (rotation.Pair, error) {
 	key, err := newKey(s.Spec.CA.Generated.KeyType)
 	if err != nil {
 		return rotation.Pair{}, err
 	}
 	name := cmp.Or(s.Spec.CA.Generated.CommonName, s.Spec.SignerName)
-	return rotation.NewRoot(name[:min(len(name), maxCommonName)], key, lifetimeOf(s), now)
+	by := r.Issuing.For(ctx, pki.Purpose{
+		Signer: s.Spec.SignerName, Kind: "Signer", Name: s.Name, UID: string(s.UID), Use: "root of the signer's CA",
+	})
+	return rotation.NewRoot(by, name[:min(len(name), maxCommonName)], key, lifetimeOf(s), now)
 }
 
 // keyTypes are pki's names for the types of keys.

@@ -245,7 +245,7 @@ func (w world) collectsRootsAsDocumented(t *testing.T, roots ...*x509.Certificat
 func rootAndKey(t *testing.T, name string) (*pki.Authority, []byte) {
 	t.Helper()
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot(name, key, time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func tokenCA(t *testing.T, h pkcs11.HSM, kind, name string) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot(name, key, time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, key: newKey(t, pki.ECDSAP256)}
 	var err error
-	if w.ca, err = pki.NewRoot("root", newKey(t, pki.ECDSAP256), 1000*hour, now.Add(-hour)); err != nil {
+	if w.ca, err = pki.NewRoot(pki.UnrecordedSigning, "root", newKey(t, pki.ECDSAP256), 1000*hour, now.Add(-hour)); err != nil {
 		t.Fatal(err)
 	}
 	w.crt = newCertificate("web")

@@ -85,7 +85,7 @@ func TestLifetime(t *testing.T) {
 // What is decided can be issued.
 func TestTemplatePassesTheLinter(t *testing.T) {
 	now := time.Now()
-	ca, err := pki.NewRoot("ca", mustKey(pki.ECDSAP256), 1000*time.Hour, now.Add(-time.Hour))
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "ca", mustKey(pki.ECDSAP256), 1000*time.Hour, now.Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func hours(n float64) *metav1.Duration {
 
 func caPEM(t *testing.T) string {
 	t.Helper()
-	ca, err := pki.NewRoot("ca", ecdsaKey(), time.Hour, time.Now())
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "ca", ecdsaKey(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func valid(t testing.TB, made, ends time.Duration) change {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := pki.NewRoot("x", key, made+ends, now.Add(-made))
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "x", key, made+ends, now.Add(-made))
 	if err != nil {
 		t.Fatal(err)
 	}

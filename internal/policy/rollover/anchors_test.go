@@ -23,7 +23,7 @@ func root(t *testing.T, name string, life time.Duration) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := pki.NewRoot(name, key, life+30*day, now.Add(-30*day))
+	authority, err := pki.NewRoot(pki.UnrecordedSigning, name, key, life+30*day, now.Add(-30*day))
 	if err != nil {
 		t.Fatal(err)
 	}

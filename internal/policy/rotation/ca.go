@@ -44,8 +44,8 @@ type Pair struct {
 }
 
 // NewRoot makes a self-signed CA for a key.
-func NewRoot(name string, key crypto.Signer, lifetime time.Duration, now time.Time) (Pair, error) {
-	root, err := pki.NewRoot(name, key, lifetime, now)
+func NewRoot(by pki.Signing, name string, key crypto.Signer, lifetime time.Duration, now time.Time) (Pair, error) {
+	root, err := pki.NewRoot(by, name, key, lifetime, now)
 	if err != nil {
 		return Pair{}, err
 	}

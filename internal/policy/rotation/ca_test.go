@@ -18,7 +18,7 @@ func newPair(t *testing.T, name string, begin time.Time) Pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := NewRoot(name, key, 100*time.Hour, begin)
+	pair, err := NewRoot(pki.UnrecordedSigning, name, key, 100*time.Hour, begin)
 	if err != nil {
 		t.Fatal(err)
 	}

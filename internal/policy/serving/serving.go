@@ -67,10 +67,11 @@ type Server struct {
 
 // Next returns the state that is needed now, and when to call it again. changed
 // reports whether that state differs from s. The caller must store the state,
-// and publish its bundle to all clients, before it calls Next with it.
-func (v Server) Next(s State, now time.Time) (after State, changed bool, again time.Time, err error) {
+// and publish its bundle to all clients, before it calls Next with it. by
+// returns how to sign a certificate for a use.
+func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (after State, changed bool, again time.Time, err error) {
 	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
-	create := func() (rotation.Pair, error) { return v.newCA(now) }
+	create := func() (rotation.Pair, error) { return v.newCA(by("root of the serving CA"), now) }
 	step := func(rotation.Step, rotation.CA) error { changed = true; return nil }
 	after = s
 	if after.ca, again, err = rules.Settle(s.ca, now, create, step); err != nil {
@@ -80,7 +81,7 @@ func (v Server) Next(s State, now time.Time) (after State, changed bool, again t
 		after.ca.Former, changed = kept, true
 	}
 	if !v.serves(after, now) {
-		if after.leaf, err = v.issue(after.ca.Current, now); err != nil {
+		if after.leaf, err = v.issue(by("serving certificate"), after.ca.Current, now); err != nil {
 			return s, false, now, err
 		}
 		changed = true
@@ -94,17 +95,17 @@ func (v Server) Next(s State, now time.Time) (after State, changed bool, again t
 
 // newCA generates a CA. Each CA has its own name: a client that has two keys
 // for one name cannot determine which of them has signed.
-func (v Server) newCA(now time.Time) (rotation.Pair, error) {
+func (v Server) newCA(by pki.Signing, now time.Time) (rotation.Pair, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		return rotation.Pair{}, err
 	}
-	return rotation.NewRoot(v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
+	return rotation.NewRoot(by, v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
 }
 
 // issue issues a certificate with a new key. It expires with its CA at the
 // latest.
-func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
+func (v Server) issue(by pki.Signing, from rotation.Pair, now time.Time) (leaf, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		return leaf{}, err
@@ -117,7 +118,7 @@ func (v Server) issue(from rotation.Pair, now time.Time) (leaf, error) {
 			subject.DNSNames = append(subject.DNSNames, host)
 		}
 	}
-	chain, err := from.Issue(subject, key.Public(), pki.ServerUsages(), leafLifetime, now)
+	chain, err := from.Issue(by, subject, key.Public(), pki.ServerUsages(), leafLifetime, now)
 	if err != nil {
 		return leaf{}, fmt.Errorf("making the certificate of %s for %v: %w", v.Name, v.Hosts, err)
 	}

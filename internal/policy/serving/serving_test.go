@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
@@ -21,7 +22,7 @@ var (
 // next is Next for a state that has been stored and read again.
 func next(t *testing.T, v serving.Server, s serving.State, now time.Time) (serving.State, bool, time.Time) {
 	t.Helper()
-	after, changed, again, err := v.Next(s, now)
+	after, changed, again, err := v.Next(s, now, func(string) pki.Signing { return pki.UnrecordedSigning })
 	if err != nil {
 		t.Fatal(err)
 	}

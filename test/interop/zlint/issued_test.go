@@ -87,7 +87,7 @@ func TestSigners(t *testing.T) {
 
 func newCA(t *testing.T, root *pki.Authority, kind pki.KeyType, now time.Time) *pki.Authority {
 	t.Helper()
-	ca, err := root.NewIntermediate("Example CA", newKey(t, kind), 5*365*24*time.Hour, now)
+	ca, err := root.NewIntermediate(pki.UnrecordedSigning, "Example CA", newKey(t, kind), 5*365*24*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestOwn(t *testing.T) {
 		wantFailed(t, ca.Certificate())
 		for _, usages := range []pki.Usages{pki.ServerUsages(), pki.ClientUsages()} {
 			subject := pki.Subject{CommonName: "certplane", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv6loopback}}
-			chain, err := ca.Issue(subject, newKey(t, kind).Public(), usages, 24*time.Hour, now)
+			chain, err := ca.Issue(pki.UnrecordedSigning, subject, newKey(t, kind).Public(), usages, 24*time.Hour, now)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -134,7 +134,7 @@ func newKey(t *testing.T, kind pki.KeyType) crypto.Signer {
 
 func newRoot(t *testing.T, now time.Time) *pki.Authority {
 	t.Helper()
-	root, err := pki.NewRoot("Example Root CA", newKey(t, pki.ECDSAP384), pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "Example Root CA", newKey(t, pki.ECDSAP384), pki.DefaultRootLifetime, now)
 	if err != nil {
 		t.Fatal(err)
 	}

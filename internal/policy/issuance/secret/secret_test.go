@@ -36,15 +36,15 @@ type fixture struct {
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	key, caKey := newKey(t), newKey(t)
-	ca, err := pki.NewRoot("root", caKey, 1000*time.Hour, now)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "root", caKey, 1000*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	low, err := ca.NewIntermediate("low", newKey(t), 900*time.Hour, now)
+	low, err := ca.NewIntermediate(pki.UnrecordedSigning, "low", newKey(t), 900*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := low.Issue(pki.Subject{CommonName: "web", Organizations: []string{"Shop, Inc", "Fair"}, DNSNames: []string{"a.example", "b.example"}}, key.Public(), pki.ServerUsages(), time.Hour, now)
+	chain, err := low.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "web", Organizations: []string{"Shop, Inc", "Fair"}, DNSNames: []string{"a.example", "b.example"}}, key.Public(), pki.ServerUsages(), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -270,11 +270,11 @@ func TestCertificateDifferences(t *testing.T) {
 func certificate(t testing.TB, s pki.Subject) *x509.Certificate {
 	t.Helper()
 	now := time.Now()
-	root, err := pki.NewRoot("root", newKey(t, pki.ECDSAP256), time.Hour, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", newKey(t, pki.ECDSAP256), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs, err := root.Issue(s, newKey(t, pki.ECDSAP256).Public(), pki.ServerUsages(), time.Hour, now)
+	certs, err := root.Issue(pki.UnrecordedSigning, s, newKey(t, pki.ECDSAP256).Public(), pki.ServerUsages(), time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}

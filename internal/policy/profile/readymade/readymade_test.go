@@ -105,7 +105,7 @@ func checkLint(t *testing.T, cert *profile.Certificate) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	ca, err := pki.NewRoot("ca", key, 1000*time.Hour, now.Add(-time.Hour))
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "ca", key, 1000*time.Hour, now.Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

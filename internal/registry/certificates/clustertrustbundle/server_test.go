@@ -52,7 +52,7 @@ func start(t *testing.T) world {
 // newRoot returns the certificate of a root that expires after life from now.
 func newRoot(t *testing.T, life time.Duration) string {
 	t.Helper()
-	root, err := pki.NewRoot("root", apitest.NewKey(t), time.Hour, time.Now().Add(life-time.Hour))
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), time.Hour, time.Now().Add(life-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +134,11 @@ func TestCreate(t *testing.T) {
 func leaf(t *testing.T) string {
 	t.Helper()
 	key := apitest.NewKey(t)
-	root, err := pki.NewRoot("root", key, time.Hour, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", key, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := root.Issue(pki.Subject{CommonName: "leaf"}, key.Public(), pki.ClientUsages(), time.Minute, time.Now())
+	chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "leaf"}, key.Public(), pki.ClientUsages(), time.Minute, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

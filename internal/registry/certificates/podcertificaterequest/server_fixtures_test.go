@@ -92,11 +92,11 @@ func must[T any](obj T, err error) func(testing.TB) T {
 func issued(t testing.TB, request *podRequest, key crypto.Signer) *podRequest {
 	t.Helper()
 	now := time.Now().Truncate(time.Second)
-	root, err := pki.NewRoot("root", apitest.NewKey(t), time.Hour*48, now)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), time.Hour*48, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := root.Issue(pki.Subject{CommonName: "p"}, key.Public(), pki.ClientUsages(), 2*time.Hour, now.Add(time.Minute)) // it is backdated
+	chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "p"}, key.Public(), pki.ClientUsages(), 2*time.Hour, now.Add(time.Minute)) // it is backdated
 	if err != nil {
 		t.Fatal(err)
 	}

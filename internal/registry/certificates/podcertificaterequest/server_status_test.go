@@ -133,7 +133,7 @@ func (w world) testLeastRights(t *testing.T) {
 func (w world) testWarnings(t *testing.T) {
 	key := apitest.NewKey(t)
 	request := w.create(t, "odd", key)
-	other, err := pki.NewRoot("other", apitest.NewKey(t), time.Hour, time.Now())
+	other, err := pki.NewRoot(pki.UnrecordedSigning, "other", apitest.NewKey(t), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func serverCertificate(t testing.TB, root *pki.Authority) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
 	names := pki.Subject{CommonName: "endpoint", IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"endpoint.example.com"}}
-	chain, err := root.Issue(names, key.Public(), pki.ServerUsages(), time.Hour, time.Now())
+	chain, err := root.Issue(pki.UnrecordedSigning, names, key.Public(), pki.ServerUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func serverCertificate(t testing.TB, root *pki.Authority) tls.Certificate {
 
 func newRoot(t testing.TB) *pki.Authority {
 	t.Helper()
-	root, err := pki.NewRoot("endpoint root", newKey(t), time.Hour*24, time.Now())
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "endpoint root", newKey(t), time.Hour*24, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

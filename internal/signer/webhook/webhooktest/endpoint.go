@@ -189,7 +189,7 @@ func order(t testing.TB, request *x509.CertificateRequest, content *v1alpha1.Cer
 func (e *Endpoint) NewClient(t testing.TB, root *pki.Authority) {
 	t.Helper()
 	key := newKey(t)
-	chain, err := root.Issue(pki.Subject{CommonName: "certplane"}, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
+	chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "certplane"}, key.Public(), pki.ClientUsages(), time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
