@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controllers"
@@ -77,7 +78,7 @@ const stopTimeout = 20 * time.Second
 // configured.
 func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllers.Process, error) {
 	options := controllers.Options{
-		Namespace: cfg.Namespace, As: as, Metrics: registry(), Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
+		Namespace: cfg.Namespace, As: as, Metrics: metrics.Registry, Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
 		Announcement: "The controllers work here from now on",
 	}
 	if election := cfg.LeaderElection; election.LeaderElect {

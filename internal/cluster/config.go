@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/logging"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -41,7 +41,7 @@ type Config struct {
 	// leaderElection lets one of several processes work at a time.
 	LeaderElection LeaderElection `json:"leaderElection"`
 	// metrics says where and to whom /metrics is served.
-	Metrics MetricsConfig `json:"metrics"`
+	Metrics frontend.MetricsConfig `json:"metrics"`
 	// health says where /healthz and /readyz are served.
 	Health HealthConfig `json:"health"`
 	// webhook is the admission webhook for Signers, and for cert-manager.io in
@@ -85,23 +85,6 @@ type LeaderElection struct {
 	controllers.LeaseTimes `json:",inline"`
 }
 
-// MetricsConfig is the stanza "metrics".
-type MetricsConfig struct {
-	// bindAddress is the address of /metrics, HOST:PORT; "0" serves none.
-	// Default: 127.0.0.1:8443. Flag: --metrics-bind-address.
-	BindAddress string `json:"bindAddress"`
-	// certFile and keyFile are the certificate for /metrics in PEM, read again
-	// when they change. Set both or none. Default: none, which makes a
-	// self-signed one at each start.
-	CertFile string `json:"certFile,omitempty"`
-	// keyFile belongs to certFile.
-	KeyFile string `json:"keyFile,omitempty"`
-	// anonymous serves /metrics without TLS to anybody. Otherwise the API
-	// decides who may see them, by a TokenReview and a SubjectAccessReview for
-	// get on /metrics. Default: false.
-	Anonymous bool `json:"anonymous"`
-}
-
 // HealthConfig is the stanza "health".
 type HealthConfig struct {
 	// bindAddress is the address of /healthz and /readyz, HOST:PORT, served
@@ -126,7 +109,7 @@ func DefaultConfig() Config {
 				RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 			},
 		},
-		Metrics:  MetricsConfig{BindAddress: "127.0.0.1:8443"},
+		Metrics:  frontend.MetricsConfig{BindAddress: "127.0.0.1:8443"},
 		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
 		Webhook:  WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
 		Logging:  logging.DefaultConfig(),
@@ -190,26 +173,6 @@ func (c LeaderElection) Validate() error {
 
 // Validate returns an error for the first invalid value, with the name of its
 // field.
-func (c MetricsConfig) Validate() error {
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		return errors.New("metrics.certFile and metrics.keyFile: set both or none")
-	}
-	return checkAddress("metrics.bindAddress", c.BindAddress)
-}
-
-// Validate returns an error for the first invalid value, with the name of its
-// field.
-func (c HealthConfig) Validate() error { return checkAddress("health.bindAddress", c.BindAddress) }
-
-// off as an address means that nothing is served.
-const off = "0"
-
-func checkAddress(field, address string) error {
-	if address == off {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return fmt.Errorf("%s: %q is not HOST:PORT, nor 0 for none", field, address)
-	}
-	return nil
+func (c HealthConfig) Validate() error {
+	return frontend.CheckAddress("health.bindAddress", c.BindAddress)
 }

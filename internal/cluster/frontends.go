@@ -17,22 +17,20 @@ import (
 )
 
 // frontEnds returns what the process serves over HTTP besides its probes. Each
-// front end has its own listener and runs with or without the lease.
+// front end runs with or without the lease.
 func frontEnds(cfg Config, own *rest.Config, process controllers.Process) ([]frontend.FrontEnd, error) {
-	var all []frontend.FrontEnd
-	if cfg.Metrics.BindAddress != off {
-		metrics, err := newMetrics(cfg.Metrics, own)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, metrics)
+	server, err := cfg.webhookServer()
+	if err != nil {
+		return nil, err
 	}
-	if cfg.ServesWebhook() {
-		webhook, err := newWebhook(cfg, process)
-		if err != nil {
+	if server != nil {
+		if err := keepCertificate(process, cfg.WebhookObjects(), server); err != nil {
 			return nil, err
 		}
-		all = append(all, webhook)
+	}
+	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, frontend.Config{Metrics: cfg.Metrics, Webhook: server})
+	if err != nil {
+		return nil, err
 	}
 	return all, addProbes(process.Manager, all)
 }
@@ -54,7 +52,7 @@ func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
 	errs := []error{
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", synced),
-		mgr.Add(everywhere{manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
+		mgr.Add(controllers.Everywhere{Runnable: manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
 	}
 	for _, f := range frontEnds {
 		if f.Ready != nil {
@@ -63,11 +61,3 @@ func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
 	}
 	return errors.Join(errs...)
 }
-
-// everywhere runs with and without the lease.
-type everywhere struct{ manager.Runnable }
-
-var _ manager.LeaderElectionRunnable = everywhere{}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }

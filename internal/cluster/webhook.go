@@ -6,14 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-
 	"github.com/certplane/certplane/internal/controller/inject"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/frontend"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/webhook"
@@ -63,8 +58,8 @@ func (c WebhookConfig) Validate() error {
 	if known := []string{serveAuto, serveAlways, serveNever}; !slices.Contains(known, c.Serve) {
 		return fmt.Errorf("webhook.serve: %q is none of %v", c.Serve, known)
 	}
-	if c.BindAddress == off {
-		return fmt.Errorf("webhook.bindAddress: %q serves nothing: set webhook.serve to %s", off, serveNever)
+	if c.BindAddress == frontend.Off {
+		return fmt.Errorf("webhook.bindAddress: %q serves nothing: set webhook.serve to %s", frontend.Off, serveNever)
 	}
 	if len(c.ClientNames) > 0 && c.ClientCAFile == "" {
 		return errors.New("webhook.clientNames: set webhook.clientCAFile too, or names are not verified")
@@ -74,19 +69,24 @@ func (c WebhookConfig) Validate() error {
 			return fmt.Errorf("webhook.clientCIDRs: %q is not an address with the length of its prefix, such as 10.0.0.0/28", cidr)
 		}
 	}
-	return checkAddress("webhook.bindAddress", c.BindAddress)
+	return frontend.CheckAddress("webhook.bindAddress", c.BindAddress)
 }
 
-// clients returns the clients that the webhook answers.
-func (c WebhookConfig) clients() (webhook.Clients, error) {
-	if c.ClientCAFile == "" {
-		return webhook.Clients{}, nil
+// webhookServer returns the webhook, or nil if there is none.
+func (c Config) webhookServer() (*webhook.Server, error) {
+	if !c.ServesWebhook() {
+		return nil, nil
 	}
-	trusted, err := roots.File(c.ClientCAFile, nil)
+	server := &webhook.Server{Address: c.Webhook.BindAddress}
+	if c.Webhook.ClientCAFile == "" {
+		return server, nil
+	}
+	trusted, err := roots.File(c.Webhook.ClientCAFile, nil)
 	if err != nil {
-		return webhook.Clients{}, fmt.Errorf("webhook.clientCAFile: %w", err)
+		return nil, fmt.Errorf("webhook.clientCAFile: %w", err)
 	}
-	return webhook.Clients{Roots: trusted, Names: c.ClientNames}, nil
+	server.Clients = webhook.Clients{Roots: trusted, Names: c.Webhook.ClientNames}
+	return server, nil
 }
 
 // ServesWebhook reports whether there is a webhook.
@@ -121,46 +121,19 @@ func (c Config) WebhookObjects() inject.Objects {
 	}
 }
 
-// newWebhook returns the webhook's front end, and adds to the process the
-// controller that keeps its certificate.
-func newWebhook(cfg Config, process controllers.Process) (frontend.FrontEnd, error) {
+// keepCertificate adds the controller that keeps the webhook's certificate.
+func keepCertificate(process controllers.Process, objects inject.Objects, server *webhook.Server) error {
 	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {
-		return frontend.FrontEnd{}, err
+		return err
 	}
-	reviews, err := kubernetes.NewForConfig(actor.API)
+	changes, err := actor.NewCache("the webhook's objects", objects.Watched())
 	if err != nil {
-		return frontend.FrontEnd{}, fmt.Errorf("making the client of the webhook: %w", err)
-	}
-	signers, err := dynamic.NewForConfig(actor.API)
-	if err != nil {
-		return frontend.FrontEnd{}, fmt.Errorf("making the client of the webhook: %w", err)
-	}
-	metrics, err := webhook.NewMetrics(process.Metrics)
-	if err != nil {
-		return frontend.FrontEnd{}, fmt.Errorf("registering the metrics of the webhook: %w", err)
+		return err
 	}
 	issuing, err := controllers.Issuing(process.Metrics)
 	if err != nil {
-		return frontend.FrontEnd{}, err
-	}
-	clients, err := cfg.Webhook.clients()
-	if err != nil {
-		return frontend.FrontEnd{}, err
-	}
-	server := &webhook.Server{Address: cfg.Webhook.BindAddress, Handler: webhook.New(reviews, signers, metrics), Metrics: metrics, Clients: clients}
-	return frontend.FrontEnd{Name: "webhook", Serve: server.Start, Ready: server.Ready}, keepCertificate(actor, cfg.WebhookObjects(), issuing, server)
-}
-
-func keepCertificate(actor controllers.Actor, objects inject.Objects, issuing pki.Issuing, server *webhook.Server) error {
-	watched := objects.Watched()
-	watched.Scheme, watched.Mapper = actor.Manager.GetScheme(), actor.Manager.GetRESTMapper()
-	changes, err := cache.New(actor.API, watched)
-	if err != nil {
-		return fmt.Errorf("making the cache of the webhook's objects: %w", err)
-	}
-	if err := actor.Manager.Add(everywhere{changes}); err != nil {
-		return fmt.Errorf("adding the cache of the webhook's objects: %w", err)
+		return err
 	}
 	return inject.Add(actor.Manager, inject.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -55,15 +56,24 @@ func (p Process) CacheOf(name string) (cache.Cache, error) {
 	return p.newCache(p.Reader, "objects named "+name, cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", name)})
 }
 
-// newCache returns a cache that runs with the manager and reads through api.
+// newCache returns a cache that runs with the manager, with or without its
+// lease, and reads through api.
 func (p Process) newCache(api *rest.Config, of string, options cache.Options) (cache.Cache, error) {
 	options.Scheme, options.Mapper = p.Manager.GetScheme(), p.Manager.GetRESTMapper()
 	objects, err := cache.New(api, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of %s: %w", of, err)
 	}
-	if err := p.Manager.Add(objects); err != nil {
+	if err := p.Manager.Add(Everywhere{objects}); err != nil {
 		return nil, fmt.Errorf("adding the cache of %s: %w", of, err)
 	}
 	return objects, nil
 }
+
+// Everywhere runs with and without the lease.
+type Everywhere struct{ manager.Runnable }
+
+var _ manager.LeaderElectionRunnable = Everywhere{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (Everywhere) NeedLeaderElection() bool { return false }

@@ -1,13 +1,30 @@
-// Package frontend runs what a process serves over HTTP.
+// Package frontend lists and runs what processes serve over HTTP.
 package frontend
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
+
+// Off as an address means that nothing is served.
+const Off = "0"
+
+// CheckAddress returns an error that names field if address cannot be listened
+// on and is not Off.
+func CheckAddress(field, address string) error {
+	if address == Off {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("%s: %q is not HOST:PORT, nor 0 for none", field, address)
+	}
+	return nil
+}
 
 // FrontEnd is one thing that a process serves over HTTP: at a path of the API's
 // port, or on its own listener.

@@ -180,7 +180,13 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}, rights.Accounts())
 	asServer := ids.asServer()
 	var api *apiserver.Server
-	all := frontEnds(func(ctx context.Context) error { return api.Run(ctx) })
+	all, err := frontend.Open(
+		frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()},
+		frontend.Config{API: func(ctx context.Context) error { return api.Run(ctx) }},
+	)
+	if err != nil {
+		return nil, err
+	}
 	api, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		ServingCert:       serving,

@@ -1,21 +1,18 @@
-package cluster
+package frontend
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/certplane/certplane/internal/frontend"
 )
 
 const (
@@ -27,18 +24,41 @@ const (
 	metricsStop = 5 * time.Second
 )
 
-// registry holds the metrics of the process, of controller-runtime and of the
-// controllers.
-func registry() prometheus.Registerer { return metrics.Registry }
+// MetricsConfig is the stanza "metrics".
+type MetricsConfig struct {
+	// bindAddress is the address of /metrics, HOST:PORT; "0" serves none.
+	// Default: 127.0.0.1:8443. Flag: --metrics-bind-address.
+	BindAddress string `json:"bindAddress"`
+	// certFile and keyFile are the certificate for /metrics in PEM, read again
+	// when they change. Set both or none. Default: none, which makes a
+	// self-signed one at each start.
+	CertFile string `json:"certFile,omitempty"`
+	// keyFile belongs to certFile.
+	KeyFile string `json:"keyFile,omitempty"`
+	// anonymous serves /metrics without TLS to anybody. Otherwise the API
+	// decides who may see them, by a TokenReview and a SubjectAccessReview for
+	// get on /metrics. Default: false.
+	Anonymous bool `json:"anonymous"`
+}
 
-// newMetrics returns the front end of /metrics. It checks with the process's
+// Validate returns an error for the first invalid value, with the name of its
+// field.
+func (c MetricsConfig) Validate() error {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("metrics.certFile and metrics.keyFile: set both or none")
+	}
+	return CheckAddress("metrics.bindAddress", c.BindAddress)
+}
+
+// openMetrics returns the front end of /metrics. It checks with the process's
 // own identity which users may read it.
-func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
+func openMetrics(p Process, cfg Config) (FrontEnd, error) {
+	c := cfg.Metrics
 	options, follow := metricsserver.Options{BindAddress: c.BindAddress}, func(context.Context) {}
 	if !c.Anonymous {
 		certificate, followed, err := c.certificate()
 		if err != nil {
-			return frontend.FrontEnd{}, err
+			return FrontEnd{}, err
 		}
 		follow = followed
 		options.SecureServing = true
@@ -49,19 +69,19 @@ func newMetrics(c MetricsConfig, own *rest.Config) (frontend.FrontEnd, error) {
 			t.NextProtos = []string{"http/1.1"}
 		}}
 	}
-	client, err := rest.HTTPClientFor(own)
+	client, err := rest.HTTPClientFor(p.Own)
 	if err != nil {
-		return frontend.FrontEnd{}, fmt.Errorf("making the client of /metrics: %w", err)
+		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
 	}
-	server, err := metricsserver.NewServer(options, own, client)
+	server, err := metricsserver.NewServer(options, p.Own, client)
 	if err != nil {
-		return frontend.FrontEnd{}, fmt.Errorf("making the server of /metrics: %w", err)
+		return FrontEnd{}, fmt.Errorf("making its server: %w", err)
 	}
 	serve := func(ctx context.Context) error {
 		go follow(ctx)
 		return server.Start(ctx)
 	}
-	return frontend.FrontEnd{Name: "metrics", Serve: serve, StopTimeout: metricsStop}, nil
+	return FrontEnd{Serve: serve, StopTimeout: metricsStop}, nil
 }
 
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)

@@ -1,4 +1,4 @@
-package cluster
+package frontend_test
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/frontend"
 )
 
 // writePair writes a new certificate for host and its key by replacing the
 // files, as tools do.
-func writePair(t *testing.T, c MetricsConfig, host string) {
+func writePair(t *testing.T, c frontend.MetricsConfig, host string) {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
@@ -33,16 +34,20 @@ func writePair(t *testing.T, c MetricsConfig, host string) {
 	}
 }
 
+func open(c frontend.MetricsConfig) ([]frontend.FrontEnd, error) {
+	return frontend.Open(frontend.Process{Own: &rest.Config{Host: "https://127.0.0.1:1"}}, frontend.Config{Metrics: c})
+}
+
 // serveMetrics serves /metrics until the test ends.
-func serveMetrics(t *testing.T, c MetricsConfig) {
+func serveMetrics(t *testing.T, c frontend.MetricsConfig) {
 	t.Helper()
-	metrics, err := newMetrics(c, &rest.Config{Host: "https://127.0.0.1:1"})
+	all, err := open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- metrics.Serve(ctx) }()
+	go func() { ended <- all[0].Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -64,7 +69,7 @@ func served(address string) string {
 // A new certificate is served without a restart.
 func TestMetricsCertificateIsFollowed(t *testing.T) {
 	dir := t.TempDir()
-	c := MetricsConfig{BindAddress: apitest.FreeAddress(t), CertFile: filepath.Join(dir, "a.crt"), KeyFile: filepath.Join(dir, "b.key")}
+	c := frontend.MetricsConfig{BindAddress: apitest.FreeAddress(t), CertFile: filepath.Join(dir, "a.crt"), KeyFile: filepath.Join(dir, "b.key")}
 	writePair(t, c, "first")
 	serveMetrics(t, c)
 	apitest.Eventually(t, "the certificate is served", func() bool { return served(c.BindAddress) == "first" })
@@ -74,7 +79,7 @@ func TestMetricsCertificateIsFollowed(t *testing.T) {
 
 // Without files, metrics are encrypted and need authorization.
 func TestMetricsWithoutFiles(t *testing.T) {
-	c := MetricsConfig{BindAddress: apitest.FreeAddress(t)}
+	c := frontend.MetricsConfig{BindAddress: apitest.FreeAddress(t)}
 	serveMetrics(t, c)
 	apitest.Eventually(t, "a certificate is served", func() bool { return served(c.BindAddress) == "localhost" })
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
@@ -91,7 +96,7 @@ func TestMetricsWithoutFiles(t *testing.T) {
 
 // A missing file is an error at startup: nothing is served in its place.
 func TestMetricsCertificateIsMissing(t *testing.T) {
-	_, err := newMetrics(MetricsConfig{BindAddress: "127.0.0.1:0", CertFile: "nosuch.crt", KeyFile: "nosuch.key"}, &rest.Config{})
+	_, err := open(frontend.MetricsConfig{BindAddress: "127.0.0.1:0", CertFile: "nosuch.crt", KeyFile: "nosuch.key"})
 	if err == nil || !strings.Contains(err.Error(), "nosuch.crt") {
 		t.Errorf("error %v", err)
 	}

@@ -1,0 +1,75 @@
+package frontend
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/webhook"
+)
+
+// Process is what front ends use of the process that serves them.
+type Process struct {
+	// As returns the configuration with which a service account reaches the
+	// API, and Own is that of the process itself.
+	As  func(account string) (*rest.Config, error)
+	Own *rest.Config
+	// Metrics is where the metrics of front ends are registered.
+	Metrics prometheus.Registerer
+}
+
+// Config says what a process serves.
+type Config struct {
+	// API serves the API of "certplane serve", with the paths of all front ends.
+	// It is nil in "certplane controllers", where each front end needs a
+	// listener of its own.
+	API func(context.Context) error
+	// Metrics says where /metrics is served. The API has its own.
+	Metrics MetricsConfig
+	// Webhook serves admission for the API of another server. Its Handler and
+	// Metrics are set here. It is nil where there is none.
+	Webhook *webhook.Server
+}
+
+// row is a front end and the function that opens it.
+type row struct {
+	name string
+	// due reports whether a process serves it; nil means always.
+	due  func(Config) bool
+	open func(Process, Config) (FrontEnd, error)
+}
+
+// rows are the front ends of all processes.
+var rows = []row{
+	{"api", Config.servesAPI, openAPI},
+	{"metrics", Config.servesMetrics, openMetrics},
+	{"webhook", Config.servesWebhook, openWebhook},
+}
+
+// Open returns the front ends that a process serves.
+func Open(p Process, cfg Config) ([]FrontEnd, error) {
+	var all []FrontEnd
+	for _, row := range rows {
+		if row.due != nil && !row.due(cfg) {
+			continue
+		}
+		opened, err := row.open(p, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("opening the front end %s: %w", row.name, err)
+		}
+		opened.Name = row.name
+		all = append(all, opened)
+	}
+	return all, nil
+}
+
+func (c Config) servesAPI() bool { return c.API != nil }
+func (c Config) servesMetrics() bool {
+	return c.Metrics.BindAddress != "" && c.Metrics.BindAddress != Off
+}
+func (c Config) servesWebhook() bool { return c.Webhook != nil }
+
+// openAPI returns the API itself, which has its own probes.
+func openAPI(_ Process, cfg Config) (FrontEnd, error) { return FrontEnd{Serve: cfg.API}, nil }

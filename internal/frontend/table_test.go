@@ -1,0 +1,62 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/webhook"
+)
+
+func TestOpen(t *testing.T) {
+	serve := func(context.Context) error { return nil }
+	for _, tc := range []struct {
+		reason string
+		cfg    Config
+		want   []string
+	}{
+		{"nothing", Config{}, nil},
+		{"the standalone server", Config{API: serve}, []string{"api"}},
+		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &webhook.Server{}}, []string{"metrics", "webhook"}},
+		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &webhook.Server{}}, []string{"webhook"}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			var accounts, names []string
+			as := func(account string) (*rest.Config, error) {
+				accounts = append(accounts, account)
+				return &rest.Config{}, nil
+			}
+			all, err := Open(Process{As: as, Own: &rest.Config{}, Metrics: prometheus.NewRegistry()}, tc.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range all {
+				names = append(names, f.Name)
+				if f.Serve == nil || (f.Ready != nil) != (f.Name == "webhook") {
+					t.Errorf("%s: serves %t, has a probe %t", f.Name, f.Serve != nil, f.Ready != nil)
+				}
+			}
+			if !slices.Equal(names, tc.want) {
+				t.Errorf("opened %v, want %v", names, tc.want)
+			}
+			if tc.cfg.Webhook != nil && !slices.Equal(accounts, []string{rights.WebhookAccount}) {
+				t.Errorf("the webhook acts as %v", accounts)
+			}
+		})
+	}
+}
+
+func TestOpenFails(t *testing.T) {
+	missing := errors.New("no such account")
+	as := func(string) (*rest.Config, error) { return nil, missing }
+	_, err := Open(Process{As: as}, Config{Webhook: &webhook.Server{}})
+	if !errors.Is(err, missing) || !strings.Contains(err.Error(), "webhook") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,35 @@
+package frontend
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/webhook"
+)
+
+// openWebhook returns the admission webhook, which asks the API as its own
+// account.
+func openWebhook(p Process, cfg Config) (FrontEnd, error) {
+	api, err := p.As(rights.WebhookAccount)
+	if err != nil {
+		return FrontEnd{}, err
+	}
+	reviews, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
+	}
+	signers, err := dynamic.NewForConfig(api)
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
+	}
+	metrics, err := webhook.NewMetrics(p.Metrics)
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("registering its metrics: %w", err)
+	}
+	server := cfg.Webhook
+	server.Handler, server.Metrics = webhook.New(reviews, signers, metrics), metrics
+	return FrontEnd{Serve: server.Start, Ready: server.Ready}, nil
+}
