@@ -18,6 +18,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/certplane/certplane/internal/storespace"
 )
 
 // maxSocketPath is the longest path that Linux accepts for a Unix socket:
@@ -74,9 +76,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err == nil {
 		err = checkLog(first.member())
 	}
+	var size int64
 	if err == nil {
-		s.limit, err = limitFor(cfg.Dir, cmp.Or(cfg.Quota, DefaultQuota))
+		size, err = fileSize(cfg.Dir)
 	}
+	s.limit = storespace.LimitFor(cmp.Or(cfg.Quota, DefaultQuota), size)
 	if err == nil {
 		err = s.start(ctx, s.embedConfig(cfg.Dir, endpoint))
 	}

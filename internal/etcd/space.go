@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,48 +15,34 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcddir "go.etcd.io/etcd/server/v3/storage/datadir"
+
+	"github.com/certplane/certplane/internal/storespace"
 )
 
-// Space is how full a store is, in bytes.
-type Space struct {
-	// Size is that of the database file. It never shrinks by itself.
-	Size int64
-	// InUse is the part of it that holds data. The rest is reused first.
-	InUse int64
-	// Limit is the size beyond which etcd refuses to write; 0 if it does not say.
-	Limit int64
-	// Full says that etcd refuses to write. It does so until its alarm NOSPACE is
-	// disarmed.
-	Full bool
-	// Revision is the latest one.
-	Revision int64
-}
-
-// limitFor returns etcd's own limit for a store in which at most quota bytes
-// are to be in use. The file must be larger: removed objects leave holes, which
-// do not always have the size of new ones. There is always room to start and to
-// delete, also in a store that has more in use.
-func limitFor(dir string, quota int64) (int64, error) {
-	size := int64(0)
+// fileSize returns the size of the database of the store in dir, which need not
+// exist.
+func fileSize(dir string) (int64, error) {
 	file, err := os.Stat(etcddir.ToBackendFileName(dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil:
 		return 0, fmt.Errorf("looking at the size of the store: %w", err)
 	}
-	if err == nil {
-		size = file.Size()
-	}
-	return max(2*quota, size) + max(quota/8, 16<<20), nil
+	return file.Size(), nil
 }
 
-// Space returns how full the store is at this moment.
-func (s *Server) Space() Space {
+var _ storespace.Store = (*Server)(nil)
+
+// Read returns how full the store is at this moment.
+func (s *Server) Read(context.Context) (storespace.Reading, error) {
 	db := s.member.Server.Backend()
 	db.ForceCommit() // what is not committed is not counted
-	space := Space{Size: db.Size(), InUse: db.SizeInUse(), Limit: s.limit, Revision: s.member.Server.KV().Rev()}
+	r := storespace.Reading{Size: db.Size(), InUse: db.SizeInUse(), Limit: s.limit, Revision: s.member.Server.KV().Rev()}
 	for _, alarm := range s.member.Server.Alarms() {
-		space.Full = space.Full || alarm.Alarm == etcdserverpb.AlarmType_NOSPACE
+		r.Full = r.Full || alarm.Alarm == etcdserverpb.AlarmType_NOSPACE
 	}
-	return space
+	return r, nil
 }
 
 // Compact removes the versions of keys that were replaced or deleted before
@@ -63,12 +50,12 @@ func (s *Server) Space() Space {
 func (s *Server) Compact(ctx context.Context, revision int64) error {
 	client := s.Connect()
 	defer client.Close()
-	return Compact(ctx, client, revision)
+	return compact(ctx, client, revision)
 }
 
 // Reclaim reduces the database file to the size of its content. It takes about
 // a second for each 100 MiB. Meanwhile, nothing can be read or written.
-func (s *Server) Reclaim() error {
+func (s *Server) Reclaim(context.Context) error {
 	if err := s.member.Server.Backend().Defrag(); err != nil {
 		return fmt.Errorf("defragmenting the store: %w", err)
 	}
@@ -79,29 +66,39 @@ func (s *Server) Reclaim() error {
 func (s *Server) Disarm(ctx context.Context) error {
 	client := s.Connect()
 	defer client.Close()
-	return Disarm(ctx, client)
+	return disarm(ctx, client)
 }
 
-// Disarm ends etcd's refusal to write.
-func Disarm(ctx context.Context, client *clientv3.Client) error {
-	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		return fmt.Errorf("disarming the alarm of the store: %w", err)
-	}
-	return nil
+// remoteLimit is the limit of an etcd that does not report one (its
+// --quota-backend-bytes is 0).
+const remoteLimit = 2 << 30
+
+// statusTimeout is how long a member may take to say how full it is.
+const statusTimeout = 2 * time.Second
+
+// Store returns the etcd of client as a store whose space is watched. It can
+// have other users: its operator decides when its members are defragmented.
+func (r Remote) Store(client *clientv3.Client) storespace.Store {
+	return remoteStore{r.Servers, client}
 }
 
-// Space returns how full the fullest member is.
-func (r Remote) Space(ctx context.Context, client *clientv3.Client) (Space, error) {
+type remoteStore struct {
+	servers []string
+	client  *clientv3.Client
+}
+
+// Read returns how full the fullest member is.
+func (r remoteStore) Read(ctx context.Context) (storespace.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	answers := make([]*clientv3.StatusResponse, len(r.Servers))
-	failures := make([]error, len(r.Servers))
+	answers := make([]*clientv3.StatusResponse, len(r.servers))
+	failures := make([]error, len(r.servers))
 	var asking sync.WaitGroup
-	for i, server := range r.Servers {
-		asking.Go(func() { answers[i], failures[i] = client.Status(ctx, server) })
+	for i, server := range r.servers {
+		asking.Go(func() { answers[i], failures[i] = r.client.Status(ctx, server) })
 	}
 	asking.Wait()
-	var fullest Space
+	var fullest storespace.Reading
 	answered := false
 	for _, status := range answers {
 		if status == nil {
@@ -118,17 +115,27 @@ func (r Remote) Space(ctx context.Context, client *clientv3.Client) (Space, erro
 		}
 	}
 	if !answered {
-		return Space{}, fmt.Errorf("asking etcd how full it is: %w", errors.Join(failures...))
+		return storespace.Reading{}, fmt.Errorf("asking etcd how full it is: %w", errors.Join(failures...))
 	}
+	fullest.Limit = cmp.Or(fullest.Limit, remoteLimit)
 	return fullest, nil
 }
 
-// statusTimeout is how long a member may take to say how full it is.
-const statusTimeout = 2 * time.Second
+func (r remoteStore) Compact(ctx context.Context, revision int64) error {
+	return compact(ctx, r.client, revision)
+}
 
-// Compact removes the versions of keys that were replaced or deleted before
-// revision.
-func Compact(ctx context.Context, client *clientv3.Client, revision int64) error {
+func (remoteStore) Reclaim(context.Context) error      { return errors.ErrUnsupported }
+func (r remoteStore) Disarm(ctx context.Context) error { return disarm(ctx, r.client) }
+
+func disarm(ctx context.Context, client *clientv3.Client) error {
+	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return fmt.Errorf("disarming the alarm of the store: %w", err)
+	}
+	return nil
+}
+
+func compact(ctx context.Context, client *clientv3.Client, revision int64) error {
 	_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("compacting the store: %w", err)

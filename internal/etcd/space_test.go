@@ -30,7 +30,7 @@ func TestAFullStoreRecovers(t *testing.T) {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("the store was filled to %v", err)
 	}
-	if space := s.Space(); !space.Full || space.InUse < 2*quota || space.Limit != 2*quota+16<<20 {
+	if space, err := s.Read(t.Context()); err != nil || !space.Full || space.InUse < 2*quota || space.Limit != 2*quota+16<<20 {
 		t.Fatalf("space %+v", space)
 	}
 	s.Stop()
@@ -58,10 +58,10 @@ func TestAFullStoreRecovers(t *testing.T) {
 	if err := s.Compact(t.Context(), gone.Header.Revision); err != nil {
 		t.Errorf("compacting twice: %v", err)
 	}
-	if err := s.Reclaim(); err != nil {
+	if err := s.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if space := s.Space(); space.Full || space.Size > 1<<20 || space.Revision != gone.Header.Revision {
+	if space, err := s.Read(t.Context()); err != nil || space.Full || space.Size > 1<<20 || space.Revision != gone.Header.Revision {
 		t.Errorf("space %+v after deleting all", space)
 	}
 }

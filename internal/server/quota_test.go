@@ -2,24 +2,6 @@ package server
 
 import "testing"
 
-func TestQuotaWithin(t *testing.T) {
-	const mib = 1 << 20
-	for _, tt := range []struct {
-		reason                string
-		quotaMiB, limit, want int
-	}{
-		{"an etcd that takes more", 8192, 16384, 8192},
-		{"etcd's own default", 8192, 2048, 1820},
-		{"the default, of an etcd that takes 8 GiB", 0, 8192, 7281},
-		{"a small etcd", 8192, 64, 48},
-		{"a tiny one", 8192, 16, 8},
-	} {
-		if got := (EtcdConfig{QuotaMiB: tt.quotaMiB}).quotaWithin(int64(tt.limit)*mib) / mib; got != int64(tt.want) {
-			t.Errorf("%s: %d MiB, want %d", tt.reason, got, tt.want)
-		}
-	}
-}
-
 func TestValidateSpace(t *testing.T) {
 	for want, cfg := range map[string]EtcdConfig{
 		"": {},

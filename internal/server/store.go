@@ -54,7 +54,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 	}
 	backend.Servers, backend.Connect = []string{embedded.Endpoint()}, embedded.Connect
 	s := &store{backend: backend, embedded: embedded, client: embedded.Connect()}
-	return s.withSpace(ctx, cfg, embeddedSpace{embedded}, cfg.quota())
+	return s.withSpace(ctx, cfg, embedded, cfg.quota())
 }
 
 // startRemote connects to an external etcd, which must answer.
@@ -63,13 +63,13 @@ func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage)
 	if err != nil {
 		return nil, err
 	}
-	s, space := &store{backend: backend, client: client}, remoteSpace{cfg.Remote(), client}
-	reading, err := space.Read(ctx)
+	s, remote := &store{backend: backend, client: client}, cfg.Remote().Store(client)
+	reading, err := remote.Read(ctx)
 	if err != nil {
 		s.stop()
 		return nil, err
 	}
-	return s.withSpace(ctx, cfg, space, cfg.quotaWithin(reading.Limit))
+	return s.withSpace(ctx, cfg, remote, storespace.QuotaWithin(cfg.quota(), reading.Limit))
 }
 
 // withSpace makes the store writable, and watches its space until the store

@@ -31,15 +31,10 @@ const (
 	critical
 )
 
-// reserve is the room beyond a quota for what must be written.
-func reserve(limit, quota int64) int64 {
-	return min(max(quota/8, 16<<20), limit-quota)
-}
-
 // fileIsFull reports whether etcd is about to refuse, even if its file has
 // holes.
 func (r Reading) fileIsFull(quota int64) bool {
-	return r.Size >= r.Limit-reserve(r.Limit, quota)/4
+	return r.Size >= r.Limit-r.reserve(quota)/4
 }
 
 // isHollow reports whether the file is large and mostly holes.
@@ -50,7 +45,7 @@ func (r Reading) isHollow(quota int64) bool {
 // levelOf compares a reading with a quota.
 func levelOf(r Reading, quota int64) level {
 	switch {
-	case r.Full, r.InUse >= quota+reserve(r.Limit, quota)/2, r.fileIsFull(quota):
+	case r.Full, r.InUse >= quota+r.reserve(quota)/2, r.fileIsFull(quota):
 		return critical
 	case r.InUse >= quota:
 		return full
@@ -103,7 +98,7 @@ func decide(r Reading, quota int64, h history, now time.Time) plan {
 		p.compact = h.past
 	}
 	large := r.fileIsFull(quota)
-	worthIt := r.Size-r.InUse > reserve(r.Limit, quota)/2
+	worthIt := r.Size-r.InUse > r.reserve(quota)/2
 	if worthIt && (r.Full || large && now.Sub(h.reclaimed) >= reclaimEvery) {
 		p.reclaim = true
 	}
