@@ -39,7 +39,7 @@ var uses = []use{
 		only: map[string]string{
 			"internal/pki/record.go":              "defines them",
 			"internal/explain/objection.go":       "signs to learn what a signer would say; the CA and the certificate are discarded",
-			"internal/signer/issuer/temporary.go": "the CA exists for one certificate, which no verifier trusts",
+			"internal/issuing/temporary.go": "the CA exists for one certificate, which no verifier trusts",
 		},
 	},
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
 const (
@@ -31,6 +31,10 @@ const (
 	clientRootName = "certplane client root CA"
 	issuingUse     = "issuing CA of client certificates"
 )
+
+// clientCARules say when the issuing CA is renewed: by its root, without
+// another CA.
+var clientCARules = rotation.Rules{RotateBefore: renewIssuingBefore, KeepsKey: true}
 
 // clientCA is the CA of client certificates, and that of the signers without a
 // CA of their own. Clients' certificates come from an issuing CA. The server
@@ -117,16 +121,16 @@ func (c clientCA) issuedBy(root *x509.Certificate) bool {
 // key is in dir. The CA keeps its key and its name: what it has issued stays
 // valid, and there is one file to write.
 func (c clientCA) renewed(by signingFor, dir string, now time.Time) (clientCA, error) {
-	if end := c.authority.Validity().NotAfter; !c.rooted || now.Before(end.Add(-renewIssuingBefore)) {
+	cert := c.authority.Certificate()
+	if step, _ := clientCARules.Next(rotation.State{Current: cert}, now); !c.rooted || step == rotation.Wait {
 		return c, nil
 	}
 	root, err := readRoot(dir)
 	if err != nil {
 		return c.remind(err, now)
 	}
-	cert := c.authority.Certificate()
-	if !c.issuedBy(root.Certificate()) || !root.Validity().NotAfter.After(cert.NotAfter) {
-		return c, nil // a new one would end no later
+	if !rotation.Renews(root.Certificate(), cert) {
+		return c, nil
 	}
 	issuing, err := root.NewIntermediate(by(clientRootName, issuingUse), cert.Subject.CommonName, c.issuing.key, issuingLifetime, now)
 	if err != nil {
@@ -187,12 +191,8 @@ func (c clientCA) isLaterThan(chainPEM []byte) bool {
 // a CA.
 func (c clientCA) replacedBy(chainPEM []byte) (clientCA, error) {
 	chain, err := pki.ParseBundle(chainPEM)
-	if err != nil || !chain[0].NotBefore.After(c.authority.Validity().NotBefore) {
-		return c, nil
-	}
-	mine := c.authority.Certificate()
-	if !pki.SameKey(chain[0].PublicKey, mine.PublicKey) || !bytes.Equal(chain[0].RawSubject, mine.RawSubject) {
-		return c, nil // another CA, which this server's operator has not chosen
+	if err != nil || !rotation.IsRenewed(chain[0], c.authority.Certificate()) {
+		return c, nil // nothing, or another CA, which this server's operator has not chosen
 	}
 	later, err := pki.NewAuthority(chain, c.issuing.key)
 	if err != nil {
@@ -202,7 +202,7 @@ func (c clientCA) replacedBy(chainPEM []byte) (clientCA, error) {
 	if err != nil {
 		return c, err
 	}
-	if !slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return chain[0].CheckSignatureFrom(root) == nil }) {
+	if !slices.ContainsFunc(roots, (clientCA{authority: later}).issuedBy) {
 		return c, fmt.Errorf("taking the client CA that another server has renewed: %s has not issued it: bring the keys from that server with 'certplane pki export' and 'certplane pki import'", c.trusted)
 	}
 	return c.replaced(later, chain)

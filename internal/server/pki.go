@@ -16,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
 const (
@@ -74,8 +75,7 @@ func openPKI(by signingFor, dir string, names []string, now time.Time) (*credent
 // renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
-	server := leaf{name: "serving", signer: "certplane serving CA", subject: servingSubject(names), usages: pki.ServerUsages()}
-	serving, err := server.open(c.signingFor, dir, c.servingRoot, now)
+	serving, err := openLeaf(c.signingFor, dir, "serving", servingSubject(names), pki.ServerUsages(), c.servingRoot, now)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,7 @@ func (c *credentials) renewed(dir string, names []string, now time.Time) (*crede
 	if err != nil {
 		return nil, err
 	}
-	administrator := leaf{name: "admin", signer: "certplane client CA", subject: adminSubject(), usages: pki.ClientUsages()}
-	admin, err := administrator.open(c.signingFor, dir, clientCA.authority, now)
+	admin, err := openLeaf(c.signingFor, dir, "admin", adminSubject(), pki.ClientUsages(), clientCA.authority, now)
 	if err != nil {
 		return nil, err
 	}
@@ -97,25 +96,18 @@ func adminSubject() pki.Subject {
 	return pki.Subject{CommonName: "certplane:admin", Organizations: []string{user.SystemPrivilegedGroup}}
 }
 
+// servingSubject lists each of names once.
 func servingSubject(names []string) pki.Subject {
-	subject := pki.Subject{CommonName: "certplane"}
-	seen := map[string]bool{}
+	var distinct []string
 	for _, name := range names {
-		ip := net.ParseIP(name)
-		if ip != nil {
+		if ip := net.ParseIP(name); ip != nil {
 			name = ip.String()
 		}
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if ip != nil {
-			subject.IPAddresses = append(subject.IPAddresses, ip)
-		} else {
-			subject.DNSNames = append(subject.DNSNames, name)
+		if !slices.Contains(distinct, name) {
+			distinct = append(distinct, name)
 		}
 	}
-	return subject
+	return rotation.HostSubject("certplane", distinct)
 }
 
 // openRoot reads or makes a self-signed CA.
@@ -147,47 +139,29 @@ func makeRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPa
 	return pair, root, err
 }
 
-// leaf is an end-entity certificate that the server makes for itself.
-type leaf struct {
-	name    string
-	signer  string
-	subject pki.Subject
-	usages  pki.Usages
-}
-
-// open reads the certificate. It makes a new one if it does not exist, is about
-// to expire, or was made for other names or by another CA.
-func (l leaf) open(by signingFor, dir string, ca *pki.Authority, now time.Time) (keyPair, error) {
-	pair, err := readKeyPair(dir, l.name)
-	if err == nil && pair.matches() && l.fits(pair.chain[0], ca, now) {
+// openLeaf reads a certificate of the server itself. It makes a new one if it
+// does not exist, is about to expire, or was made for other names or by another
+// CA.
+func openLeaf(by signingFor, dir, name string, subject pki.Subject, usages pki.Usages, ca *pki.Authority, now time.Time) (keyPair, error) {
+	wanted := rotation.Leaf{Subject: subject, Usages: usages, Lifetime: leafLifetime, RenewBefore: renewBefore}
+	pair, err := readKeyPair(dir, name)
+	if err == nil && pair.matches() && hasSubject(pair.chain[0], subject) && wanted.Lasts(pair.chain[0], ca.Certificate(), now) {
 		return pair, nil
 	}
 	// A leaf whose key is lost is replaced: its CA issues another.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
-	key, err := pki.GenerateKey(pki.ECDSAP256)
+	chain, key, err := wanted.Issue(by(ca.Certificate().Subject.CommonName, name+" certificate"), ca, now)
 	if err != nil {
-		return keyPair{}, err
+		return keyPair{}, fmt.Errorf("issuing the %s certificate: %w", name, err)
 	}
-	chain, err := ca.Issue(by(l.signer, l.name+" certificate"), l.subject, key.Public(), l.usages, leafLifetime, now)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("issuing the %s certificate: %w", l.name, err)
-	}
-	return writeKeyPair(dir, l.name, chain, key)
+	return writeKeyPair(dir, name, chain, key)
 }
 
-func (l leaf) fits(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
-	return (now.Before(cert.NotAfter.Add(-renewBefore)) || endsWith(cert, ca, now)) &&
-		cert.CheckSignatureFrom(ca.Certificate()) == nil &&
-		cert.Subject.CommonName == l.subject.CommonName &&
-		slices.Equal(cert.Subject.Organization, l.subject.Organizations) &&
-		slices.Equal(cert.DNSNames, l.subject.DNSNames) &&
-		slices.EqualFunc(cert.IPAddresses, l.subject.IPAddresses, net.IP.Equal)
-}
-
-// endsWith reports whether another certificate would end no later: this one is
-// valid until its CA ends.
-func endsWith(cert *x509.Certificate, ca *pki.Authority, now time.Time) bool {
-	return now.Before(cert.NotAfter) && !cert.NotAfter.Before(ca.Validity().NotAfter)
+func hasSubject(cert *x509.Certificate, subject pki.Subject) bool {
+	return cert.Subject.CommonName == subject.CommonName &&
+		slices.Equal(cert.Subject.Organization, subject.Organizations) &&
+		slices.Equal(cert.DNSNames, subject.DNSNames) &&
+		slices.EqualFunc(cert.IPAddresses, subject.IPAddresses, net.IP.Equal)
 }

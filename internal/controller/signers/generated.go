@@ -96,7 +96,7 @@ func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 	rules := rotation.Rules{
 		RotateBefore: lifetime / 3,
 		Propagation:  min(propagation, lifetime/10),
-		Wish:         s.Annotations[rotateAnnotation],
+		Request:      s.Annotations[rotateAnnotation],
 	}
 	if d := s.Spec.CA.Generated.RotateBefore; d != nil {
 		rules.RotateBefore = d.Duration

@@ -96,10 +96,10 @@ func (r Rules) take(ca CA, step Step, at time.Time, create func() (Pair, error))
 	switch step {
 	case Make:
 		ca.Current, err = create()
-		ca.Done = r.Wish
+		ca.Done = r.Request
 	case Prepare:
 		ca.Next, err = create()
-		ca.TakesOver, ca.Done = at.UTC().Truncate(time.Second), r.Wish
+		ca.TakesOver, ca.Done = at.UTC().Truncate(time.Second), r.Request
 	case TakeOver:
 		ca.Former = append(slices.Clip(ca.Former), ca.Current.certificate())
 		ca.Current, ca.Next, ca.TakesOver = ca.Next, Pair{}, time.Time{}

@@ -27,7 +27,7 @@ func newPair(t *testing.T, name string, begin time.Time) Pair {
 
 // TestSettle takes a CA through its life.
 func TestSettle(t *testing.T) {
-	rules := Rules{RotateBefore: 10 * time.Hour, Propagation: time.Hour, Wish: "first"}
+	rules := Rules{RotateBefore: 10 * time.Hour, Propagation: time.Hour, Request: "first"}
 	var steps []Step
 	store := func(step Step, _ CA) error {
 		steps = append(steps, step)
@@ -61,10 +61,10 @@ func TestSettle(t *testing.T) {
 	if len(prepared.Former) != 0 {
 		t.Error("a CA from before a step has changed")
 	}
-	rules.Wish = "second"
-	wished, _ := settle(taken, again, Prepare)
-	if wished.Done != "second" {
-		t.Errorf("done %q", wished.Done)
+	rules.Request = "second"
+	requested, _ := settle(taken, again, Prepare)
+	if requested.Done != "second" {
+		t.Errorf("done %q", requested.Done)
 	}
 }
 

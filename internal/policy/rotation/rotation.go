@@ -1,7 +1,9 @@
-// Package rotation decides when a CA that certplane has generated is replaced.
+// Package rotation decides when the CAs and the certificates that certplane has
+// generated for itself are replaced.
 package rotation
 
 import (
+	"bytes"
 	"crypto/x509"
 	"time"
 
@@ -27,8 +29,12 @@ type Rules struct {
 	// Propagation is how long the next CA's root is published before that, so
 	// that all verifiers have it by then.
 	Propagation time.Duration
-	// Wish, if it differs from State.Done, causes the CA to be replaced now.
-	Wish string
+	// Request, if it differs from State.Done, causes the CA to be replaced now.
+	Request string
+	// KeepsKey has a CA renewed by its root, in place of another CA that takes
+	// over: with its key and name, what it has issued stays valid, and clients
+	// trust the root already.
+	KeepsKey bool
 }
 
 // Step is what to do.
@@ -44,6 +50,8 @@ const (
 	Prepare
 	// TakeOver makes the next CA the current one.
 	TakeOver
+	// Renew has the root issue another certificate for the current CA.
+	Renew
 )
 
 // Next returns what to do now. For Wait, at is until when; for Prepare, at is
@@ -59,8 +67,11 @@ func (r Rules) Next(s State, now time.Time) (step Step, at time.Time) {
 		return TakeOver, now
 	}
 	due := r.due(s.Current)
-	if now.Before(due) && r.Wish == s.Done {
+	if now.Before(due) && r.Request == s.Done {
 		return Wait, due
+	}
+	if r.KeepsKey {
+		return Renew, now
 	}
 	return Prepare, pki.Earlier(now.Add(r.Propagation), s.Current.NotAfter)
 }
@@ -75,6 +86,17 @@ func (r Rules) due(ca *x509.Certificate) time.Time {
 		return half
 	}
 	return due
+}
+
+// Renews reports whether a certificate from root would let ca last longer.
+func Renews(root, ca *x509.Certificate) bool {
+	return ca.CheckSignatureFrom(root) == nil && root.NotAfter.After(ca.NotAfter)
+}
+
+// IsRenewed reports whether later is a certificate of the same CA as ca, with
+// its key and name, from after a renewal.
+func IsRenewed(later, ca *x509.Certificate) bool {
+	return later.NotBefore.After(ca.NotBefore) && pki.SameKey(later.PublicKey, ca.PublicKey) && bytes.Equal(later.RawSubject, ca.RawSubject)
 }
 
 // TrustUntil returns until when the root of a CA, which expires at end, has to

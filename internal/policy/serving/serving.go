@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -81,12 +80,12 @@ func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (a
 		after.ca.Former, changed = kept, true
 	}
 	if !v.serves(after, now) {
-		if after.leaf, err = v.issue(by("serving certificate"), after.ca.Current, now); err != nil {
-			return s, false, now, err
+		if after.leaf.chain, after.leaf.key, err = v.leaf().Issue(by("serving certificate"), after.ca.Current.Authority, now); err != nil {
+			return s, false, now, fmt.Errorf("making the certificate of %s for %v: %w", v.Name, v.Hosts, err)
 		}
 		changed = true
 	}
-	again = pki.Earlier(again, renewal(after.leaf))
+	again = pki.Earlier(again, v.leaf().Renewal(after.leaf.chain[0], after.ca.Current.Certificate()))
 	for _, cert := range after.ca.Former {
 		again = pki.Earlier(again, cert.NotAfter)
 	}
@@ -103,46 +102,22 @@ func (v Server) newCA(by pki.Signing, now time.Time) (rotation.Pair, error) {
 	return rotation.NewRoot(by, v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
 }
 
-// issue issues a certificate with a new key. It expires with its CA at the
-// latest.
-func (v Server) issue(by pki.Signing, from rotation.Pair, now time.Time) (leaf, error) {
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		return leaf{}, err
+func (v Server) leaf() rotation.Leaf {
+	return rotation.Leaf{
+		Subject: rotation.HostSubject(v.Name, v.Hosts), Usages: pki.ServerUsages(), Lifetime: leafLifetime, RenewBefore: leafRenewal,
 	}
-	subject := pki.Subject{CommonName: v.Name}
-	for _, host := range v.Hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			subject.IPAddresses = append(subject.IPAddresses, ip)
-		} else {
-			subject.DNSNames = append(subject.DNSNames, host)
-		}
-	}
-	chain, err := from.Issue(by, subject, key.Public(), pki.ServerUsages(), leafLifetime, now)
-	if err != nil {
-		return leaf{}, fmt.Errorf("making the certificate of %s for %v: %w", v.Name, v.Hosts, err)
-	}
-	return leaf{chain, key}, nil
 }
 
 // serves reports whether the existing certificate can still be used. It may
 // have more names than needed: processes that learn a name at different times
 // must not keep replacing each other's certificate.
 func (v Server) serves(s State, now time.Time) bool {
-	if len(s.leaf.chain) == 0 || !now.Before(renewal(s.leaf)) {
+	if len(s.leaf.chain) == 0 {
 		return false
 	}
 	cert := s.leaf.chain[0]
 	missing := slices.ContainsFunc(v.Hosts, func(host string) bool { return cert.VerifyHostname(host) != nil })
-	return !missing && cert.CheckSignatureFrom(s.ca.Current.Certificate()) == nil
-}
-
-// renewal returns when a certificate is due for renewal. A certificate with a
-// shorter lifetime, because its CA expires earlier, is not due before a third
-// of its lifetime remains.
-func renewal(l leaf) time.Time {
-	cert := l.chain[0]
-	return cert.NotAfter.Add(-min(leafRenewal, cert.NotAfter.Sub(cert.NotBefore)/3))
+	return !missing && v.leaf().Lasts(cert, s.ca.Current.Certificate(), now)
 }
 
 func unexpired(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
