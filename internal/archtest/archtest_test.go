@@ -108,7 +108,7 @@ var rules = []rule{
 	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/webhook"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
 	},
 	{
@@ -176,9 +176,9 @@ var rules = []rule{
 		reason: "what runs in somebody else's cluster has no server in it",
 	},
 	{
-		from:      "internal/webhook",
+		from:      "internal/admissionwebhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/webhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
+		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{

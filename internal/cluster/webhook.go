@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/controller/inject"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/webhook"
 )
 
 // webhookName is the name of the webhook's Service and Secret.
@@ -73,11 +73,11 @@ func (c WebhookConfig) Validate() error {
 }
 
 // webhookServer returns the webhook, or nil if there is none.
-func (c Config) webhookServer() (*webhook.Server, error) {
+func (c Config) webhookServer() (*admissionwebhook.Server, error) {
 	if !c.ServesWebhook() {
 		return nil, nil
 	}
-	server := &webhook.Server{Address: c.Webhook.BindAddress}
+	server := &admissionwebhook.Server{Address: c.Webhook.BindAddress}
 	if c.Webhook.ClientCAFile == "" {
 		return server, nil
 	}
@@ -85,7 +85,7 @@ func (c Config) webhookServer() (*webhook.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook.clientCAFile: %w", err)
 	}
-	server.Clients = webhook.Clients{Roots: trusted, Names: c.Webhook.ClientNames}
+	server.Clients = admissionwebhook.Clients{Roots: trusted, Names: c.Webhook.ClientNames}
 	return server, nil
 }
 
@@ -122,7 +122,7 @@ func (c Config) WebhookObjects() inject.Objects {
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
-func keepCertificate(process controllers.Process, objects inject.Objects, server *webhook.Server) error {
+func keepCertificate(process controllers.Process, objects inject.Objects, server *admissionwebhook.Server) error {
 	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {
 		return err

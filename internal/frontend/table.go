@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/certplane/certplane/internal/webhook"
+	"github.com/certplane/certplane/internal/admissionwebhook"
 )
 
 // Process is what front ends use of the process that serves them.
@@ -30,7 +30,7 @@ type Config struct {
 	Metrics MetricsConfig
 	// Webhook serves admission for the API of another server. Its Handler and
 	// Metrics are set here. It is nil where there is none.
-	Webhook *webhook.Server
+	Webhook *admissionwebhook.Server
 }
 
 // row is a front end and the function that opens it.

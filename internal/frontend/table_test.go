@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/webhook"
 )
 
 func TestOpen(t *testing.T) {
@@ -23,8 +23,8 @@ func TestOpen(t *testing.T) {
 	}{
 		{"nothing", Config{}, nil},
 		{"the standalone server", Config{API: serve}, []string{"api"}},
-		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &webhook.Server{}}, []string{"metrics", "webhook"}},
-		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &webhook.Server{}}, []string{"webhook"}},
+		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &admissionwebhook.Server{}}, []string{"metrics", "webhook"}},
+		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &admissionwebhook.Server{}}, []string{"webhook"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			var accounts, names []string
@@ -55,7 +55,7 @@ func TestOpen(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	missing := errors.New("no such account")
 	as := func(string) (*rest.Config, error) { return nil, missing }
-	_, err := Open(Process{As: as}, Config{Webhook: &webhook.Server{}})
+	_, err := Open(Process{As: as}, Config{Webhook: &admissionwebhook.Server{}})
 	if !errors.Is(err, missing) || !strings.Contains(err.Error(), "webhook") {
 		t.Errorf("error %v", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/webhook"
 )
 
 // openWebhook returns the admission webhook, which asks the API as its own
@@ -25,11 +25,11 @@ func openWebhook(p Process, cfg Config) (FrontEnd, error) {
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
 	}
-	metrics, err := webhook.NewMetrics(p.Metrics)
+	metrics, err := admissionwebhook.NewMetrics(p.Metrics)
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("registering its metrics: %w", err)
 	}
 	server := cfg.Webhook
-	server.Handler, server.Metrics = webhook.New(reviews, signers, metrics), metrics
+	server.Handler, server.Metrics = admissionwebhook.New(reviews, signers, metrics), metrics
 	return FrontEnd{Serve: server.Start, Ready: server.Ready}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/webhook"
 )
 
 const (
@@ -52,12 +52,12 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
 			ObjectMeta: meta("", objects.Configuration),
-			Webhooks:   []admissionregistrationv1.MutatingWebhook{mutatingWebhook(to(webhook.MutatePath))},
+			Webhooks:   []admissionregistrationv1.MutatingWebhook{mutatingWebhook(to(admissionwebhook.MutatePath))},
 		})
-		validating = append(validating, validatingWebhook(to(webhook.ValidatePath)))
+		validating = append(validating, validatingWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	if cfg.AdmitsSigners() {
-		validating = append(validating, signerWebhook(to(webhook.ValidatePath)))
+		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	return append(made, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
@@ -93,7 +93,7 @@ func webhookNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 // mutatingWebhook records which user requests a certificate.
 func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
-		Name:         webhook.Name,
+		Name:         admissionwebhook.Name,
 		ClientConfig: client,
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -111,7 +111,7 @@ func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissi
 // there.
 func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
-		Name:         webhook.Name,
+		Name:         admissionwebhook.Name,
 		ClientConfig: client,
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
@@ -133,7 +133,7 @@ func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admis
 // controllers that have not started yet.
 func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
-		Name:         webhook.SignerName,
+		Name:         admissionwebhook.SignerName,
 		ClientConfig: client,
 		Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},

@@ -1,4 +1,4 @@
-package webhook
+package admissionwebhook
 
 import (
 	"crypto/tls"

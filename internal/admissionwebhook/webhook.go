@@ -1,7 +1,7 @@
-// Package webhook serves admission for an API server of another kind: the
+// Package admissionwebhook serves admission for the API server of a cluster: the
 // checks of cert-manager.io and of Signers that "certplane serve" makes in its
 // own process.
-package webhook
+package admissionwebhook
 
 import (
 	"context"
