@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/admission/declaration"
+	"github.com/certplane/certplane/internal/admission/certplane"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -37,7 +37,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 		"ClusterTrustBundleAttest":      bundleAttributes(admission.Create, trusts("abc.com/xyz"), nil),
 		"CertificateSubjectRestriction": attributes(admission.Create, "", masters, nil, false),
 		"Signer": admission.NewAttributesRecord(&unstructured.Unstructured{}, nil, v1alpha1.GroupVersion.WithKind("Signer"), "", "empty",
-			declaration.Resource, "", admission.Create, &metav1.CreateOptions{}, false, alice),
+			certplane.Resource, "", admission.Create, &metav1.CreateOptions{}, false, alice),
 	}
 	check := func(t *testing.T, disabled ...string) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 // fromFake initializes plugins for a server without objects.
 func fromFake() admission.PluginInitializer {
 	client := fake.NewClientset()
-	loose := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{declaration.Resource: "SignerList"})
+	loose := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{certplane.Resource: "SignerList"})
 	return initializer.New(client, loose, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
 }
 

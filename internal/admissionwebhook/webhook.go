@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/admission/certmanager"
-	"github.com/certplane/certplane/internal/admission/declaration"
+	"github.com/certplane/certplane/internal/admission/certplane"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
@@ -29,7 +29,7 @@ import (
 // refusals.
 const (
 	Name       = certmanager.WebhookName
-	SignerName = declaration.WebhookName
+	SignerName = certplane.WebhookName
 )
 
 // The paths that are served.
@@ -41,7 +41,7 @@ const (
 // Handler answers reviews. It is safe for concurrent use.
 type Handler struct {
 	checks  *certmanager.Checks
-	signers *declaration.Checks
+	signers *certplane.Checks
 	mux     *http.ServeMux
 }
 
@@ -52,7 +52,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metric
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
-		signers: declaration.New(objects),
+		signers: certplane.New(objects),
 		mux:     http.NewServeMux(),
 	}
 	h.mux.Handle(MutatePath, newReviewer(h.mutate, metrics))
@@ -83,7 +83,7 @@ func (h *Handler) mutate(_ context.Context, asked *admissionv1.AdmissionRequest)
 }
 
 func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if schema.GroupVersionResource(asked.Resource).GroupResource() == declaration.Resource.GroupResource() {
+	if schema.GroupVersionResource(asked.Resource).GroupResource() == certplane.Resource.GroupResource() {
 		return h.validateSigner(ctx, asked)
 	}
 	r, err := request(asked)
@@ -100,7 +100,7 @@ func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequ
 }
 
 func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	r := declaration.Request{Operation: asked.Operation, Subresource: asked.SubResource, Name: asked.Name}
+	r := certplane.Request{Operation: asked.Operation, Subresource: asked.SubResource, Name: asked.Name}
 	var err error
 	if r.Object, r.Old, err = objects(asked); err != nil {
 		return denied(err)

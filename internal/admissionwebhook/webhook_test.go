@@ -27,7 +27,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/admission/declaration"
+	"github.com/certplane/certplane/internal/admission/certplane"
 )
 
 // review returns a review of a CertificateRequest that alice creates.
@@ -214,13 +214,13 @@ func TestSigners(t *testing.T) {
 func TestSignersCannotBeRead(t *testing.T) {
 	client := known(t)
 	client.PrependReactor("list", "signers", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(declaration.Resource.GroupResource(), "", errors.New("no right"))
+		return true, nil, apierrors.NewForbidden(certplane.Resource.GroupResource(), "", errors.New("no right"))
 	})
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON([]byte(`{"kind":"Signer","metadata":{"name":"some"},"spec":` + goodSigner + `}`)); err != nil {
 		t.Fatal(err)
 	}
-	invalid := declaration.New(client).Validate(t.Context(), declaration.Request{Operation: admissionv1.Create, Object: object})
+	invalid := certplane.New(client).Validate(t.Context(), certplane.Request{Operation: admissionv1.Create, Object: object})
 	if invalid == nil || !strings.Contains(invalid.Error(), "spec.signerName: Internal error: looking for other Signers of this name: ") {
 		t.Error(invalid)
 	}

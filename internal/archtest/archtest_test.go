@@ -178,7 +178,7 @@ var rules = []rule{
 	{
 		from:      "internal/admissionwebhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/declaration", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
+		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{
@@ -187,7 +187,7 @@ var rules = []rule{
 		reason:    "the webhook in somebody else's cluster asks it too",
 	},
 	{
-		from:      "internal/admission/declaration",
+		from:      "internal/admission/certplane",
 		forbidden: []string{"k8s.io/apiserver/"},
 		reason:    "the webhook in somebody else's cluster asks it too",
 	},

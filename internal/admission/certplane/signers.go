@@ -1,7 +1,7 @@
-// Package declaration decides which Signers may be stored. Their definition has
+// Package certplane decides which Signers may be stored. Their definition has
 // the rules that a schema can express. The package has the others, and its
 // errors have the same form.
-package declaration
+package certplane
 
 import (
 	"context"

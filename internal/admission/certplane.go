@@ -11,13 +11,13 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/certplane/certplane/internal/admission/declaration"
+	"github.com/certplane/certplane/internal/admission/certplane"
 )
 
 // signerDeclaration refuses Signers that cannot work.
 type signerDeclaration struct {
 	*admission.Handler
-	checks *declaration.Checks
+	checks *certplane.Checks
 }
 
 var (
@@ -32,7 +32,7 @@ func newDeclaration(authorizer.UnconditionalAuthorizer) admission.Interface {
 // SetDynamicClient implements initializer.WantsDynamicClient.
 func (p *signerDeclaration) SetDynamicClient(client dynamic.Interface) {
 	if client != nil {
-		p.checks = declaration.New(client)
+		p.checks = certplane.New(client)
 	}
 }
 
@@ -46,12 +46,12 @@ func (p *signerDeclaration) ValidateInitialization() error {
 
 // Validate implements admission.ValidationInterface.
 func (p *signerDeclaration) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != declaration.Resource.GroupResource() {
+	if a.GetResource().GroupResource() != certplane.Resource.GroupResource() {
 		return nil
 	}
 	object, _ := a.GetObject().(*unstructured.Unstructured)
 	old, _ := a.GetOldObject().(*unstructured.Unstructured)
-	invalid := p.checks.Validate(ctx, declaration.Request{
+	invalid := p.checks.Validate(ctx, certplane.Request{
 		Operation: admissionv1.Operation(a.GetOperation()), Subresource: a.GetSubresource(), Name: a.GetName(), Object: object, Old: old,
 	})
 	if invalid != nil { // a nil pointer would be an error
