@@ -103,7 +103,7 @@ func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 	if problem := a.board.Host().ServerProblem(); problem != "" {
 		wrong = append(wrong, problem)
 	}
-	return errors.New("not all files are there:\n  " + strings.Join(wrong, "\n  "))
+	return errors.New("some files are missing:\n  " + strings.Join(wrong, "\n  "))
 }
 
 // missing returns, for each pod without all of its files, what it lacks.
@@ -117,7 +117,7 @@ func missing(host status.Host, pods []manifests.Pod) []string {
 		known, seen := told[pod.Key()]
 		switch {
 		case !seen:
-			all = append(all, pod.Key()+": there was no time to look at it")
+			all = append(all, pod.Key()+": not processed before the time limit")
 		case !known.Ready():
 			all = append(all, pod.Key()+": "+known.Missing())
 		}
@@ -259,6 +259,6 @@ func (a *agent) read(ctx context.Context) {
 	a.wanted = pods
 	a.mu.Unlock()
 	if errBoard := a.board.Manifests(err); errBoard != nil {
-		klog.FromContext(ctx).Error(errBoard, "The status cannot be told")
+		klog.FromContext(ctx).Error(errBoard, "Cannot report the status")
 	}
 }

@@ -25,26 +25,26 @@ type Config struct {
 	// kind must be AgentConfiguration.
 	Kind string `json:"kind"`
 
-	// nodeName is the name of this host's Node. Two hosts of one name would take
-	// each other's certificates away. Default: the host's name, in small
-	// letters. Flag: --node-name.
+	// nodeName is the name of this host's Node. Two hosts with the same name
+	// would replace each other's certificates. Default: the host's name, in
+	// lower case. Flag: --node-name.
 	NodeName string `json:"nodeName,omitempty"`
 	// bootstrapKubeconfig is a file that says where the API is and has a token
 	// for the first certificate of this host; "certplane token create" prints
-	// one. It is needed until there is that certificate, which then renews
-	// itself. Default: none. Flag: --bootstrap-kubeconfig.
+	// one. It is needed until the host has that certificate, which is then
+	// renewed automatically. Default: none. Flag: --bootstrap-kubeconfig.
 	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"`
 	// kubeconfig is a file with an identity of its own, in place of
 	// bootstrapKubeconfig. Its user must be the node: system:node:NAME of the
 	// group system:nodes. Default: none. Flag: --kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// dataDir holds this host's own certificate and what the agent tells about
-	// itself. Default: /var/lib/certplane-agent. Flag: --data-dir.
+	// dataDir holds this host's own certificate and the agent's status.
+	// Default: /var/lib/certplane-agent. Flag: --data-dir.
 	DataDir string `json:"dataDir"`
-	// manifestsDir holds the pods of this host: *.yaml, *.yml and *.json. What
-	// changes in it is seen within two seconds. Files of a manifest that goes
-	// are removed after ten. Default: /etc/certplane/manifests.
-	// Flag: --manifests.
+	// manifestsDir holds the pods of this host: *.yaml, *.yml and *.json.
+	// Changes are noticed within two seconds. The files of a removed manifest
+	// are deleted after ten. Default: /etc/certplane/manifests. Flag:
+	// --manifests.
 	ManifestsDir string `json:"manifestsDir"`
 	// volumesDir is where volumes are written, as NAMESPACE/POD/VOLUME, and
 	// where the agent keeps keys between requests (in .agent). On a file system
@@ -53,24 +53,25 @@ type Config struct {
 	// Flag: --volumes.
 	VolumesDir string `json:"volumesDir,omitempty"`
 	// afterRefresh says what to do when the files of a volume have changed: run
-	// a command, or send a signal. What fails is tried again. Only this file
-	// can say so, no manifest and no object of the API. Default: none.
+	// a command, or send a signal. A failed action is tried again. Only this
+	// file can configure actions, not a manifest or an object of the API.
+	// Default: none.
 	AfterRefresh []hook.Action `json:"afterRefresh,omitempty"`
 	// metrics says where /metrics is served.
 	Metrics MetricsConfig `json:"metrics"`
-	// logging says what the process tells about itself.
+	// logging configures the log.
 	Logging logging.Config `json:"logging"`
 }
 
 // MetricsConfig is the stanza "metrics".
 type MetricsConfig struct {
 	// bindAddress is the address of /metrics, /healthz and /readyz, HOST:PORT,
-	// served without TLS to anybody; "0" serves none. /readyz fails while a file
-	// of a manifest is missing, a manifest cannot be used, the host has no valid
-	// certificate of its own, or the server refuses it or has been away for two
-	// minutes. /readyz/files, /readyz/manifests, /readyz/identity and
-	// /readyz/server are one of these each. Default: 127.0.0.1:8083.
-	// Flag: --metrics-bind-address.
+	// served without TLS or authentication; "0" disables them. /readyz fails
+	// while a file of a manifest is missing, a manifest cannot be used, the
+	// host has no valid certificate of its own, or the server refuses it or has
+	// not answered for two minutes. /readyz/files, /readyz/manifests,
+	// /readyz/identity and /readyz/server are these checks one by one. Default:
+	// 127.0.0.1:8083. Flag: --metrics-bind-address.
 	BindAddress string `json:"bindAddress"`
 }
 
@@ -124,7 +125,7 @@ func (c Config) Complete(hostname func() (string, error)) (Config, error) {
 // Validate reports the first value that cannot work, by its field.
 func (c Config) Validate() error {
 	if problems := validation.IsDNS1123Subdomain(c.NodeName); c.NodeName != "" && len(problems) > 0 {
-		return fmt.Errorf("nodeName: %q cannot be the name of a node: %s", c.NodeName, problems[0])
+		return fmt.Errorf("nodeName: %q is not a valid name for a node: %s", c.NodeName, problems[0])
 	}
 	for _, dir := range []struct{ field, path string }{{"dataDir", c.DataDir}, {"manifestsDir", c.ManifestsDir}} {
 		if dir.path == "" {

@@ -34,7 +34,7 @@ func TestConfigErrors(t *testing.T) {
 	tests := []struct{ reason, content, want string }{
 		{"another kind", "apiVersion: config.certplane.dev/v1alpha1\nkind: ServerConfiguration", `"AgentConfiguration"`},
 		{"a slip", header + "nodename: x", `unknown field "nodename"`},
-		{"a bad name", header + "nodeName: Edge_1", `nodeName: "Edge_1" cannot be`},
+		{"a bad name", header + "nodeName: Edge_1", `nodeName: "Edge_1" is not a valid name`},
 		{"no folder", header + `dataDir: ""`, "dataDir: missing"},
 		{"no folder of manifests", header + `manifestsDir: ""`, "manifestsDir: missing"},
 		{"two identities", header + "kubeconfig: a\nbootstrapKubeconfig: b", "kubeconfig and bootstrapKubeconfig: set one"},

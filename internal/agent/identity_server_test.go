@@ -181,7 +181,7 @@ func TestOnceFails(t *testing.T) {
 	}
 	h.run()
 	h.eventually("the agent runs", func() bool { runs, err := agent.Runs(h.cfg); return err == nil && runs })
-	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "another agent works with") {
+	if err := h.once(time.Minute); err == nil || !strings.Contains(err.Error(), "another agent uses") {
 		t.Errorf("beside another agent: %v", err)
 	}
 }

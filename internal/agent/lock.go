@@ -17,7 +17,7 @@ func lock(path string) (unlock func(), err error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another agent works with %s: stop that one, or choose another folder with --data-dir", path)
+			return nil, fmt.Errorf("another agent uses %s: stop that one, or choose another folder with --data-dir", path)
 		}
 		return nil, fmt.Errorf("locking the agent's folder: %w", err)
 	}

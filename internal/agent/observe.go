@@ -52,7 +52,7 @@ func (a *agent) observe(ctx context.Context) {
 		}
 	}
 	if err := a.board.Observe(a.server(), identity, registration); err != nil {
-		klog.FromContext(ctx).Error(err, "The status cannot be told")
+		klog.FromContext(ctx).Error(err, "Cannot report the status")
 	}
 	a.log(ctx)
 }
@@ -86,12 +86,12 @@ func (a *agent) log(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for _, text := range slices.Sorted(maps.Keys(wrong)) {
 		if !a.logged[text] {
-			logger.Error(nil, "Something does not work", "problem", text)
+			logger.Error(nil, "Problem found", "problem", text)
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(a.logged)) {
 		if !wrong[text] {
-			logger.Info("A problem is gone", "problem", text)
+			logger.Info("Problem resolved", "problem", text)
 		}
 	}
 	a.logged = wrong

@@ -238,7 +238,7 @@ func TestServerAway(t *testing.T) {
 	if _, code := h.get("/readyz/files"); code != http.StatusOK {
 		t.Errorf("/readyz/files answers %d although all files are there", code)
 	}
-	if n := h.logs.count(`"Something does not work" problem="server `); n != 1 {
+	if n := h.logs.count(`"Problem found" problem="server `); n != 1 {
 		t.Errorf("it is logged %d times that the server is away, want once", n)
 	}
 	if body, _ := h.get("/metrics"); !strings.Contains(body, "\ncertplane_agent_server_reachable 0") {
@@ -269,7 +269,7 @@ func TestRefusalIsLogged(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.cfg.ManifestsDir, "foreign.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("its end is in the log", func() bool { return h.logs.count("A problem is gone") == 1 })
+	h.eventually("its end is in the log", func() bool { return h.logs.count("Problem resolved") == 1 })
 }
 
 func TestManifestGoes(t *testing.T) {

@@ -116,7 +116,7 @@ func (d *Decision) observe(seen Seen, now time.Time, jitter backoff.Jitter) {
 		return
 	}
 	if sent := !pending.SentAt.IsZero(); sent && (seen.Gone || now.After(pending.AbandonAt)) {
-		d.fail(Failure{Kind: Unanswered, Message: fmt.Sprintf("request %s went away before a signer answered it", pending.Name)}, now, jitter)
+		d.fail(Failure{Kind: Unanswered, Message: fmt.Sprintf("request %s was deleted before a signer answered it", pending.Name)}, now, jitter)
 	}
 }
 

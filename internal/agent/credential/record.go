@@ -12,12 +12,13 @@ import (
 // Record is all that is known about a certificate. It holds private keys, so it
 // belongs in a file that only the agent can read.
 type Record struct {
-	// Current is what is served. It stays until there is a better one, also
-	// when that is refused and when the time of this one is over.
+	// Current is what is served. It stays until its successor is issued, even
+	// after it has expired.
 	Current *Credential `json:"current,omitempty"`
-	// Pending is the request that has been made and not answered.
+	// Pending is the request that has not been answered yet.
 	Pending *Request `json:"pending,omitempty"`
-	// Failure is why there is no newer credential. An issued one ends it.
+	// Failure is why there is no newer credential. It is removed when one is
+	// issued.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
@@ -25,7 +26,8 @@ type Record struct {
 // of no use.
 type Purpose struct {
 	PodUID types.UID `json:"podUID"`
-	// Source is a digest of all else that a signer could put into it.
+	// Source is a digest of everything else that a signer could put into the
+	// certificate.
 	Source string `json:"source"`
 }
 
@@ -37,10 +39,10 @@ type Credential struct {
 	Chain     PEM       `json:"chain"`
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
-	// RefreshAt is when the next one is to be asked for: the signer's time and
-	// a random delay of this host.
+	// RefreshAt is when to request the next one: the signer's time and a random
+	// delay of this host.
 	RefreshAt time.Time `json:"refreshAt"`
-	// Reported are the events that have been told.
+	// Reported are the events that have been reported.
 	Reported []string `json:"reported,omitempty"`
 }
 
@@ -53,10 +55,10 @@ type Request struct {
 	Key  PEM    `json:"key"`
 	// CSR is a PKCS#10 request in DER.
 	CSR []byte `json:"csr"`
-	// SentAt is when the server took it; zero is not yet.
+	// SentAt is when the server accepted it; zero if it has not.
 	SentAt time.Time `json:"sentAt,omitzero"`
-	// AbandonAt is when to stop waiting for a request that is nowhere to be
-	// seen. It is of the same clock as SentAt.
+	// AbandonAt is when to stop waiting for a request that the agent does not
+	// see. It is read from the same clock as SentAt.
 	AbandonAt time.Time `json:"abandonAt,omitzero"`
 }
 
@@ -105,7 +107,7 @@ type Failure struct {
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message"`
 	At      time.Time `json:"at"`
-	// Count is how often this kind has come in a row.
+	// Count is the number of consecutive failures of this kind.
 	Count   int       `json:"count"`
 	RetryAt time.Time `json:"retryAt"`
 }

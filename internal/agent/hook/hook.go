@@ -30,17 +30,17 @@ type Action struct {
 	Pod string `json:"pod"`
 	// volume limits it to one volume of the pod. Default: all.
 	Volume string `json:"volume,omitempty"`
-	// command is a program and its arguments. No shell is in between. It gets
-	// CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and CERTPLANE_DIR,
-	// and runs as the agent's user. Set it or signal.
+	// command is a program and its arguments. It is run without a shell. It
+	// gets CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and
+	// CERTPLANE_DIR, and runs as the agent's user. Set it or signal.
 	Command []string `json:"command,omitempty"`
 	// signal is sent to the process whose number is in pidFile: HUP, INT, TERM,
 	// QUIT, USR1 or USR2.
 	Signal string `json:"signal,omitempty"`
-	// pidFile belongs to signal. Neither it nor a folder on the way to it may be
-	// writable for a group or for all: they could have any process get the
-	// signal. If one of them belongs to a user who is neither root nor the
-	// agent's, so must the process.
+	// pidFile belongs to signal. Neither it nor a folder on the way to it may
+	// be writable for a group or all users, who could direct the signal to any
+	// process. If one of them belongs to a user other than root and the agent's
+	// user, the process must belong to the same user.
 	PIDFile string `json:"pidFile,omitempty"`
 	// timeout is how long command may take before it is killed. Default: 30s.
 	Timeout metav1.Duration `json:"timeout,omitempty"`

@@ -185,7 +185,7 @@ func TestSignal(t *testing.T) {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := action.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "others than its owner") {
+		if err := action.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "users other than its owner") {
 			t.Errorf("a file with mode %o: %v", mode, err)
 		}
 	}

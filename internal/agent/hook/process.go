@@ -66,7 +66,7 @@ func ownerOf(pid int) (owner, error) {
 		return owner{}, os.ErrProcessDone
 	}
 	if err != nil {
-		return owner{}, fmt.Errorf("finding out whose process it is: %w", err)
+		return owner{}, fmt.Errorf("finding the user of the process: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
 		var effective uint32
@@ -75,7 +75,7 @@ func ownerOf(pid int) (owner, error) {
 			return o, nil
 		}
 	}
-	return owner{}, errors.New("finding out whose process it is: there is no Uid in its status")
+	return owner{}, errors.New("finding the user of the process: its status has no Uid")
 }
 
 // checkOwner refuses a process that does not belong to the user who chose its

@@ -185,7 +185,7 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 	}
 	manager, err := o.newManager(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("looking after the agent's certificate: %w", err)
+		return nil, fmt.Errorf("maintaining the agent's certificate: %w", err)
 	}
 	manager.Start()
 	if err := o.await(ctx, manager); err != nil {
@@ -247,7 +247,7 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 		return nil
 	}
 	if o.bootstrap == nil {
-		return errors.New("the certificate of this host is over or not there: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one)")
+		return errors.New("the certificate of this host has expired or is missing: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one)")
 	}
 	client, err := kubernetes.NewForConfig(o.bootstrap)
 	if err != nil {
@@ -302,7 +302,7 @@ func (o *opening) remember() error {
 	}
 	err := clientcmd.WriteToFile(kubeconfigOf(server, o.store.CurrentPath()), o.remembered())
 	if err != nil {
-		return fmt.Errorf("writing down where the server is: %w", err)
+		return fmt.Errorf("storing the address of the server: %w", err)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func refuse(strangers []safepath.Stranger) error {
 	if len(strangers) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to user %d, who could have files of any owner by it: give it to root or to the agent's user with 'chown'",
+	return fmt.Errorf("%s belongs to user %d, which could use it to read files of any owner: give it to root or to the agent's user with 'chown'",
 		strangers[0].Path, strangers[0].UID)
 }
 
@@ -111,7 +111,7 @@ func claim(owners map[string]string, pods []Pod) error {
 		}
 		for _, other := range pods[:i] {
 			if other.Key() == pod.Key() {
-				return fmt.Errorf("%s: metadata.name: pod %s is there twice", pod.File, pod.Key())
+				return fmt.Errorf("%s: metadata.name: pod %s is listed twice", pod.File, pod.Key())
 			}
 		}
 	}

@@ -101,9 +101,9 @@ func TestErrorsNameFileAndField(t *testing.T) {
 		{"another's node", pod("web", "spec: {nodeName: n1}"), "spec.nodeName: Forbidden"},
 		{"a slip in a field", web("podCertificate: {signer: example.com/s}"), `unknown field "` + source + `.podCertificate.signer"`},
 		{"a second document", pod("web", "") + "\n---\n" + pod("db", "spec: {x: 1}"), `document 2: unknown field "spec.x"`},
-		{"a name twice", pod("web", "") + "\n---\n" + pod("web", ""), "pod default/web is there twice"},
+		{"a name twice", pod("web", "") + "\n---\n" + pod("web", ""), "pod default/web is listed twice"},
 		{"a type", web("podCertificate: {signerName: 7}"), "podCertificate.signerName of type string"},
-		{"no downward API", web("downwardAPI: {items: []}"), source + ".downwardAPI: Forbidden: not on a host"},
+		{"no downward API", web("downwardAPI: {items: []}"), source + ".downwardAPI: Forbidden: not supported on a host"},
 		{"no Secret volumes", pod("web", "spec: {volumes: [{name: s, secret: {secretName: s}}]}"), "spec.volumes[0]: Forbidden: an agent writes projected volumes only"},
 		{"no sources", pod("web", "spec: {volumes: [{name: s, projected: {}}]}"), "spec.volumes[0].projected.sources: Required"},
 		{"nothing in a source", web(""), source + ": Required"},
@@ -206,12 +206,12 @@ func TestWhoseFiles(t *testing.T) {
 		{"a link into a folder of all", func(dir, elsewhere string) error {
 			write(elsewhere + "/web.yaml")
 			return errors.Join(os.Chmod(elsewhere, 0o777), os.Symlink(elsewhere+"/web.yaml", dir+"/web.yaml"))
-		}, "others than its owner can write to "},
+		}, "users other than its owner can write to "},
 		{"a file of all", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Chmod(dir+"/web.yaml", 0o646)
 		}, "web.yaml (mode 0646): take that right away with 'chmod go-w'"},
-		{"a folder of all", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chmod(dir, 0o777) }, "others than its owner can write to "},
+		{"a folder of all", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chmod(dir, 0o777) }, "users other than its owner can write to "},
 		{"a folder of all that keep each other's files", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Chmod(dir, 0o777|os.ModeSticky)
@@ -219,7 +219,7 @@ func TestWhoseFiles(t *testing.T) {
 		{"a pipe that nobody writes to", func(dir, _ string) error { return syscall.Mkfifo(dir+"/web.yaml", 0o600) }, "web.yaml is not a regular file"},
 		{"a folder with the name of a manifest", func(dir, _ string) error { return os.Mkdir(dir+"/web.yaml", 0o755) }, "web.yaml is not a regular file"},
 		{"a link that leads to itself", func(dir, _ string) error { return os.Symlink("web.yaml", dir+"/web.yaml") }, "too many levels of symbolic links"},
-		{"a device", func(dir, _ string) error { return os.Symlink("/dev/zero", dir+"/web.yaml") }, "others than its owner"},
+		{"a device", func(dir, _ string) error { return os.Symlink("/dev/zero", dir+"/web.yaml") }, "users other than its owner"},
 		{"a file without end", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Truncate(dir+"/web.yaml", maxFile+1)
@@ -227,7 +227,7 @@ func TestWhoseFiles(t *testing.T) {
 		{"a user's file", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Chown(dir+"/web.yaml", 65534, -1)
-		}, "web.yaml belongs to user 65534, who could have files of any owner by it"},
+		}, "web.yaml belongs to user 65534, which could use it to read files of any owner"},
 		{"a user's folder", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chown(dir, 65534, -1) }, "belongs to user 65534"},
 		{"a link of a user's", func(dir, elsewhere string) error {
 			write(elsewhere + "/web.yaml")

@@ -50,7 +50,7 @@ func validateSource(source *corev1.VolumeProjection, taken paths, fldPath *field
 	case source.Secret != nil:
 		return validateObject(source.Secret.Name, source.Secret.Items, taken, fldPath.Child("secret"))
 	case source.DownwardAPI != nil:
-		return field.ErrorList{field.Forbidden(fldPath.Child("downwardAPI"), "not on a host: the manifest is there itself, and no container is run that had limits")}
+		return field.ErrorList{field.Forbidden(fldPath.Child("downwardAPI"), "not supported on a host: the labels and annotations are in the manifest, and containers with limits are not run")}
 	}
 	return field.ErrorList{field.Required(fldPath, "must have one of podCertificate, clusterTrustBundle, serviceAccountToken, configMap, secret")}
 }
@@ -120,7 +120,7 @@ func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
 	case strings.HasPrefix(name, ".."):
 		return field.ErrorList{field.Invalid(fldPath, name, "must not start with '..'")}
 	case path.Clean(name) != name || name == ".":
-		return field.ErrorList{field.Invalid(fldPath, name, "must name a file, and be written as short as can be")}
+		return field.ErrorList{field.Invalid(fldPath, name, "must be the shortest form of a path to a file")}
 	}
 	for _, other := range slices.Sorted(maps.Keys(p)) {
 		at := p[other]
@@ -128,7 +128,7 @@ func (p paths) add(name string, fldPath *field.Path) field.ErrorList {
 		case other == name:
 			return field.ErrorList{field.Invalid(fldPath, name, "is the path of "+at+" too")}
 		case strings.HasPrefix(other, name+"/"), strings.HasPrefix(name, other+"/"):
-			return field.ErrorList{field.Invalid(fldPath, name, "cannot be a file beside "+other+", the path of "+at)}
+			return field.ErrorList{field.Invalid(fldPath, name, "cannot be a file together with "+other+", the path of "+at)}
 		}
 	}
 	p[name] = fldPath.String()

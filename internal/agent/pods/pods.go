@@ -69,7 +69,7 @@ func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *c
 	case same(found, wanted):
 		return found, nil
 	case found.Annotations[ManifestAnnotation] == "":
-		return nil, fmt.Errorf("pod %s/%s is on this node already, and not of this agent's making", found.Namespace, found.Name)
+		return nil, fmt.Errorf("pod %s/%s exists on this node already and was not created by this agent", found.Namespace, found.Name)
 	}
 	if err := r.Remove(ctx, found); err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ type Volume struct {
 	// their files: sources can change places in a manifest.
 	Certificates map[string]credential.Record `json:"certificates,omitempty"`
 	Tokens       map[string]token.Record      `json:"tokens,omitempty"`
-	// Told is the content that all programs behind the volume know of, as a
-	// digest.
+	// Told is a digest of the content that all programs that use the volume
+	// have been notified of.
 	Told string `json:"told,omitempty"`
 	// Done are the actions that have succeeded for newer content while others
 	// have not, each with the digest of that content.
@@ -44,7 +44,7 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("making the folder of records: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("keeping the folder of records to ourselves: %w", err)
+		return nil, fmt.Errorf("restricting the folder of records to its owner: %w", err)
 	}
 	return &Store{Dir: dir}, nil
 }

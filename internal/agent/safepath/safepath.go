@@ -133,7 +133,7 @@ func (w *walk) meet(path string, info fs.FileInfo) error {
 		return errors.New("the owners of files are not known on this system")
 	}
 	if w.othersWrite(info, stat.Gid) {
-		return fmt.Errorf("others than its owner can write to %s (mode %#o): take that right away with 'chmod go-w'", path, info.Mode().Perm())
+		return fmt.Errorf("users other than its owner can write to %s (mode %#o): take that right away with 'chmod go-w'", path, info.Mode().Perm())
 	}
 	known := func(s Stranger) bool { return s.UID == stat.Uid }
 	if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() && !slices.ContainsFunc(w.strangers, known) {

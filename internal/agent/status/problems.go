@@ -54,7 +54,7 @@ func (h Host) ServerProblem() string {
 // IdentityProblem returns why the host cannot authenticate; empty if it can.
 func (h Host) IdentityProblem(now time.Time) string {
 	if end := h.Identity.NotAfter; end != nil && now.After(*end) {
-		return "identity: the certificate of " + h.Identity.User + " has ended at " + end.UTC().Format(time.RFC3339) +
+		return "identity: the certificate of " + h.Identity.User + " expired at " + end.UTC().Format(time.RFC3339) +
 			": give the agent a new token with --bootstrap-kubeconfig ('certplane token create' prints one)"
 	}
 	return ""

@@ -25,7 +25,7 @@ type Report struct {
 func NewReport(host Host, running *bool, now time.Time) Report {
 	problems := []string{}
 	if running != nil && !*running && !host.Once {
-		problems = append(problems, "the agent does not run: this is what it said last")
+		problems = append(problems, "the agent is not running: this is its last report")
 	}
 	for _, problem := range host.Problems(now) {
 		problems = append(problems, problem.Text)
@@ -72,7 +72,7 @@ func (r Report) header(out *strings.Builder, now time.Time) {
 	}
 	identity := orNone(r.Identity.User)
 	if r.Identity.NotAfter != nil {
-		identity += ", certificate ends " + in(r.Identity.NotAfter, now)
+		identity += ", certificate expires " + in(r.Identity.NotAfter, now)
 	}
 	fmt.Fprintf(table, "Node:\t%s\nServer:\t%s\nIdentity:\t%s\n", r.Node, server, identity)
 	_ = table.Flush() // into memory

@@ -14,15 +14,15 @@ import (
 // Host is the whole status of a host. It holds no secrets.
 type Host struct {
 	Node string `json:"node"`
-	// Once tells of an agent that does not stay: it ends when all files are there.
+	// Once reports that the agent ends when all files exist.
 	Once bool `json:"once,omitempty"`
 	// Start is why the agent could not start, or what its start waits for.
 	Start string `json:"start,omitempty"`
 	// Server is where the API is, and whether it answers.
 	Server Server `json:"server"`
-	// Identity is what the agent proves with who it is.
+	// Identity is the certificate that the agent authenticates with.
 	Identity Identity `json:"identity"`
-	// Registration is why this host is not a node of the server.
+	// Registration is why this host is not registered as a node.
 	Registration string `json:"registration,omitempty"`
 	// Manifests is what is wrong with the folder of manifests.
 	Manifests string `json:"manifests,omitempty"`
@@ -32,9 +32,9 @@ type Host struct {
 // Server is the outcome of the last calls to the API.
 type Server struct {
 	URL string `json:"url,omitempty"`
-	// LastContact is when the server answered last, on a minute.
+	// LastContact is when the server last answered, to the minute.
 	LastContact *time.Time `json:"lastContact,omitempty"`
-	// Error is why the last call came to nothing, Since when that began.
+	// Error is why the last call failed, Since when the failures began.
 	Error string     `json:"error,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
 }
@@ -50,9 +50,9 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	File      string `json:"file"`
-	// Error is why the pod is not known to the server.
+	// Error is why the pod is not registered.
 	Error string `json:"error,omitempty"`
-	// Waiting tells that Error is no refusal: it goes by itself.
+	// Waiting reports that Error is not a refusal and is expected to resolve itself.
 	Waiting bool     `json:"waiting,omitempty"`
 	Volumes []Volume `json:"volumes"`
 }
@@ -64,7 +64,8 @@ type Volume struct {
 	// Error is why the folder is not up to date.
 	Error   string   `json:"error,omitempty"`
 	Sources []Source `json:"sources"`
-	// Actions are those after a refresh that have failed, and are tried again.
+	// Actions are the actions after a refresh that have failed and are tried
+	// again.
 	Actions []Action `json:"actions,omitempty"`
 }
 
@@ -89,19 +90,20 @@ func (v Volume) problems() []string {
 
 // Source is the status of a source of a volume's files.
 type Source struct {
-	// Kind is the field of the manifest, Name what it asks for.
+	// Kind is the field in the manifest, Name the object or signer that it
+	// names.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Path is that of the first file.
+	// Path is the path of the first file.
 	Path string `json:"path,omitempty"`
-	// Ready tells that the files are there, be they new or not.
+	// Ready reports that the files exist, up to date or not.
 	Ready bool `json:"ready"`
-	// State is a certificate's.
+	// State is the state of a certificate.
 	State     string     `json:"state,omitempty"`
 	NotAfter  *time.Time `json:"notAfter,omitempty"`
 	RefreshAt *time.Time `json:"refreshAt,omitempty"`
 	Error     string     `json:"error,omitempty"`
-	// Waiting tells that Error is no refusal: it goes by itself.
+	// Waiting reports that Error is not a refusal and is expected to resolve itself.
 	Waiting bool `json:"waiting,omitempty"`
 }
 

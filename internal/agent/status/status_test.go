@@ -134,18 +134,18 @@ func TestReport(t *testing.T) {
 	report := NewReport(host, &no, now)
 	want := `Node:       edge-1
 Server:     https://s:6443, does not answer, last contact 120m ago
-Identity:   system:node:edge-1, certificate ends 120m ago
+Identity:   system:node:edge-1, certificate expires 120m ago
 
 NAMESPACE   POD   VOLUME   SOURCE                         STATE     EXPIRES    REFRESH   LAST ERROR
 shop        web   tls      podCertificate example.com/s   expired   120m ago   in 90m    Denied: No: not you
 shop        web   tls      clusterTrustBundle roots       ready     -          -         -
 shop        web   tls      configMap x                    missing   -          -         -
 
-the agent does not run: this is what it said last
+the agent is not running: this is its last report
 
 server https://s:6443: connection refused
 
-identity: the certificate of system:node:edge-1 has ended at 2030-05-17T10:00:00Z: give the agent a new token with --bootstrap-kubeconfig ('certplane token create' prints one)
+identity: the certificate of system:node:edge-1 expired at 2030-05-17T10:00:00Z: give the agent a new token with --bootstrap-kubeconfig ('certplane token create' prints one)
 
 manifests: bad.yaml: no
 

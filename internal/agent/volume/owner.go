@@ -51,7 +51,7 @@ func load(path string) (File, error) {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%s is not an ordinary file", path)
+		return File{}, fmt.Errorf("%s is not a regular file", path)
 	}
 	data, err := os.ReadFile(path)
 	return File{Data: data, Mode: info.Mode().Perm(), UID: int(stat.Uid), GID: int(stat.Gid)}, err
