@@ -91,7 +91,7 @@ func TestBadSignersAreRefused(t *testing.T) {
 		{"an expression that does not compile", other(object{"spec.profile.names.uris": "[pod.metadata.nmae]"}), "spec.profile.names.uris", "undefined field 'nmae'"},
 		{"an expression of another type", other(object{"spec.profile.names.uris": "1"}), "spec.profile.names.uris", "must yield a list of strings, and yields int"},
 		{"a rule that does not compile", other(object{"spec.profile.rules": []any{object{"expression": "true"}, object{"expression": "1 +"}}}), "spec.profile.rules[1].expression", "Syntax error"},
-		{"a CA that is shorter than its certificates", other(object{"spec.ca.generated": object{"lifetime": "2h"}}), "spec.ca.generated.lifetime", "longest life of a certificate"},
+		{"a CA that is shorter than its certificates", other(object{"spec.ca.generated": object{"lifetime": "2h"}}), "spec.ca.generated.lifetime", "longest lifetime of a certificate"},
 		{"too short for pods", other(object{"spec.profile.lifetime": object{"maximum": "10m"}}), "spec.profile.lifetime.maximum", "at least 1h"},
 	}
 	for _, tc := range tests {

@@ -4,12 +4,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SignerCA is who signs: a CA, or an endpoint that has one.
+// SignerCA is what signs: a CA, or an endpoint that has one.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.generated), has(self.secret), has(self.key), has(self.builtIn), has(self.webhook)].filter(set, set).size() == 1",message="exactly one of generated, secret, key, builtIn and webhook must be set"
 type SignerCA struct {
-	// generated is a CA that certplane makes, keeps in a Secret and replaces
-	// before it ends.
+	// generated is a CA that certplane generates, keeps in a Secret and
+	// replaces before it expires.
 	//
 	// +optional
 	Generated *GeneratedCA `json:"generated,omitempty"`
@@ -18,7 +18,8 @@ type SignerCA struct {
 	//
 	// +optional
 	Secret *SecretCA `json:"secret,omitempty"`
-	// key is a CA whose key stays where it is: on a token or in a cloud.
+	// key is a CA whose key is on a PKCS#11 token or in a cloud's key
+	// management service.
 	//
 	// +optional
 	Key *KeyCA `json:"key,omitempty"`
@@ -33,7 +34,7 @@ type SignerCA struct {
 	Webhook *WebhookCA `json:"webhook,omitempty"`
 }
 
-// GeneratedCA is a CA that certplane makes by itself.
+// GeneratedCA is a CA that certplane generates.
 type GeneratedCA struct {
 	// secretName is the Secret in which the CA is kept, in the namespace of
 	// certplane's own service accounts. Default: "signer-" and the Signer's
@@ -59,9 +60,9 @@ type GeneratedCA struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
-	// rotateBefore is how long before the end of a CA its successor takes over.
-	// Default: a third of lifetime. At least the longest life of a certificate,
-	// or certificates would be cut short.
+	// rotateBefore is how long before the expiry of a CA its successor starts
+	// to sign. Default: a third of lifetime. At least the longest lifetime of a
+	// certificate; otherwise certificates would be shortened.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -72,18 +73,19 @@ type GeneratedCA struct {
 
 // SecretCA is a CA in a Secret.
 type SecretCA struct {
-	// name is that of the Secret, in the namespace of certplane's own service
-	// accounts. Its tls.crt is the CA and the chain to its root, tls.key the key.
+	// name is the name of the Secret, in the namespace of certplane's own
+	// service accounts. Its tls.crt holds the CA and the chain to its root, its
+	// tls.key the key.
 	//
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 }
 
-// KeyCA is a CA whose key is not in the API.
+// KeyCA is a CA whose key is stored outside the API.
 type KeyCA struct {
-	// uri says where the key is, such as pkcs11:... or awskms:...: see
-	// docs/ca-keys.md. Secrets such as PINs do not belong here, but in files
-	// that the URI names.
+	// uri is the URI of the key, such as pkcs11:... or awskms:...: see
+	// docs/ca-keys.md. Secrets such as PINs must not be part of it: they belong
+	// in files that the URI names.
 	//
 	// +kubebuilder:validation:MinLength=1
 	URI string `json:"uri"`
@@ -93,7 +95,7 @@ type KeyCA struct {
 	Certificate string `json:"certificate"`
 }
 
-// BuiltInCA has no fields: there is one such CA.
+// BuiltInCA has no fields: there is only one such CA.
 type BuiltInCA struct{}
 
 // WebhookCA is an HTTPS endpoint that signs.
@@ -113,7 +115,7 @@ type WebhookCA struct {
 	//
 	// +optional
 	Credentials *SecretCA `json:"credentials,omitempty"`
-	// timeout is for one attempt.
+	// timeout is the time limit for one call.
 	//
 	// +kubebuilder:default="10s"
 	// +optional
@@ -121,8 +123,8 @@ type WebhookCA struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// roots are those of what the endpoint issues, in PEM. Needed to publish
-	// trust bundles.
+	// roots are the roots of the certificates that the endpoint issues, in PEM.
+	// Required to publish trust bundles.
 	//
 	// +optional
 	Roots string `json:"roots,omitempty"`

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KeyType is a kind of key, by the names that pods have for them.
+// KeyType is a type of key, by its name in pods.
 //
 // +kubebuilder:validation:Enum=RSA2048;RSA3072;RSA4096;ECDSAP256;ECDSAP384;ECDSAP521;ED25519
 type KeyType string
@@ -21,31 +21,31 @@ const (
 )
 
 // CEL is an expression of the Common Expression Language, in the dialect and
-// with the libraries of Kubernetes' own expressions. It sees
+// with the libraries of Kubernetes' own expressions. Its variables are
 //
 //   - request: kind, name, namespace, uid, subject (commonName, organizations,
 //     organizationalUnits, text), dnsNames, ipAddresses, uris, emailAddresses,
 //     usages, keyType, expirationSeconds (if has(request.expirationSeconds)),
 //     annotations (of pods' requests: what the pod's author wrote, not verified)
-//   - requester: username, uid, groups, extra. Of a pod's request it is the
+//   - requester: username, uid, groups, extra. For a pod's request it is the
 //     pod's service account
-//   - pod, serviceAccount, node, namespaceObject: what a pod's request is about,
-//     each with metadata (name, namespace, uid, labels, annotations), and
-//     pod.spec
+//   - pod, serviceAccount, node, namespaceObject: the objects that a pod's
+//     request is about, each with metadata (name, namespace, uid, labels,
+//     annotations), and pod.spec
 //   - services: those that select the pod and that its service account may
 //     claim, each with name and namespace
 //
 // The last two exist if the signer serves PodCertificateRequests, and have
-// values in these. An expression that has no value for a request, because what
-// it looks at is not there, refuses the request.
+// values for these only. An expression that fails for a request, because a
+// field that it reads does not exist, refuses the request.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=4096
 type CEL string
 
-// SignerProfile is what certificates look like and who gets them. A
-// certificate contains what the expressions yield and nothing else. A request
-// that asks for more than it would get is denied.
+// SignerProfile is the content of certificates and the conditions for getting
+// one. A certificate contains what the expressions yield and nothing else. A
+// request that asks for more than it would get is denied.
 type SignerProfile struct {
 	// subject is the subject of certificates. Default: an empty one, which needs
 	// names.
@@ -62,21 +62,21 @@ type SignerProfile struct {
 	// +listType=atomic
 	// +optional
 	Rules []ProfileRule `json:"rules,omitempty"`
-	// annotations are the keys that a pod may give in userAnnotations. Requests
+	// annotations are the keys that a pod may set in userAnnotations. Requests
 	// with others are denied: InvalidUnverifiedUserAnnotations.
 	//
 	// +listType=set
 	// +optional
 	Annotations []string `json:"annotations,omitempty"`
-	// keyTypes are the keys that get certificates. Requests with others are
-	// denied: UnsupportedKeyType. Default: all but RSA2048.
+	// keyTypes are the types of keys that get certificates. Requests with
+	// others are denied: UnsupportedKeyType. Default: all but RSA2048.
 	//
 	// +listType=set
 	// +optional
 	KeyTypes []KeyType `json:"keyTypes,omitempty"`
-	// usages are the usages of certificates, by the names that
-	// CertificateSigningRequests have for them. A CertificateSigningRequest
-	// gets those that it asks for and is denied others; a pod gets all.
+	// usages are the usages of certificates, by their names in
+	// CertificateSigningRequests. A CertificateSigningRequest gets the usages
+	// that it requests, and is denied if it requests others; a pod gets all.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -84,16 +84,16 @@ type SignerProfile struct {
 	// +listType=set
 	Usages []string `json:"usages"`
 	// certificateAuthorities says what happens to requests for CA certificates.
-	// No Signer issues such: Refuse denies them, Ignore issues a certificate
-	// that is none.
+	// No Signer issues these: Refuse denies the requests, Ignore issues
+	// certificates that are not for a CA.
 	//
 	// +kubebuilder:validation:Enum=Refuse;Ignore
 	// +kubebuilder:default=Refuse
 	// +optional
 	CertificateAuthorities CARequests `json:"certificateAuthorities,omitempty"`
-	// extensions says what happens to requested X.509 extensions for which
-	// there is no field here. None is ever copied: Refuse denies such requests,
-	// Ignore leaves the extensions out.
+	// extensions says what happens to requested X.509 extensions that have no
+	// field here. They are never copied: Refuse denies such requests, Ignore
+	// leaves the extensions out.
 	//
 	// +kubebuilder:validation:Enum=Refuse;Ignore
 	// +kubebuilder:default=Refuse
@@ -104,7 +104,7 @@ type SignerProfile struct {
 	// +kubebuilder:default={}
 	// +optional
 	Lifetime LifetimeProfile `json:"lifetime,omitzero"`
-	// refresh is when holders of pod certificates are to get the next one.
+	// refresh is when pods should replace their certificates.
 	//
 	// +kubebuilder:default={}
 	// +optional
@@ -117,7 +117,7 @@ type CARequests string
 // ExtensionRequests says what happens to requests for extensions.
 type ExtensionRequests string
 
-// What can happen to what a request asks for in vain.
+// What can happen to a request for something that is not issued.
 const (
 	RefuseCAs        CARequests        = "Refuse"
 	IgnoreCAs        CARequests        = "Ignore"
@@ -125,11 +125,11 @@ const (
 	IgnoreExtensions ExtensionRequests = "Ignore"
 )
 
-// SubjectProfile is what the subject of a certificate is made of.
+// SubjectProfile is how the subject of a certificate is made.
 type SubjectProfile struct {
-	// fromRequest takes the subject as it is requested, byte for byte. Only for
-	// CertificateSigningRequests, and instead of the other fields; rules can
-	// look at it as request.subject.
+	// fromRequest copies the requested subject, byte for byte. It is only for
+	// CertificateSigningRequests, and cannot be combined with the other fields;
+	// rules can check it as request.subject.
 	//
 	// +optional
 	FromRequest bool `json:"fromRequest,omitempty"`
@@ -147,9 +147,9 @@ type SubjectProfile struct {
 	OrganizationalUnits CEL `json:"organizationalUnits,omitempty"`
 }
 
-// NamesProfile is what the alternative names of a certificate are made of.
-// Each expression yields a list of strings; request.dnsNames, for example,
-// yields those that are asked for.
+// NamesProfile is how the alternative names of a certificate are made. Each
+// expression yields a list of strings; request.dnsNames, for example, yields
+// the requested ones.
 type NamesProfile struct {
 	// +optional
 	DNSNames CEL `json:"dnsNames,omitempty"`
@@ -161,11 +161,12 @@ type NamesProfile struct {
 	EmailAddresses CEL `json:"emailAddresses,omitempty"`
 }
 
-// ProfileRule is what has to be true of a request.
+// ProfileRule is a condition that requests must meet.
 type ProfileRule struct {
-	// expression yields whether the rule holds.
+	// expression yields true if the request meets the condition.
 	Expression CEL `json:"expression"`
-	// message is what the requester is told if not. Default: the expression.
+	// message tells the requester what is wrong otherwise. Default: the
+	// expression.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -174,7 +175,7 @@ type ProfileRule struct {
 	//
 	// +optional
 	MessageExpression CEL `json:"messageExpression,omitempty"`
-	// reason is that of the Denied or Failed condition, a CamelCase word.
+	// reason is the reason of the Denied or Failed condition, a CamelCase word.
 	//
 	// +kubebuilder:validation:Pattern=`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`
 	// +kubebuilder:validation:MaxLength=256
@@ -185,8 +186,8 @@ type ProfileRule struct {
 
 // LifetimeProfile is how long certificates are valid.
 type LifetimeProfile struct {
-	// maximum is the longest life. A request for more gets this much. At least
-	// 1h for pods' certificates.
+	// maximum is the longest lifetime. A request for a longer one gets this
+	// one. At least 1h for pods' certificates.
 	//
 	// +kubebuilder:default="24h"
 	// +optional
@@ -194,17 +195,17 @@ type LifetimeProfile struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Maximum *metav1.Duration `json:"maximum,omitempty"`
-	// default is the life of certificates whose request names none. Default:
-	// maximum.
+	// default is the lifetime of certificates if the request sets none.
+	// Default: maximum.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default *metav1.Duration `json:"default,omitempty"`
-	// backdate is how long before its making a certificate begins, for clients
-	// whose clocks are behind. It is part of the life. Less than 5m for pods'
-	// certificates.
+	// backdate is how long before its issuance a certificate becomes valid, for
+	// clients whose clocks are slow. It is part of the lifetime. Less than 5m
+	// for pods' certificates.
 	//
 	// +kubebuilder:default="2m"
 	// +optional
@@ -216,16 +217,17 @@ type LifetimeProfile struct {
 
 // RefreshProfile is when the next certificate is due.
 type RefreshProfile struct {
-	// atPercent is the part of a certificate's life after which it is to be
-	// refreshed.
+	// atPercent is the part of a certificate's lifetime after which it should
+	// be replaced.
 	//
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=90
 	// +kubebuilder:default=66
 	// +optional
 	AtPercent int32 `json:"atPercent,omitempty"`
-	// jitterPercent is by which part of its life the moment is moved, earlier
-	// or later, for each request differently, so that not all come at once.
+	// jitterPercent is the part of the lifetime by which that time is moved,
+	// earlier or later, differently for each request, so that pods do not
+	// replace their certificates all at once.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=30

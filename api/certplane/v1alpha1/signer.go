@@ -4,8 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Signer is a signer that is declared instead of programmed: what KEP-1513
-// asks every signer to state about itself is a field here, and is enforced.
+// Signer is a signer that is declared instead of programmed: the properties
+// that KEP-1513 requires every signer to document are fields here, and are
+// enforced.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -40,19 +41,19 @@ type SignerList struct {
 	Items           []Signer `json:"items"`
 }
 
-// SignerSpec says what a signer does.
+// SignerSpec is the specification of a signer.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.profile.subject) || !has(self.profile.subject.fromRequest) || !self.profile.subject.fromRequest || !('PodCertificateRequest' in self.requests)",message="requests of pods have no subject: profile.subject.fromRequest is for CertificateSigningRequests alone"
+// +kubebuilder:validation:XValidation:rule="!has(self.profile.subject) || !has(self.profile.subject.fromRequest) || !self.profile.subject.fromRequest || !('PodCertificateRequest' in self.requests)",message="requests of pods have no subject: profile.subject.fromRequest is only for CertificateSigningRequests"
 type SignerSpec struct {
-	// signerName is what requests name in their spec.signerName: a domain, a
-	// slash and a path, such as example.com/workload. No two Signers can have
-	// the same one, and it never changes. Of the names under kubernetes.io only
+	// signerName is the value of spec.signerName in requests: a domain, a slash
+	// and a path, such as example.com/workload. It is unique and immutable. Of
+	// the names under kubernetes.io only
 	// kubernetes.io/kube-apiserver-client-pod can be declared.
 	//
 	// +kubebuilder:validation:MaxLength=571
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="signerName is immutable"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",message="must be a domain, a slash and a path, as in example.com/workload"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/') || self == 'kubernetes.io/kube-apiserver-client-pod'",message="names under kubernetes.io are Kubernetes' own: use a domain of yours, or kubernetes.io/kube-apiserver-client-pod"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/') || self == 'kubernetes.io/kube-apiserver-client-pod'",message="names under kubernetes.io are reserved for Kubernetes: use your own domain, or kubernetes.io/kube-apiserver-client-pod"
 	SignerName string `json:"signerName"`
 	// requests are the kinds of requests that the signer serves.
 	//
@@ -60,20 +61,21 @@ type SignerSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	Requests []RequestKind `json:"requests"`
-	// ca is who signs. Exactly one of its fields is set.
+	// ca is what signs. Exactly one of its fields is set.
 	CA SignerCA `json:"ca"`
-	// profile is what certificates look like and who gets them.
+	// profile is the content of certificates and the conditions for getting
+	// one.
 	Profile SignerProfile `json:"profile"`
-	// chain says what stands after the certificate in what a requester gets.
-	// Intermediates is the CAs between the certificate and the root,
-	// IntermediatesAndRoot is these and the root, None is nothing.
+	// chain says which CAs a requester gets after its certificate.
+	// Intermediates are the CAs between the certificate and the root,
+	// IntermediatesAndRoot are these and the root, None is no CA.
 	//
 	// +kubebuilder:default=Intermediates
 	Chain ChainContent `json:"chain,omitempty"`
-	// publishTrustBundle publishes the roots of the signer as ClusterTrustBundle
-	// objects that are linked to it. While the CA changes, the old roots are
-	// published beside the new ones until the last certificate under them has
-	// ended.
+	// publishTrustBundle publishes the roots of the signer as
+	// ClusterTrustBundle objects with its signer name. After a change of the
+	// CA, the old roots are published together with the new ones until the last
+	// certificate under them has expired.
 	//
 	// +kubebuilder:default=true
 	PublishTrustBundle *bool `json:"publishTrustBundle,omitempty"`
@@ -95,16 +97,17 @@ const (
 // +kubebuilder:validation:Enum=Intermediates;IntermediatesAndRoot;None
 type ChainContent string
 
-// What can stand after a certificate.
+// What can follow a certificate.
 const (
 	ChainIntermediates        ChainContent = "Intermediates"
 	ChainIntermediatesAndRoot ChainContent = "IntermediatesAndRoot"
 	ChainNone                 ChainContent = "None"
 )
 
-// SignerStatus is what is known of a signer.
+// SignerStatus is the observed state of a signer.
 type SignerStatus struct {
-	// observedGeneration is the generation of the spec that the rest is about.
+	// observedGeneration is the generation of the spec that the status is
+	// about.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -114,42 +117,43 @@ type SignerStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ca is the CA that signs now.
+	// ca is the current CA.
 	//
 	// +optional
 	CA *CAStatus `json:"ca,omitempty"`
-	// formerCAs are those before, some of whose certificates may still be valid.
+	// formerCAs are previous CAs, some of whose certificates may still be
+	// valid.
 	//
 	// +listType=atomic
 	// +optional
 	FormerCAs []CAStatus `json:"formerCAs,omitempty"`
-	// issued counts certificates, of both kinds of requests.
+	// issued is the number of issued certificates, for both kinds of requests.
 	//
 	// +optional
 	Issued int64 `json:"issued,omitempty"`
-	// refused counts requests that were denied or failed.
+	// refused is the number of requests that were denied or failed.
 	//
 	// +optional
 	Refused int64 `json:"refused,omitempty"`
-	// lastIssuedTime is when the last certificate was made.
+	// lastIssuedTime is when the last certificate was issued.
 	//
 	// +optional
 	LastIssuedTime *metav1.Time `json:"lastIssuedTime,omitempty"`
 }
 
-// CAStatus is what is known of a CA.
+// CAStatus is the observed state of a CA.
 type CAStatus struct {
-	// fingerprint is the SHA-256 of the certificate, in lower-case hexadecimal
-	// digits.
+	// fingerprint is the SHA-256 digest of the certificate, in lower-case
+	// hexadecimal digits.
 	Fingerprint string `json:"fingerprint"`
-	// subject is that of the certificate.
+	// subject is the subject of the certificate.
 	//
 	// +optional
 	Subject string `json:"subject,omitempty"`
-	// notBefore and notAfter are when the CA is valid.
+	// notBefore and notAfter are the validity of the CA.
 	NotBefore metav1.Time `json:"notBefore"`
 	NotAfter  metav1.Time `json:"notAfter"`
-	// trustedUntil is until when a former CA is published as a root.
+	// trustedUntil is the time until which a former CA is published as a root.
 	//
 	// +optional
 	TrustedUntil *metav1.Time `json:"trustedUntil,omitempty"`

@@ -3,35 +3,34 @@
 //
 // For each attempt to get a certificate certplane POSTs a SigningRequest as
 // JSON and reads a SigningResponse. docs/webhook-signer.md in this repository
-// describes the conversation. The package needs the standard library alone.
+// describes the conversation. The package depends only on the standard library.
 //
-// Within this version fields can be added to SigningRequest: an endpoint
-// ignores those that it does not know. A SigningResponse has the fields below
-// and no others.
+// Within this version fields can be added to SigningRequest: an endpoint must
+// ignore unknown fields. A SigningResponse has the fields below and no others.
 package v1alpha1
 
 import "time"
 
-// What objects of this version say of themselves.
+// The apiVersion and kinds of objects of this version.
 const (
 	APIVersion   = "signing.certplane.dev/v1alpha1"
 	RequestKind  = "SigningRequest"
 	ResponseKind = "SigningResponse"
 )
 
-// ContentType is that of requests and answers.
+// ContentType is the content type of requests and answers.
 const ContentType = "application/json"
 
-// SigningRequest asks an endpoint for one certificate. Whoever had to approve
-// it has done so.
+// SigningRequest asks an endpoint for one certificate. The request has been
+// approved.
 type SigningRequest struct {
 	// APIVersion is signing.certplane.dev/v1alpha1.
 	APIVersion string `json:"apiVersion"`
 	// Kind is SigningRequest.
 	Kind string `json:"kind"`
-	// UID is that of the CertificateSigningRequest, or of the
-	// PodCertificateRequest. It is the same in every attempt: an endpoint that
-	// has issued a certificate for it answers with that one again.
+	// UID is the UID of the CertificateSigningRequest or PodCertificateRequest.
+	// It is the same in every attempt: an endpoint that has issued a
+	// certificate for it answers with the same certificate.
 	UID string `json:"uid"`
 	// Name is the name of that object.
 	Name string `json:"name"`
@@ -39,28 +38,28 @@ type SigningRequest struct {
 	SignerName string `json:"signerName"`
 	// Request is a PKCS#10 request in PEM, whose signature has been verified.
 	Request string `json:"request"`
-	// Usages are the approved usages, by the names that Kubernetes has for
-	// them. The certificate must have no others.
+	// Usages are the approved usages, by their names in Kubernetes. The
+	// certificate must have no others.
 	Usages []string `json:"usages"`
 	// ExpirationSeconds is how long the requester wants the certificate to be
-	// valid. Absent if it does not matter to it.
+	// valid. Absent if the requester sets none.
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
-	// MaxExpirationSeconds is how long the certificate may be valid at most,
-	// from now on. It is never more than ExpirationSeconds, but for wishes
-	// below the ten minutes that Kubernetes sets as a minimum.
+	// MaxExpirationSeconds is the longest time that the certificate may be
+	// valid from now on. It is never more than ExpirationSeconds, unless that
+	// is less than the ten minutes that are the minimum in Kubernetes.
 	MaxExpirationSeconds int64 `json:"maxExpirationSeconds"`
-	// Requester is who asks for the certificate, as the API server knows it.
-	// For a pod it is the pod's service account.
+	// Requester is the user who requests the certificate, as authenticated by
+	// the API server. For a pod it is the pod's service account.
 	Requester Requester `json:"requester"`
-	// Certificate is what the certificate must contain. Only signers that are
-	// declared by a Signer object have it; without it, the subject and the
-	// names are those of Request.
+	// Certificate is the required content of the certificate. It is set only
+	// for signers that are declared by a Signer object; without it, the subject
+	// and the names are those of Request.
 	Certificate *Certificate `json:"certificate,omitempty"`
 	// Pod is the pod that the certificate is for, if UID and Name are those of
 	// a PodCertificateRequest.
 	Pod *Pod `json:"pod,omitempty"`
 	// Deadline is when certplane stops waiting for the answer. A later answer
-	// is lost; the next attempt asks again.
+	// is lost; certplane then repeats the request.
 	Deadline time.Time `json:"deadline"`
 }
 
@@ -72,11 +71,11 @@ type Requester struct {
 	Extra    map[string][]string `json:"extra,omitempty"`
 }
 
-// Certificate is what a Signer object's profile has made of a request. The
-// endpoint's certificate must have just this subject and these names.
+// Certificate is the result of a Signer object's profile for a request. The
+// endpoint's certificate must have exactly this subject and these names.
 type Certificate struct {
-	// Subject is the distinguished name in DER, base64 in JSON. It is that of
-	// an empty name, 3000 in hexadecimal, if there is none.
+	// Subject is the distinguished name in DER, base64 in JSON. Without a
+	// subject it is an empty name, 3000 in hexadecimal.
 	Subject        []byte   `json:"subject"`
 	DNSNames       []string `json:"dnsNames,omitempty"`
 	IPAddresses    []string `json:"ipAddresses,omitempty"`
@@ -84,8 +83,8 @@ type Certificate struct {
 	EmailAddresses []string `json:"emailAddresses,omitempty"`
 }
 
-// Pod is a pod of the Kubernetes API with what it depends on. All of it has
-// been compared with the objects.
+// Pod is a pod of the Kubernetes API with the objects that it depends on. All
+// fields have been compared with these objects.
 type Pod struct {
 	Namespace          string `json:"namespace"`
 	Name               string `json:"name"`
@@ -115,12 +114,13 @@ type SigningResponse struct {
 	Failed *Failed `json:"failed,omitempty"`
 }
 
-// Pending puts off the answer.
+// Pending postpones the answer.
 type Pending struct {
-	// RetryAfterSeconds is when to ask again: at most a day. 0 is 10 seconds.
+	// RetryAfterSeconds is how long to wait before the next attempt: at most a
+	// day. 0 means 10 seconds.
 	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"`
-	// Message tells the requester what it waits for. It should stay the same
-	// while the reason does.
+	// Message tells the requester what the request waits for. It should not
+	// change while the reason is the same.
 	Message string `json:"message,omitempty"`
 }
 

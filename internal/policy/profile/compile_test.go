@@ -73,16 +73,16 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		{"no name", name(""), "spec.signerName", "Required"},
 		{"no path", name("example.com"), "spec.signerName", "fully qualified domain and path"},
-		{"Kubernetes' own", name("kubernetes.io/kubelet-serving"), "spec.signerName", "are Kubernetes' own: use a domain of yours"},
-		{"a part of Kubernetes", name("policy.kubernetes.io/x"), "spec.signerName", "are Kubernetes' own"},
+		{"Kubernetes' own", name("kubernetes.io/kubelet-serving"), "spec.signerName", "are reserved for Kubernetes: use your own domain"},
+		{"a part of Kubernetes", name("policy.kubernetes.io/x"), "spec.signerName", "are reserved for Kubernetes"},
 		{"nothing to serve", func(s *spec) { s.Requests = nil }, "spec.requests", "the kinds of requests to serve"},
 		{"an unknown kind", func(s *spec) { s.Requests = append(s.Requests, "Pod") }, "spec.requests[1]", `Unsupported value: "Pod"`},
 		{"a kind twice", func(s *spec) { s.Requests = append(s.Requests, s.Requests[0]) }, "spec.requests[1]", "Duplicate"},
 		{"people as pods", func(s *spec) {
 			s.SignerName = profile.APIServerClientPod
 			s.Requests = append(s.Requests, v1alpha1.CertificateSigningRequests)
-		}, "spec.requests", "alone"},
-		{"a server of the name of a client", name(profile.APIServerClientPod), "spec.profile.usages[3]", "have no usages but"},
+		}, "spec.requests", "only"},
+		{"a server of the name of a client", name(profile.APIServerClientPod), "spec.profile.usages[3]", "can only have the usages"},
 
 		{"no CA", func(s *spec) { s.CA = v1alpha1.SignerCA{} }, "spec.ca", "set exactly one of"},
 		{"two CAs", func(s *spec) { s.CA.BuiltIn = &v1alpha1.BuiltInCA{} }, "spec.ca", `"generated, builtIn": set exactly one`},
@@ -92,8 +92,8 @@ func TestCompileRefuses(t *testing.T) {
 		{"a long name", generated(v1alpha1.GeneratedCA{CommonName: strings.Repeat("a", 65)}), "spec.ca.generated.commonName", "64"},
 		{"a key of no kind", generated(v1alpha1.GeneratedCA{KeyType: "DSA"}), "spec.ca.generated.keyType", "Unsupported value"},
 		{"a short CA", generated(v1alpha1.GeneratedCA{Lifetime: hours(0.5)}), "spec.ca.generated.lifetime", "at least 1h"},
-		{"a CA that is shorter than its certificates", generated(v1alpha1.GeneratedCA{Lifetime: hours(48)}), "spec.ca.generated.lifetime", "longest life of a certificate, 24h0m0s"},
-		{"a CA that is replaced late", generated(v1alpha1.GeneratedCA{Lifetime: hours(480), RotateBefore: hours(1)}), "spec.ca.generated.rotateBefore", "longest life of a certificate, 24h0m0s"},
+		{"a CA that is shorter than its certificates", generated(v1alpha1.GeneratedCA{Lifetime: hours(48)}), "spec.ca.generated.lifetime", "longest lifetime of a certificate, 24h0m0s"},
+		{"a CA that is replaced late", generated(v1alpha1.GeneratedCA{Lifetime: hours(480), RotateBefore: hours(1)}), "spec.ca.generated.rotateBefore", "longest lifetime of a certificate, 24h0m0s"},
 		{"a CA that is replaced at once", generated(v1alpha1.GeneratedCA{Lifetime: hours(48), RotateBefore: hours(48)}), "spec.ca.generated.rotateBefore", "less than lifetime, 48h0m0s"},
 		{"a key nowhere", func(s *spec) { s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "ca.key", Certificate: caPEM(t)}} }, "spec.ca.key.uri", "must be a URI"},
 		{"a key without a certificate", func(s *spec) { s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "pkcs11:x"}} }, "spec.ca.key.certificate", "Required"},
@@ -113,7 +113,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"two subjects", func(s *spec) { s.Profile.Subject = v1alpha1.SubjectProfile{FromRequest: true, CommonName: `"a"`} }, "spec.profile.subject.fromRequest", "set one or the other"},
 		{"nobody", uris(""), "spec.profile.names", "need a name or a subject"},
 		{"no usages", func(s *spec) { s.Profile.Usages = nil }, "spec.profile.usages", "what certificates may be used for"},
-		{"an unknown usage", func(s *spec) { s.Profile.Usages[1] = "clientAuth" }, "spec.profile.usages[1]", "no usage that"},
+		{"an unknown usage", func(s *spec) { s.Profile.Usages[1] = "clientAuth" }, "spec.profile.usages[1]", "is not a usage of"},
 		{"a usage of CAs", func(s *spec) { s.Profile.Usages[1] = "cert sign" }, "spec.profile.usages[1]", "no Signer issues CA"},
 		{"a usage twice", func(s *spec) { s.Profile.Usages[1] = s.Profile.Usages[0] }, "spec.profile.usages[1]", "Duplicate"},
 		{"an unknown kind of key", func(s *spec) { s.Profile.KeyTypes = []v1alpha1.KeyType{"RSA1024"} }, "spec.profile.keyTypes[0]", "Unsupported value"},

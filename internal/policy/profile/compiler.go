@@ -58,7 +58,7 @@ func (c *compiler) explain(err error) string {
 	said := err.Error()
 	for _, name := range []string{"pod", "serviceAccount", "node", "namespaceObject", "services"} {
 		if !c.pods && strings.Contains(said, "undeclared reference to '"+name+"'") {
-			return said + ": it is known of PodCertificateRequests, which spec.requests does not contain"
+			return said + ": it exists for PodCertificateRequests only, which spec.requests does not contain"
 		}
 	}
 	if strings.Contains(said, "reserved identifier: namespace") {
@@ -103,7 +103,7 @@ func (c *compiler) rules(declared []v1alpha1.ProfileRule, path *field.Path) []ru
 			r.reason = ReasonRule
 		}
 		if d.Expression == "" {
-			c.errs = append(c.errs, field.Required(at.Child("expression"), "what has to be true of a request"))
+			c.errs = append(c.errs, field.Required(at.Child("expression"), "a condition that requests must meet"))
 		}
 		rules = append(rules, r)
 	}

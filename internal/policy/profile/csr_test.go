@@ -61,9 +61,9 @@ func TestDecideCSRs(t *testing.T) {
 			refused: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.emailAddresses", Message: `e-mail address "web@example.com"`}},
 		{reason: "a subject byte for byte", request: named, spec: fromRequest, want: "CN=web,C=AT web.example.com"},
 		{reason: "a subject in vain", request: named,
-			refused: profile.Refusal{Reason: "SubjectNotPermitted", Field: "spec.profile.subject", Message: `asks for the subject "CN=web,C=AT", and the signer gives ""`}},
+			refused: profile.Refusal{Reason: "SubjectNotPermitted", Field: "spec.profile.subject", Message: `asks for the subject "CN=web,C=AT", and the signer issues ""`}},
 		{reason: "part of a subject in vain", request: named, spec: func(s *spec) { s.Profile.Subject.CommonName = "request.subject.commonName" },
-			refused: profile.Refusal{Reason: "SubjectNotPermitted", Field: "spec.profile.subject", Message: `gives "CN=web"`}},
+			refused: profile.Refusal{Reason: "SubjectNotPermitted", Field: "spec.profile.subject", Message: `issues "CN=web"`}},
 		{reason: "the subject that there is anyway", request: x509.CertificateRequest{Subject: pkix.Name{CommonName: "web"}}, spec: func(s *spec) { s.Profile.Subject.CommonName = `"web"` }, want: "CN=web"},
 		{reason: "two common names", spec: fromRequest, request: x509.CertificateRequest{Subject: pkix.Name{CommonName: "web", ExtraNames: []pkix.AttributeTypeAndValue{
 			{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "web"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "admin"}}}},
@@ -96,7 +96,7 @@ func TestDecideCSRs(t *testing.T) {
 		{reason: "extended usages that it does not get", request: stamps, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "contains extended key usages"}},
 		{reason: "an extension", request: staples, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "the extension 1.3.6.1.5.5.7.1.24"}},
 		{reason: "an extension to be ignored", request: staples, spec: func(s *spec) { s.Profile.Extensions = v1alpha1.IgnoreExtensions }, want: "web.example.com"},
-		{reason: "names of another kind", request: otherName, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "of other kinds"}},
+		{reason: "names of another kind", request: otherName, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "other than DNS"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

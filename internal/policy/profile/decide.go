@@ -83,7 +83,7 @@ func (p *Profile) checkRequest(f request.Request) *Refusal {
 	case f.PKCS10 == nil:
 		return refuse(ReasonInvalidRequest, p.path.String(), "there is no PKCS#10 request")
 	case !pki.SameKey(f.PKCS10.PublicKey, f.Key):
-		return refuse(ReasonInvalidRequest, p.path.String(), "the PKCS#10 request is about another key")
+		return refuse(ReasonInvalidRequest, p.path.String(), "the PKCS#10 request is for another key")
 	}
 	if err := pki.VerifyRequest(f.PKCS10.CertificateRequest); err != nil {
 		return refuse(ReasonInvalidRequest, p.path.String(), "verifying the PKCS#10 request's signature: %v", err)
@@ -96,9 +96,9 @@ func (p *Profile) checkAnnotations(f request.Request) *Refusal {
 		switch {
 		case slices.Contains(p.annotations, key):
 		case len(p.annotations) == 0:
-			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer knows no annotations, and the request has %q", key)
+			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer accepts no annotations, and the request has %q", key)
 		default:
-			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer does not know the annotation %q: it knows %s", key, join(p.annotations))
+			return refuse(ReasonInvalidAnnotations, p.at("annotations"), "the signer does not accept the annotation %q: it accepts %s", key, join(p.annotations))
 		}
 	}
 	return nil

@@ -158,10 +158,10 @@ func TestDecidePodsRefuses(t *testing.T) {
 		{reason: "the stub is not signed", facts: func(f *facts) { f.PKCS10.Signature[9] ^= 1 },
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "signature"}},
 		{reason: "an annotation, and none is known", facts: func(f *facts) { f.Annotations = map[string]string{"example.com/role": "db"} },
-			want: profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `knows no annotations, and the request has "example.com/role"`}},
+			want: profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `accepts no annotations, and the request has "example.com/role"`}},
 		{reason: "one annotation too many", spec: func(s *spec) { s.Profile.Annotations = []string{"example.com/role"} },
 			facts: func(f *facts) { f.Annotations = map[string]string{"example.com/role": "db", "example.com/x": ""} },
-			want:  profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `"example.com/x": it knows example.com/role`}},
+			want:  profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `"example.com/x": it accepts example.com/role`}},
 		{reason: "too short a life", facts: func(f *facts) { f.Duration = ptr(time.Hour - time.Second) },
 			want: profile.Refusal{Reason: "LifetimeTooShort", Field: "spec.profile.lifetime", Message: "at least 1h"}},
 
@@ -192,9 +192,9 @@ func TestDecidePodsRefuses(t *testing.T) {
 		{reason: "a list of something else", spec: uris(`[pod.spec.hostNetwork]`),
 			want: profile.Refusal{Reason: "ExpressionFailed", Field: "spec.profile.names.uris", Message: "yields a bool instead of a string"}},
 		{reason: "a URI that is none", spec: uris(`["web"]`),
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.uris", Message: `"web" is no absolute URI`}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.uris", Message: `"web" is not an absolute URI`}},
 		{reason: "a URI that reads differently", spec: uris(`["HTTP://x/%7e"]`),
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.uris", Message: "is no absolute URI"}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.uris", Message: "is not an absolute URI"}},
 		{reason: "a URI with letters of the world", spec: uris(`["spiffe://bücher/x"]`),
 			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.uris", Message: "is no"}},
 		{reason: "a SPIFFE ID and another URI", spec: uris(`["spiffe://example.org/a", "urn:b"]`),
@@ -204,13 +204,13 @@ func TestDecidePodsRefuses(t *testing.T) {
 		{reason: "a SPIFFE ID and a key that does not sign", spec: func(s *spec) { s.Profile.Usages = []string{"client auth"} },
 			want: profile.Refusal{Reason: "UsageNotPermitted", Field: "spec.profile.usages", Message: "digital signature"}},
 		{reason: "a DNS name that ends in a dot", spec: dns(`["web.shop."]`),
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `"web.shop." is no DNS name`}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `"web.shop." is not a valid DNS name`}},
 		{reason: "an empty DNS name", spec: dns(`[""]`),
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `"" is no DNS name`}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `"" is not a valid DNS name`}},
 		{reason: "an address with a zone", spec: func(s *spec) { s.Profile.Names.IPAddresses = `["fe80::1%eth0"]` },
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.ipAddresses", Message: "is no IP address"}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.ipAddresses", Message: "is not a valid IP address"}},
 		{reason: "a mailbox of nobody", spec: func(s *spec) { s.Profile.Names.EmailAddresses = `["@example.com"]` },
-			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.emailAddresses", Message: "is no e-mail address"}},
+			want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.emailAddresses", Message: "is not a valid e-mail address"}},
 		{reason: "too many names", spec: dns(`[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17].map(i, [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16].map(j, "n" + string(i * 20 + j))).flatten()`),
 			want: profile.Refusal{Reason: "ExpressionFailed", Field: "spec.profile.names.dnsNames", Message: "more than 256 values"}},
 		{reason: "nobody", spec: uris(`[]`),
@@ -226,7 +226,7 @@ func TestDecidePodsRefuses(t *testing.T) {
 
 		{reason: "a wish for another name", facts: func(f *facts) {
 			f.PKCS10 = pkcs10(t, x509.CertificateRequest{DNSNames: []string{"admin.example.com"}}, ecdsaKey())
-		}, want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `does not give the DNS name "admin.example.com"`}},
+		}, want: profile.Refusal{Reason: "NameNotPermitted", Field: "spec.profile.names.dnsNames", Message: `does not issue the DNS name "admin.example.com"`}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -50,7 +50,7 @@ func (ev *evaluation) value(e *expression) (ref.Val, *Refusal) {
 	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
 		return nil, refuse(ReasonExpression, e.field, "the expression costs more than %d for this request: make it cheaper", expressionLimit)
 	case err != nil:
-		return nil, refuse(ReasonExpression, e.field, "the signer cannot tell what this request gets: %s", tidy(err.Error()))
+		return nil, refuse(ReasonExpression, e.field, "the signer's expression failed for this request: %s", tidy(err.Error()))
 	case cost > ev.left:
 		return nil, refuse(ReasonExpression, e.field, "the signer's expressions cost more than %d for this request: make them cheaper", decisionBudget)
 	}

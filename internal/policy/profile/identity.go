@@ -77,7 +77,7 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 		case attribute.Type.Equal(apiasn1.X509UID()):
 			return refuse(ReasonSubject, p.at("subject"), "the subject's attribute %v (Kubernetes user UID) is not permitted", attribute.Type)
 		case !isText:
-			return refuse(ReasonSubject, p.at("subject"), "the subject's attribute %v is no text", attribute.Type)
+			return refuse(ReasonSubject, p.at("subject"), "the subject's attribute %v is not text", attribute.Type)
 		case value == "":
 			return refuse(ReasonSubject, p.at("subject"), "the subject's attribute %v is empty", attribute.Type)
 		case strings.ContainsFunc(value, unicode.IsControl):
@@ -85,7 +85,7 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 		}
 	}
 	if p.privileged && slices.Contains(subject.Organization, pki.Masters) {
-		return refuse(ReasonSubject, p.at("subject"), "the group %s cannot be had from a Signer with the CA that API servers trust", pki.Masters)
+		return refuse(ReasonSubject, p.at("subject"), "a Signer with the CA that API servers trust cannot issue certificates of the group %s", pki.Masters)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func each[T any](ev *evaluation, e *expression, parse func(string) (T, error)) (
 
 func parseDNSName(text string) (string, error) {
 	if !pki.ValidDNSName(strings.TrimPrefix(text, "*.")) {
-		return "", fmt.Errorf("%q is no DNS name", text)
+		return "", fmt.Errorf("%q is not a valid DNS name", text)
 	}
 	return text, nil
 }
@@ -142,7 +142,7 @@ func parseDNSName(text string) (string, error) {
 func parseIP(text string) (net.IP, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" {
-		return nil, fmt.Errorf("%q is no IP address", text)
+		return nil, fmt.Errorf("%q is not a valid IP address", text)
 	}
 	return address.Unmap().AsSlice(), nil
 }
@@ -152,17 +152,17 @@ func parseIP(text string) (net.IP, error) {
 func parseURI(text string) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	if err != nil || !uri.IsAbs() || uri.String() != text || uri.Opaque == "" && uri.Host == "" && uri.Path == "" {
-		return nil, fmt.Errorf("%q is no absolute URI", text)
+		return nil, fmt.Errorf("%q is not an absolute URI", text)
 	}
 	if strings.ContainsFunc(text, func(c rune) bool { return c > unicode.MaxASCII }) {
-		return nil, fmt.Errorf("%q is no URI: it contains other characters than ASCII", text)
+		return nil, fmt.Errorf("%q is not a valid URI: it contains characters other than ASCII", text)
 	}
 	return uri, nil
 }
 
 func parseEmail(text string) (string, error) {
 	if !pki.ValidMailbox(text) {
-		return "", fmt.Errorf("%q is no e-mail address", text)
+		return "", fmt.Errorf("%q is not a valid e-mail address", text)
 	}
 	return text, nil
 }

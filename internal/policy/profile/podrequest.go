@@ -32,7 +32,7 @@ func CheckPod(spec *certificatesv1beta1.PodCertificateRequestSpec, pod *corev1.P
 	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
 		return mismatch("serviceAccountName", "the pod %s runs as the service account %q", pod.Name, pod.Spec.ServiceAccountName)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return &Refusal{Reason: ReasonEnded, Field: "spec.podName", Message: fmt.Sprintf("the pod %s has ended", pod.Name)}
+		return &Refusal{Reason: ReasonEnded, Field: "spec.podName", Message: fmt.Sprintf("the pod %s has terminated", pod.Name)}
 	}
 	return nil
 }

@@ -36,11 +36,11 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 	reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 	if reserved && name != APIServerClientPod {
 		return field.ErrorList{field.Invalid(path, name,
-			"names under kubernetes.io are Kubernetes' own: use a domain of yours, or "+APIServerClientPod)}
+			"names under kubernetes.io are reserved for Kubernetes: use your own domain, or "+APIServerClientPod)}
 	}
 	if domain == "issuers."+certmanager.Group || domain == "clusterissuers."+certmanager.Group {
 		return field.ErrorList{field.Invalid(path, name,
-			"names under "+domain+" are those of Issuers and ClusterIssuers: use a domain of yours")}
+			"names under "+domain+" are those of Issuers and ClusterIssuers: use your own domain")}
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func validateRequests(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorLis
 	}
 	errs := set(spec.Requests, requestKinds, path)
 	if spec.SignerName == APIServerClientPod && slices.Contains(spec.Requests, v1alpha1.CertificateSigningRequests) {
-		errs = append(errs, field.Invalid(path, spec.Requests, APIServerClientPod+" serves PodCertificateRequests alone"))
+		errs = append(errs, field.Invalid(path, spec.Requests, APIServerClientPod+" serves only PodCertificateRequests"))
 	}
 	return errs
 }
@@ -147,13 +147,13 @@ func validateUsages(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorList 
 		_, err := pki.ParseUsages([]string{name})
 		switch {
 		case err != nil:
-			errs = append(errs, field.Invalid(path.Index(i), name, "is no usage that CertificateSigningRequests know"))
+			errs = append(errs, field.Invalid(path.Index(i), name, "is not a usage of CertificateSigningRequests"))
 		case name == "cert sign" || name == "crl sign":
 			errs = append(errs, field.Invalid(path.Index(i), name, "is for CAs, and no Signer issues CA certificates"))
 		case slices.Contains(spec.Profile.Usages[:i], name):
 			errs = append(errs, field.Duplicate(path.Index(i), name))
 		case spec.SignerName == APIServerClientPod && !slices.Contains(clientUsages, name):
-			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("certificates of %s have no usages but %s", APIServerClientPod, join(clientUsages))))
+			errs = append(errs, field.Invalid(path.Index(i), name, fmt.Sprintf("certificates of %s can only have the usages %s", APIServerClientPod, join(clientUsages))))
 		}
 	}
 	return errs

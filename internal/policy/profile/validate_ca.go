@@ -80,11 +80,11 @@ func validateGenerated(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorLi
 		return append(errs, field.Invalid(path.Child("rotateBefore"), before.String(), "must be less than lifetime, "+life.String()))
 	case before < longest && g.RotateBefore == nil:
 		return append(errs, field.Invalid(path.Child("lifetime"), life.String(),
-			"a third of it, after which the CA is replaced, must be at least the longest life of a certificate, "+longest.String()+
+			"a third of it, after which the CA is replaced, must be at least the longest lifetime of a certificate, "+longest.String()+
 				": raise it, set rotateBefore, or lower spec.profile.lifetime.maximum"))
 	case before < longest:
 		return append(errs, field.Invalid(path.Child("rotateBefore"), before.String(),
-			"must be at least the longest life of a certificate, "+longest.String()+": raise it, or lower spec.profile.lifetime.maximum"))
+			"must be at least the longest lifetime of a certificate, "+longest.String()+": raise it, or lower spec.profile.lifetime.maximum"))
 	}
 	return errs
 }

@@ -27,7 +27,7 @@ func validateLifetime(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorLis
 	}
 	switch {
 	case pods && l.maximum < minPodLifetime:
-		bad("maximum", l.maximum, "must be at least 1h, which is the shortest life of a pod's certificate")
+		bad("maximum", l.maximum, "must be at least 1h, which is the shortest lifetime of a pod's certificate")
 	case l.maximum < minLifetime:
 		bad("maximum", l.maximum, "must be at least 10m")
 	case l.maximum > maxLifetime:

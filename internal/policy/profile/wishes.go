@@ -40,7 +40,7 @@ func (p *Profile) checkSubjectWish(cert *Certificate, asked *x509.CertificateReq
 		if !slices.ContainsFunc(cert.Subject.Names, func(has pkix.AttributeTypeAndValue) bool {
 			return has.Type.Equal(wish.Type) && sameText(has.Value, wish.Value)
 		}) {
-			return refuse(ReasonSubject, p.at("subject"), "the request asks for the subject %q, and the signer gives %q: ask for this or for an empty one",
+			return refuse(ReasonSubject, p.at("subject"), "the request asks for the subject %q, and the signer issues %q: request that or an empty subject",
 				asked.Subject, cert.Subject)
 		}
 	}
@@ -64,7 +64,7 @@ func (p *Profile) checkNameWishes(cert *Certificate, asked *x509.CertificateRequ
 }
 
 func (p *Profile) refuseName(field, kind, name string) *Refusal {
-	return refuse(ReasonNames, p.at("names", field), "the signer does not give the %s %q to this request", kind, name)
+	return refuse(ReasonNames, p.at("names", field), "the signer does not issue the %s %q to this request", kind, name)
 }
 
 func missing[T any](wishes, has []T, same func(T, T) bool) (first T, is bool) {
@@ -101,13 +101,13 @@ func (p *Profile) checkExtensionWish(cert *Certificate, asked *pki.Request, wish
 	if granted || p.ignoreOther {
 		return nil
 	}
-	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not: leave it out", describe(wish))
+	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not contain: leave it out", describe(wish))
 }
 
 func describe(id asn1.ObjectIdentifier) string {
 	switch {
 	case id.Equal(pki.OIDSubjectAltName):
-		return "alternative names of other kinds than DNS, IP, URI and e-mail"
+		return "alternative names other than DNS, IP, URI and e-mail"
 	case id.Equal(pki.OIDKeyUsage):
 		return "key usages"
 	case id.Equal(pki.OIDExtKeyUsage):

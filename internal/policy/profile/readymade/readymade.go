@@ -39,7 +39,7 @@ type Parameters struct {
 // Make returns the Signer with this name.
 func Make(name string, p Parameters) (*unstructured.Unstructured, error) {
 	if !slices.Contains(Names(), name) {
-		return nil, fmt.Errorf("unknown Signer %q: there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("unknown Signer %q: use one of %s", name, strings.Join(Names(), ", "))
 	}
 	if err := p.check(name); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (p Parameters) check(name string) error {
 		return spiffe.CheckTrustDomain(p.TrustDomain)
 	case ServiceDNS:
 		if problems := validation.IsDNS1123Subdomain(p.ClusterDomain); len(problems) > 0 {
-			return fmt.Errorf("the cluster domain %q is none: %s", p.ClusterDomain, strings.Join(problems, ", "))
+			return fmt.Errorf("%q is not a valid cluster domain: %s", p.ClusterDomain, strings.Join(problems, ", "))
 		}
 	}
 	return nil

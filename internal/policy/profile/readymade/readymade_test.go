@@ -133,11 +133,11 @@ func TestMakeRefuses(t *testing.T) {
 		parameters   readymade.Parameters
 		want         string
 	}{
-		{"an unknown name", "vault", parameters, `unknown Signer "vault": there are spiffe, service-dns, kube-apiserver-client-pod`},
+		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod`},
 		{"no trust domain", readymade.SPIFFE, readymade.Parameters{}, "must not be empty"},
 		{"a trust domain that would end the expression", readymade.SPIFFE, readymade.Parameters{TrustDomain: `x"] + ["y`}, "other characters"},
-		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is none"},
-		{"no cluster domain", readymade.ServiceDNS, readymade.Parameters{}, "is none"},
+		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is not a valid cluster domain"},
+		{"no cluster domain", readymade.ServiceDNS, readymade.Parameters{}, "is not a valid cluster domain"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
