@@ -42,7 +42,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if request.APIVersion != v1alpha1.APIVersion || request.Kind != v1alpha1.RequestKind || request.UID == "" {
-		http.Error(w, "the body is no SigningRequest of "+v1alpha1.APIVersion, http.StatusBadRequest)
+		http.Error(w, "the body is not a SigningRequest of "+v1alpha1.APIVersion, http.StatusBadRequest)
 		return
 	}
 	answer, err := e.answer(&request)

@@ -47,7 +47,7 @@ func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	listen := flags.String("listen", "127.0.0.1:9443", "address to serve at")
 	dir := flags.String("dir", ".", "folder with the files that \"webhook-signer keys\" makes")
-	name := flags.String("signer", "example.com/my-signer", "the signer that this is")
+	name := flags.String("signer", "example.com/my-signer", "the name of this signer")
 	domain := flags.String("domain", "example.com", "the domain under which certificates are issued")
 	_ = flags.Parse(args) // exits on errors
 

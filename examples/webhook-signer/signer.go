@@ -108,7 +108,7 @@ func usages(names []string) (key x509.KeyUsage, extended []x509.ExtKeyUsage, err
 		case "client auth":
 			extended = append(extended, x509.ExtKeyUsageClientAuth)
 		default:
-			return 0, nil, fmt.Errorf("usage %q is not for this signer", name)
+			return 0, nil, fmt.Errorf("this signer does not permit the usage %q", name)
 		}
 	}
 	return key, extended, nil

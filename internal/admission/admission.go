@@ -21,9 +21,9 @@ type Config struct {
 	// run before those that check them):
 	//
 	//   - NamespaceLifecycle: nothing can be created in a namespace that does
-	//     not exist or is being deleted, and the namespaces default, kube-system
-	//     and kube-public cannot be deleted. Without it, objects get lost in
-	//     namespaces that nobody sees.
+	//     not exist or is being deleted, and the namespaces default,
+	//     kube-system and kube-public cannot be deleted. Without it, objects
+	//     can be stored in namespaces that do not exist.
 	//   - NodeRestriction: a node (a user system:node:NAME of the group
 	//     system:nodes) can write its own Node and Lease, status and mirrors of
 	//     the pods that are bound to it, tokens for these pods, and requests
@@ -31,46 +31,48 @@ type Config struct {
 	//     than mirrors it can create if it has the verb "host" on their service
 	//     account and on the ConfigMaps and Secrets that they name. Without it,
 	//     one node can pose as any other.
-	//   - PodCertificateIdentity: whoever creates a PodCertificateRequest, it
-	//     must be for a pod that runs, on its node, as its service account, and
-	//     with a certificate source in a volume that asks for it. Without it,
-	//     whoever may create podcertificaterequests gets certificates for any
-	//     pod, and for pods that do not exist.
+	//   - PodCertificateIdentity: a PodCertificateRequest, from any user, must
+	//     be for a running pod, its node and its service account, and a volume
+	//     of the pod must have a source for such a certificate. Without it,
+	//     every user who may create podcertificaterequests gets certificates
+	//     for any pod, and for pods that do not exist.
 	//   - CertificateApproval: a write to certificatesigningrequests/approval
 	//     also needs the verb "approve" on the resource "signers" of
 	//     certificates.k8s.io, for the name of the request's signer or for its
-	//     domain ("example.com/*"). Without it, whoever may update
-	//     certificatesigningrequests/approval approves for every signer.
+	//     domain ("example.com/*"). Without it, every user who may update
+	//     certificatesigningrequests/approval can approve for every signer.
 	//   - CertificateSigning: a write to certificatesigningrequests/status that
 	//     changes the certificate or a condition needs the verb "sign" in the
-	//     same way. Without it, whoever may update
+	//     same way. Without it, every user who may update
 	//     certificatesigningrequests/status can put any certificate there.
-	//   - ClusterTrustBundleAttest: a write of a trust bundle that names a signer
-	//     needs the verb "attest" in the same way; deleting one needs nothing,
-	//     and is answered with a warning. Without it, whoever may write
-	//     clustertrustbundles chooses whom the users of every signer trust.
-	//   - CertificateSubjectRestriction: nobody can request a certificate of
-	//     the group system:masters, which may do everything, from the signer
-	//     kubernetes.io/kube-apiserver-client. Without it, only the approver
-	//     stands between a requester and such a certificate.
+	//   - ClusterTrustBundleAttest: a write of a trust bundle that names a
+	//     signer needs the verb "attest" in the same way; deleting one needs
+	//     nothing, and is answered with a warning. Without it, every user who
+	//     may write clustertrustbundles chooses the trust anchors for every
+	//     signer.
+	//   - CertificateSubjectRestriction: certificates of the group
+	//     system:masters, which may do everything, cannot be requested from the
+	//     signer kubernetes.io/kube-apiserver-client. Without it, only the
+	//     approver can prevent them.
 	//   - CertificateRequestLifetime: a CertificateSigningRequest or
-	//     PodCertificateRequest can be created with finalizers only by who may
-	//     update it. Without it, requesters make requests that nobody cleans.
-	//   - CertManager: CertificateRequests bear the identity of whoever creates
-	//     them; only who has the verb "approve" on the resource "signers" of
-	//     cert-manager.io, for the issuer ("issuers.cert-manager.io/team.ca") or
-	//     for all of its kind ("issuers.cert-manager.io/*"), can approve or deny
-	//     them; and objects of cert-manager.io and acme.cert-manager.io that
-	//     nobody could act on are refused. Without it, whoever may update
-	//     certificaterequests/status approves for every issuer, and requests say
-	//     of their author what they want.
-	//   - Signer: a Signer whose fields contradict each other, whose expressions
-	//     do not compile or whose signer name another Signer has cannot be
-	//     stored. Without it, such a Signer says in its status what is wrong,
-	//     and signs nothing.
+	//     PodCertificateRequest can be created with finalizers only by users
+	//     who may update it. Without it, requesters can create requests that
+	//     are never cleaned up.
+	//   - CertManager: CertificateRequests have the identity of their creator;
+	//     only users with the verb "approve" on the resource "signers" of
+	//     cert-manager.io, for the issuer ("issuers.cert-manager.io/team.ca")
+	//     or for all of its kind ("issuers.cert-manager.io/*"), can approve or
+	//     deny them; and invalid objects of cert-manager.io and
+	//     acme.cert-manager.io are refused. Without it, every user who may
+	//     update certificaterequests/status can approve for every issuer, and
+	//     requests can name any user as their creator.
+	//   - Signer: a Signer whose fields contradict each other, whose
+	//     expressions do not compile or whose signer name another Signer has
+	//     cannot be stored. Without it, such a Signer shows the error in its
+	//     status and signs nothing.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
-	//     kind say. Without it and its siblings below, the objects that
-	//     configure them can be stored and mean nothing.
+	//     kind say. Without this plugin and the three below, their objects can
+	//     be stored but have no effect.
 	//   - MutatingAdmissionWebhook: objects are changed as the webhooks of
 	//     MutatingWebhookConfigurations say.
 	//   - ValidatingAdmissionPolicy: requests are refused as the policies of

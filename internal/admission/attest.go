@@ -66,7 +66,7 @@ func (p attest) warnOfDeletion(ctx context.Context, a admission.Attributes) {
 		return
 	}
 	if !p.signers.allow(ctx, a.GetUserInfo(), p.verb, bundle.Spec.SignerName) {
-		warning.AddWarning(ctx, "", fmt.Sprintf("deleting trust bundle %q of signer %q, for which you may not attest: you cannot bring it back",
+		warning.AddWarning(ctx, "", fmt.Sprintf("deleting trust bundle %q of signer %q, for which you may not attest: you cannot create it again",
 			bundle.Name, bundle.Spec.SignerName))
 	}
 }

@@ -105,7 +105,7 @@ func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 
 // Every user who may delete bundles may delete this one, but gets a warning.
 func TestAttestWarnsOfDeletion(t *testing.T) {
-	const told = `deleting trust bundle "test" of signer "abc.com/xyz", for which you may not attest: you cannot bring it back`
+	const told = `deleting trust bundle "test" of signer "abc.com/xyz", for which you may not attest: you cannot create it again`
 	for _, tc := range []struct {
 		reason  string
 		answers map[string]answer

@@ -81,7 +81,7 @@ func TestBadSignersAreRefused(t *testing.T) {
 	}{
 		{"the name of another Signer", object{"spec.profile.usages": []any{"client auth"}}, "spec.signerName", "the Signer workload declares it already"},
 		{"no signer name", other(object{"spec.signerName": "workload"}), "spec.signerName", "must be a domain, a slash and a path, as in example.com/workload"},
-		{"a name of Kubernetes", other(object{"spec.signerName": "kubernetes.io/kubelet-serving"}), "spec.signerName", "are Kubernetes' own"},
+		{"a name of Kubernetes", other(object{"spec.signerName": "kubernetes.io/kubelet-serving"}), "spec.signerName", "are reserved for Kubernetes"},
 		{"no CA", other(object{"spec.ca": object{}}), "spec.ca", "exactly one of"},
 		{"two CAs", other(object{"spec.ca.builtIn": object{}}), "spec.ca", "exactly one of"},
 		{"no duration", other(object{"spec.profile.lifetime": object{"maximum": "5 days"}}), "spec.profile.lifetime.maximum", "must be hours, minutes and seconds, such as 24h"},

@@ -113,11 +113,11 @@ func checkPod(request *podRequest, pod *corev1.Pod, a admission.Attributes) erro
 	case pod.Spec.NodeName != string(spec.NodeName):
 		return forbidden(a, "pod %s is not bound to node %q", pod.Name, spec.NodeName)
 	case mirror:
-		return forbidden(a, "pod %s is a mirror pod: its node vouches for it, nobody else", pod.Name)
+		return forbidden(a, "pod %s is a mirror pod, which cannot have certificates", pod.Name)
 	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
 		return forbidden(a, "pod %s does not run as service account %q", pod.Name, spec.ServiceAccountName)
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		return forbidden(a, "pod %s has ended: it needs no certificate", pod.Name)
+		return forbidden(a, "pod %s has terminated and needs no certificate", pod.Name)
 	case !declares(pod, spec):
 		return forbidden(a, "pod %s declares no podCertificate source with this signerName, keyType and userAnnotations that lasts as long", pod.Name)
 	}

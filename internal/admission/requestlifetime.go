@@ -39,7 +39,7 @@ func (p requestLifetime) Admit(ctx context.Context, a admission.Attributes, _ ad
 	if len(object.GetFinalizers()) == 0 || p.mayUpdate(ctx, a) {
 		return nil
 	}
-	return admission.NewForbidden(a, errors.New("metadata.finalizers: only who may update requests can set finalizers; leave them out"))
+	return admission.NewForbidden(a, errors.New("metadata.finalizers: setting finalizers requires the permission to update requests; leave them out"))
 }
 
 func (p requestLifetime) mayUpdate(ctx context.Context, a admission.Attributes) bool {

@@ -41,7 +41,7 @@ func (w world) testRequestLifetime(t *testing.T) {
 				t.Error(err)
 			}
 			if !tt.want {
-				wantForbidden(t, err, tt.name, "metadata.finalizers: only who may update requests can set finalizers; leave them out")
+				wantForbidden(t, err, tt.name, "metadata.finalizers: setting finalizers requires the permission to update requests; leave them out")
 			}
 		})
 	}

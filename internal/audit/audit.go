@@ -136,6 +136,6 @@ func (i impatient) Shutdown() {
 	select {
 	case <-done:
 	case <-time.After(i.timeout):
-		klog.Background().Info("The audit webhook has not taken all events: the last ones are lost", "waited", i.timeout)
+		klog.Background().Info("The audit webhook has not accepted all events: the last ones are lost", "waited", i.timeout)
 	}
 }

@@ -15,10 +15,10 @@ import (
 // Config is the stanza "audit".
 type Config struct {
 	// policyFile is a file with a Policy of audit.k8s.io/v1, which says what is
-	// recorded of which request. It is read at start; unknown fields in it are
-	// errors. Default: a built-in policy that records who asked for what and
-	// what came of it, but no bodies, and leaves out health checks, lease
-	// renewals and the server's own reads.
+	// recorded for which requests. It is read at start; unknown fields in it
+	// are errors. Default: a built-in policy that records the user, the request
+	// and the outcome, but no bodies, and omits health checks, lease renewals
+	// and the server's own reads.
 	PolicyFile string `json:"policyFile,omitempty"`
 	// log writes the record into a file.
 	Log LogConfig `json:"log"`
@@ -29,8 +29,8 @@ type Config struct {
 // LogConfig is the stanza "audit.log".
 type LogConfig struct {
 	// path is the file to append to, one event a line; "-" is standard output.
-	// Only its owner can read what the server makes. Default: none, no log.
-	// Flag: --audit-log-path.
+	// Only its owner can read a file that the server creates. Default: none, no
+	// log. Flag: --audit-log-path.
 	Path string `json:"path,omitempty"`
 	// format is json (an Event of audit.k8s.io/v1) or legacy (a line of text).
 	// Default: json.
@@ -41,7 +41,7 @@ type LogConfig struct {
 	// Default: blocking.
 	Mode string `json:"mode,omitempty"`
 	// maxSize is how large the file may grow, in megabytes, before it is
-	// renamed and begun again. 0 never renames it. Default: 100.
+	// renamed and a new one is started. 0 never renames it. Default: 100.
 	MaxSize int `json:"maxSize"`
 	// maxBackups is how many renamed files are kept. 0 keeps all. Default: 100.
 	MaxBackups int `json:"maxBackups"`
@@ -54,8 +54,8 @@ type LogConfig struct {
 
 // WebhookConfig is the stanza "audit.webhook".
 type WebhookConfig struct {
-	// kubeconfig is a file in kubeconfig format that says where events go and
-	// with which credentials. Default: none, nothing is sent.
+	// kubeconfig is a file in kubeconfig format that says where to send events
+	// and with which credentials. Default: none, nothing is sent.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// mode is when events are sent: batch (several at a time, soon after),
 	// blocking (before the request ends) or blocking-strict (the same, and a
@@ -65,15 +65,14 @@ type WebhookConfig struct {
 	// sent again; it grows with each attempt. A duration such as 10s.
 	// Default: 10s.
 	InitialBackoff metav1.Duration `json:"initialBackoff"`
-	// batch rules the mode batch.
+	// batch configures the mode batch.
 	Batch BatchConfig `json:"batch"`
 }
 
 // BatchConfig is the stanza "audit.webhook.batch".
 type BatchConfig struct {
-	// bufferSize is how many events wait to be sent. Those that come when so
-	// many wait already are lost, and counted in the metric
-	// apiserver_audit_error_total. Default: 10000.
+	// bufferSize is how many events wait to be sent. Further events are lost,
+	// and counted in the metric apiserver_audit_error_total. Default: 10000.
 	BufferSize int `json:"bufferSize"`
 	// maxSize is how many events are sent at a time. Default: 400.
 	MaxSize int `json:"maxSize"`
@@ -107,7 +106,7 @@ func (c Config) enabled() bool { return c.Log.Path != "" || c.Webhook.Kubeconfig
 // Validate returns an error with the field of the first value that cannot work.
 func (c Config) Validate() error {
 	if c.PolicyFile != "" && !c.enabled() {
-		return fmt.Errorf("audit.policyFile: there is nowhere to record to; set audit.log.path or audit.webhook.kubeconfig")
+		return fmt.Errorf("audit.policyFile: there is no destination for events; set audit.log.path or audit.webhook.kubeconfig")
 	}
 	if err := oneOf("audit.log.format", c.Log.Format, auditlog.AllowedFormats); err != nil {
 		return err

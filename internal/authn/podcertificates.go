@@ -35,7 +35,7 @@ func (p podCertificates) AuthenticateRequest(req *http.Request) (*authenticator.
 		return nil, false, fmt.Errorf("honouring the client certificate of the pod %s/%s: %w", pod.Namespace, pod.PodName, err)
 	}
 	if who.GetName() != response.User.GetName() {
-		return nil, false, fmt.Errorf("client certificate is of the pod %s/%s and of the user %q, who is not its service account", pod.Namespace, pod.PodName, response.User.GetName())
+		return nil, false, fmt.Errorf("client certificate is of the pod %s/%s and of the user %q, which is not its service account", pod.Namespace, pod.PodName, response.User.GetName())
 	}
 	response.User = who
 	return response, true, nil

@@ -14,27 +14,27 @@ import (
 // Settings is the stanza "authentication".
 type Settings struct {
 	// clientCAFile is a PEM bundle of CAs whose client certificates are
-	// honoured besides those of pki/client-ca-root.crt in the data folder and
-	// those of the CAs of the server's own signers of API clients: the common
-	// name of the subject is the user, its organizations are the groups. Both
-	// files are read again when they change. Default: none.
+	// honoured in addition to those of pki/client-ca-root.crt in the data
+	// folder and those of the CAs of the server's own signers of API clients:
+	// the common name of the subject is the user, its organizations are the
+	// groups. Both files are read again when they change. Default: none.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// configFile is an AuthenticationConfiguration of apiserver.config.k8s.io,
-	// as kube-apiserver takes it: OpenID Connect issuers whose tokens are
-	// honoured, and which paths are open to requests without credentials. It
-	// is read again when it changes; a change that is not valid is logged,
-	// counted in apiserver_authentication_config_controller_automatic_reloads_total
-	// and not used. Default: none. Then /healthz, /livez, /readyz and /version are
+	// as for kube-apiserver: OpenID Connect issuers whose tokens are honoured,
+	// and which paths are open to requests without credentials. It is read
+	// again when it changes; a change that is not valid is logged, counted in
+	// apiserver_authentication_config_controller_automatic_reloads_total and
+	// not used. Default: none. Then /healthz, /livez, /readyz and /version are
 	// open.
 	ConfigFile string `json:"configFile,omitempty"`
-	// serviceAccounts rules the tokens of service accounts.
+	// serviceAccounts configures the tokens of service accounts.
 	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
-	// bootstrap rules how new nodes get their first certificate.
+	// bootstrap configures how new nodes get their first certificate.
 	Bootstrap Bootstrap `json:"bootstrap"`
-	// webhook asks another server whose token it is when nobody here knows.
+	// webhook is another server that is asked about tokens that this server
+	// does not recognize.
 	Webhook Webhook `json:"webhook"`
-	// requestHeader trusts a proxy in front of the server to say who the user
-	// is.
+	// requestHeader trusts a proxy in front of the server to name the user.
 	RequestHeader RequestHeader `json:"requestHeader"`
 }
 
@@ -50,23 +50,24 @@ type ServiceAccounts struct {
 	// keysURI is the https URL of this server's /openid/v1/jwks, as services
 	// that verify tokens reach it. Default: on the server's listen address.
 	KeysURI string `json:"keysURI,omitempty"`
-	// formerKeyFiles are PEM files of keys, private or public, whose tokens
-	// are honoured besides those signed with pki/service-account.key in the
+	// formerKeyFiles are PEM files of keys, private or public, whose tokens are
+	// honoured in addition to those signed with pki/service-account.key in the
 	// data folder. Default: none.
 	FormerKeyFiles []string `json:"formerKeyFiles,omitempty"`
 	// apiAudiences are the audiences of this server: a token is honoured if
 	// it is for one of them, and is for all of them if its request names none.
 	// Default: the issuer.
 	APIAudiences []string `json:"apiAudiences,omitempty"`
-	// maxTokenExpiration is the longest life of a token: requests for more get
-	// this much, and a warning. At least 1h. It also bounds tokens that
-	// extendTokenExpiration makes longer, and none in Secrets, which have no end.
-	// Default: 0s, no limit.
+	// maxTokenExpiration is the longest lifetime of a token: requests for a
+	// longer one get this lifetime and a warning. At least 1h. It also limits
+	// tokens that extendTokenExpiration extends, but not tokens in Secrets,
+	// which never expire. Default: 0s, no limit.
 	MaxTokenExpiration metav1.Duration `json:"maxTokenExpiration"`
 	// extendTokenExpiration gives tokens that kubelets request for pods (they
 	// ask for 3607 seconds) a year, for programs that do not read a renewed
-	// token from its file. Use of such a token after its time is noted in the
-	// audit log. They end with their pod in any case. Default: true.
+	// token from its file. Use of such a token after the requested time is
+	// recorded in the audit log. They become invalid with their pod in any
+	// case. Default: true.
 	ExtendTokenExpiration bool `json:"extendTokenExpiration"`
 }
 
@@ -77,37 +78,37 @@ type Bootstrap struct {
 	Tokens bool `json:"tokens"`
 	// nodes lets the holders of bootstrap tokens, the group
 	// system:bootstrappers, request client certificates of nodes, lets nodes
-	// renew theirs, and has the approver approve both. Switched off, these
-	// three ClusterRoleBindings are removed. Default: true.
+	// renew theirs, and lets the approver approve both. If false, these three
+	// ClusterRoleBindings are removed. Default: true.
 	Nodes bool `json:"nodes"`
 }
 
 // Webhook is the stanza "authentication.webhook".
 type Webhook struct {
 	// kubeconfig is a file that says where the webhook is: TokenReviews of
-	// authentication.k8s.io are POSTed to its server's URL. Default: none,
-	// which asks nobody.
+	// authentication.k8s.io are POSTed to its server's URL. Default: none, no
+	// webhook is called.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// version of TokenReview, v1 or v1beta1. Default: v1.
 	Version string `json:"version"`
-	// cacheTTL is how long an answer is good for: a token that the webhook
-	// does not honour any more may work for that long. 0s asks every time.
-	// Default: 2m.
+	// cacheTTL is how long answers are cached: a token that the webhook no
+	// longer accepts may work for that long. 0s disables the cache. Default:
+	// 2m.
 	CacheTTL metav1.Duration `json:"cacheTTL"`
 }
 
 // RequestHeader is the stanza "authentication.requestHeader".
 type RequestHeader struct {
-	// caFile is a PEM bundle of the CAs of the proxy's client certificate. It
-	// must not be one that gives certificates to anybody else. It is read
-	// again when it changes. Default: none, which trusts no proxy. Headers of
-	// these names from anybody else are ignored.
+	// caFile is a PEM bundle of the CAs of the proxy's client certificate. No
+	// CA among them may issue certificates to other clients. It is read again
+	// when it changes. Default: none, which trusts no proxy. These headers are
+	// ignored in requests of other clients.
 	CAFile string `json:"caFile,omitempty"`
 	// allowedNames are the common names that the proxy's certificate may have.
 	// Default: none, which allows every certificate of the CAs.
 	AllowedNames []string `json:"allowedNames,omitempty"`
-	// usernameHeaders are looked at in their order; the first with a value is
-	// the user.
+	// usernameHeaders are read in their order; the first with a value names the
+	// user.
 	UsernameHeaders []string `json:"usernameHeaders"`
 	// uidHeaders are looked at in their order for the user's UID.
 	UIDHeaders []string `json:"uidHeaders"`

@@ -18,14 +18,15 @@ import (
 // Settings is the stanza "authorization".
 type Settings struct {
 	// configFile is a file with an AuthorizationConfiguration of
-	// apiserver.config.k8s.io/v1: who decides what users may do, in which
-	// order. Known types: Node (what nodes need for their pods), RBAC (roles
-	// and bindings) and Webhook (another program), each with conditions. It is
-	// read again when it changes; a change that is not valid is logged, counted
-	// in apiserver_authorization_config_controller_automatic_reloads_total and
-	// not used. Members of system:masters may always do everything.
-	// Default: Node, then RBAC. Without RBAC this server's own controllers need
-	// their rights from a webhook.
+	// apiserver.config.k8s.io/v1: the authorizers, in the order in which they
+	// are asked. Known types: Node (what nodes need for their pods), RBAC
+	// (roles and bindings) and Webhook (another program), each with conditions.
+	// It is read again when it changes; a change that is not valid is logged,
+	// counted in
+	// apiserver_authorization_config_controller_automatic_reloads_total and not
+	// used. Members of system:masters may always do everything. Default: Node,
+	// then RBAC. Without RBAC this server's own controllers need their rights
+	// from a webhook.
 	ConfigFile string `json:"configFile,omitempty"`
 }
 

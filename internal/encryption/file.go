@@ -124,9 +124,9 @@ func (k *Keys) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the encryption keys: %w", err)
 	}
-	const header = "# Encrypts what is stored. Whoever has this file and a copy of the store can\n" +
-		"# read it; without this file nobody can. Keep a backup of it, but not beside\n" +
-		"# the store's. Change keys with \"certplane encryption rotate\".\n"
+	const header = "# The keys that encrypt the store. This file and a copy of the store are enough\n" +
+		"# to read it; without this file it cannot be read. Keep a backup of it, but not\n" +
+		"# beside that of the store. Change keys with \"certplane encryption rotate\".\n"
 	return append([]byte(header), data...), nil
 }
 

@@ -170,7 +170,7 @@ func TestValidate(t *testing.T) {
 		{"no certificate for a key by URI", Settings{Key: "pkcs11:object=a"}, "signing.ca.certFile: missing"},
 		{"two keys", Settings{CertFile: "a", KeyFile: "b", Key: "pkcs11:object=a"}, "signing.ca.key: is set besides keyFile, so there are two keys: remove one of them"},
 		{"a key where its URI belongs", Settings{CertFile: "a", Key: "-----BEGIN PRIVATE KEY-----" + pin}, "signing.ca.key: holds a key itself: write that into a file and name it in keyFile"},
-		{"a file where a URI belongs", Settings{CertFile: "a", Key: "/etc/" + pin}, "signing.ca.key: is no URI of a known kind: it must begin with one of pkcs11:, awskms:, cloudkms:, azurekms:"},
+		{"a file where a URI belongs", Settings{CertFile: "a", Key: "/etc/" + pin}, "signing.ca.key: is not a URI of a known kind: it must begin with one of pkcs11:, awskms:, cloudkms:, azurekms:"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

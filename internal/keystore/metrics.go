@@ -20,11 +20,11 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "certplane", Subsystem: "ca", Name: "changes_total",
-			Help: "Number of times that another CA came into use without a restart, by the CA's place in the configuration.",
+			Help: "Number of times that a new CA was activated without a restart, by the CA's place in the configuration.",
 		}, []string{"ca"}),
 		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "certplane", Subsystem: "ca", Name: "reload_failed",
-			Help: "1 while the CA's files hold what cannot be used, so that the CA before it still signs, else 0; by the CA's place in the configuration.",
+			Help: "1 while the CA's files cannot be used, so that the previous CA still signs, else 0; by the CA's place in the configuration.",
 		}, []string{"ca"}),
 	}
 	return m, errors.Join(collector.Share(registry, &m.changes), collector.Share(registry, &m.failed))

@@ -12,13 +12,13 @@ type Settings struct {
 	// link it to its root, in order; the root itself may be left out. Clients
 	// get all of them but the root with each certificate. The file is read
 	// again every few seconds: a new CA is used, without a restart, once it is
-	// whole, valid and belongs to the key.
+	// complete, valid and belongs to the key.
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile holds the CA's private key in PEM, unencrypted, as PKCS#8,
 	// PKCS#1 or SEC 1: RSA, ECDSA or Ed25519. It is read again together with
 	// certFile, and may be the same file. Set either keyFile or key.
 	KeyFile string `json:"keyFile,omitempty"`
-	// key is the URI of a private key that never leaves the place it is in:
+	// key is the URI of a private key outside of this host's files:
 	// pkcs11:token=T;object=LABEL?module-path=FILE&pin-source=file:FILE (RFC
 	// 7512), awskms:key-id=ID?region=R, cloudkms:projects/... or
 	// azurekms:name=K;vault=V. Each kind needs a certplane that was built with
@@ -70,5 +70,5 @@ func schemeOf(uri string) (scheme, error) {
 	if strings.Contains(uri, "-----BEGIN") {
 		return scheme{}, errors.New("holds a key itself: write that into a file and name it in keyFile")
 	}
-	return scheme{}, fmt.Errorf("is no URI of a known kind: it must begin with one of %s; a key in a file belongs in keyFile", strings.Join(known, ", "))
+	return scheme{}, fmt.Errorf("is not a URI of a known kind: it must begin with one of %s; a key in a file belongs in keyFile", strings.Join(known, ", "))
 }

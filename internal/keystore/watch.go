@@ -80,7 +80,7 @@ func (s *Store) fail(ctx context.Context, failure error) {
 	s.report(failure)
 	switch {
 	case failure != nil:
-		klog.FromContext(ctx).Error(failure, "Cannot use the CA that is in the files now; going on with the one before", "ca", s.name)
+		klog.FromContext(ctx).Error(failure, "Cannot use the CA in the files; still signing with the previous one", "ca", s.name)
 	case before != nil:
 		s.candidate = nil
 		klog.FromContext(ctx).Info("The CA in use is the one in its files again", "ca", s.name)

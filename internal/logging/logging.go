@@ -26,10 +26,10 @@ type Config struct {
 	// programs). The log is on standard error. Default: text.
 	// Flag: --logging-format.
 	Format string `json:"format,omitempty"`
-	// verbosity is how much to log, from 0 (what somebody should know) to 10
-	// (everything). At 0, the log has warnings, errors and what certplane itself
-	// does; from 1 on also what the libraries within it do, as in Kubernetes'
-	// components. Default: 0. Flag: -v.
+	// verbosity is how much to log, from 0 (what the operator should know) to
+	// 10 (everything). At 0, the log has warnings, errors and messages of
+	// certplane itself; from 1 on also those of its libraries, as in
+	// Kubernetes' components. Default: 0. Flag: -v.
 	Verbosity int `json:"verbosity"`
 }
 

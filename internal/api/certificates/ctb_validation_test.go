@@ -215,7 +215,7 @@ func TestTrustBundleWarnings(t *testing.T) {
 	expired := block("CERTIFICATE", newAnchor(t, func(c *x509.Certificate) { c.NotAfter = bundleTime.Add(-time.Minute) }))
 	useless := block("CERTIFICATE", newAnchor(t, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }))
 	anything := block("CERTIFICATE", newAnchor(t, func(c *x509.Certificate) { c.KeyUsage = 0 }))
-	const residue = "spec.trustBundle: some of it looks like PEM blocks but is none, and is ignored: only 1 can be read"
+	const residue = "spec.trustBundle: some text looks like PEM blocks but cannot be read as such, and is ignored: only 1 of them can be read"
 	for _, tc := range []struct {
 		reason string
 		text   string

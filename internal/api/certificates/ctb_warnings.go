@@ -52,5 +52,5 @@ func warnOfResidue(text string, blocks []*pem.Block) []string {
 	if len(armour.FindAllStringIndex(text, -1)) == 2*len(blocks) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: some of it looks like PEM blocks but is none, and is ignored: only %d can be read", trustBundlePath, len(blocks))}
+	return []string{fmt.Sprintf("%s: some text looks like PEM blocks but cannot be read as such, and is ignored: only %d of them can be read", trustBundlePath, len(blocks))}
 }

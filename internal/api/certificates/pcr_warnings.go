@@ -14,13 +14,13 @@ func PodChainWarnings(chain string) []string {
 	}
 	var warnings []string
 	if leaf.BasicConstraintsValid && leaf.IsCA {
-		warnings = append(warnings, "status.certificateChain: the leaf certificate is a CA: whoever holds its key can issue certificates")
+		warnings = append(warnings, "status.certificateChain: the leaf certificate is a CA: its key can issue certificates")
 	}
 	if issuer, _, err := nextCertificate(rest); err == nil && issuer != nil && !issuedBy(leaf, issuer) {
 		warnings = append(warnings, "status.certificateChain: the leaf certificate is not issued by the certificate that follows it: verifiers may find no path to a root")
 	}
 	if armor := strings.Count(chain, "-----BEGIN "); armor != countBlocks([]byte(chain)) {
-		warnings = append(warnings, "status.certificateChain: there is a PEM block that cannot be read: it is taken for text between blocks")
+		warnings = append(warnings, "status.certificateChain: a PEM block cannot be read and is ignored, like text between blocks")
 	}
 	return warnings
 }

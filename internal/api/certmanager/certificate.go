@@ -105,7 +105,7 @@ func validateSubject(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorLi
 		errs = append(errs, field.TooLong(path.Child("commonName"), commonName, maxCommonName))
 	}
 	if commonName == "" && len(spec.DNSNames)+len(spec.IPAddresses)+len(spec.URIs)+len(spec.EmailAddresses)+len(spec.OtherNames) == 0 {
-		errs = append(errs, field.Invalid(path, "", "names nobody: set at least one of commonName (or a CN in literalSubject), dnsNames, ipAddresses, uris, emailAddresses, otherNames"))
+		errs = append(errs, field.Invalid(path, "", "has no subject or names: set at least one of commonName (or a CN in literalSubject), dnsNames, ipAddresses, uris, emailAddresses, otherNames"))
 	}
 	return errs
 }
@@ -191,7 +191,7 @@ func validateTimes(spec *cmv1.CertificateSpec, path *field.Path) field.ErrorList
 	}
 	// In floating point, because a long duration times a hundred overflows.
 	if before := time.Duration(float64(duration) * float64(share) / 100); before < minRenewBefore {
-		errs = append(errs, field.Invalid(percentage, share, "would renew "+before.String()+" before the end, must be at least "+minRenewBefore.String()))
+		errs = append(errs, field.Invalid(percentage, share, "would renew "+before.String()+" before the expiry, must be at least "+minRenewBefore.String()))
 	}
 	return errs
 }

@@ -36,12 +36,12 @@ func TestCertificates(t *testing.T) {
 		{"no issuer", func(s *spec) { s.IssuerRef.Name = "" }, "spec.issuerRef.name: Required"},
 		{"unknown kind", func(s *spec) { s.IssuerRef.Kind = "CA" }, "spec.issuerRef.kind: Invalid"},
 
-		{"no name at all", func(s *spec) { s.DNSNames = nil }, "names nobody"},
+		{"no name at all", func(s *spec) { s.DNSNames = nil }, "has no subject or names"},
 		{"a common name", func(s *spec) { s.DNSNames, s.CommonName = nil, "web" }, ""},
 		{"a common name of 64 characters", func(s *spec) { s.CommonName = strings.Repeat("ü", 64) }, ""},
 		{"a common name of 65", func(s *spec) { s.CommonName = strings.Repeat("a", 65) }, "spec.commonName: Too long"},
 		{"a literal subject", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "CN=web,O=corp" }, ""},
-		{"a literal subject without CN", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "O=corp" }, "names nobody"},
+		{"a literal subject without CN", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "O=corp" }, "has no subject or names"},
 		{"a long CN in a literal subject", func(s *spec) { s.LiteralSubject = "CN=" + strings.Repeat("a", 65) }, "spec.commonName: Too long"},
 		{"a literal subject that is none", func(s *spec) { s.LiteralSubject = "MAIL=x" }, "spec.literalSubject: Invalid"},
 		{"an unknown key in a literal subject, in cert-manager's words", func(s *spec) { s.DNSNames, s.LiteralSubject = nil, "C=O,B=TX,CN=foo" }, "Literal subject contains unrecognized key with value [TX]"},
@@ -72,7 +72,7 @@ func TestCertificates(t *testing.T) {
 		{"nothing of it", func(s *spec) { s.RenewBeforePercentage = ptr.To[int32](0) }, "spec.renewBeforePercentage: Invalid"},
 		{"a small part of an hour", func(s *spec) {
 			s.Duration, s.RenewBeforePercentage = lasts(time.Hour), ptr.To[int32](5)
-		}, "would renew 3m0s before the end"},
+		}, "would renew 3m0s before the expiry"},
 		{"a part of centuries", func(s *spec) {
 			s.Duration, s.RenewBeforePercentage = lasts(280*365*24*time.Hour), ptr.To[int32](99)
 		}, ""},

@@ -23,7 +23,7 @@ func ParseRequest(data []byte) (*pki.Request, error) {
 	}
 	req, err := pki.ParseRequestDER(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("its first PEM block is no PKCS #10 certificate request: %w", err)
+		return nil, fmt.Errorf("its first PEM block is not a PKCS #10 certificate request: %w", err)
 	}
 	return req, nil
 }

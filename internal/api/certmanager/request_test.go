@@ -88,7 +88,7 @@ func TestRequests(t *testing.T) {
 		{"unknown kind", func(s *spec) { s.IssuerRef.Kind, s.IssuerRef.Group = "Vault", "cert-manager.io" }, `spec.issuerRef.kind: Invalid value: "Vault"`},
 		{"no request", func(s *spec) { s.Request = nil }, "spec.request: Required"},
 		{"no PEM", func(s *spec) { s.Request = []byte("invalid-csr") }, `spec.request: Invalid value: "invalid-csr"`},
-		{"no request in PEM", func(s *spec) { s.Request = pem.EncodeToMemory(&pem.Block{Type: "X", Bytes: []byte{1}}) }, "its first PEM block is no PKCS #10 certificate request"},
+		{"no request in PEM", func(s *spec) { s.Request = pem.EncodeToMemory(&pem.Block{Type: "X", Bytes: []byte{1}}) }, "its first PEM block is not a PKCS #10 certificate request"},
 		{"too long", func(s *spec) { s.Request = append(s.Request, make([]byte, 36_500)...) }, "bytes long"},
 		{"somebody else's signature", func(s *spec) {
 			block, _ := pem.Decode(s.Request)

@@ -47,7 +47,7 @@ func parseWindow(w cmv1.CertificateRenewalWindows, path *field.Path) (parsed Win
 func comes(s cron.Schedule) error {
 	from := time.Date(2097, 1, 1, 0, 0, 0, 0, time.UTC) // 2100 is not a leap year
 	if _, ok := s.First(from, from.AddDate(8, 0, 0)); !ok {
-		return errors.New("never comes")
+		return errors.New("never occurs")
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (k *Keys) find(id string) (key, bool) {
 func (k *Keys) verifier(token *jwt.Token) (any, error) {
 	id, named := token.Header["kid"].(string)
 	if !named {
-		return nil, errors.New("token names no key")
+		return nil, errors.New("token has no key ID")
 	}
 	key, known := k.find(id)
 	if !known || key.method.Alg() != token.Method.Alg() {

@@ -19,14 +19,14 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		approved: counter("approved_total",
-			"Number of requests approved without a person, by signer and by the recogniser that knew them.", "signer", "recogniser"),
+			"Number of requests approved automatically, by signer and by the recogniser that matched them.", "signer", "recogniser"),
 		notApproved: counter("not_approved_total",
-			"Number of requests left to a person, by signer and reason: NotRecognised, NotPermitted.", "signer", "reason"),
+			"Number of requests left for approval by hand, by signer and reason: NotRecognised, NotPermitted.", "signer", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "certplane",
 			Subsystem: "approval",
 			Name:      "duration_seconds",
-			Help:      "Time from the first question about a request's permission until its approval was stored, by signer.",
+			Help:      "Time from the first check of a requester's permission until the approval was stored, by signer.",
 			Buckets:   prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"signer"}),
 	}

@@ -77,7 +77,7 @@ func (r *reconciler) permitted(ctx context.Context, c *csr, known []approval.Rec
 	for _, recogniser := range known {
 		review := &authorizationv1.SubjectAccessReview{Spec: recogniser.Permission(c)}
 		if err := r.client.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking for the requester's permission to create %s: %w", recogniser.Name, err)
+			return nil, fmt.Errorf("checking the requester's permission to create %s: %w", recogniser.Name, err)
 		}
 		if review.Status.Allowed {
 			return &recogniser, nil

@@ -98,7 +98,7 @@ func TestLeavesAlone(t *testing.T) {
 		{reason: "unreadable", change: func(c *csr) { c.Spec.Request = []byte("x") }, event: "parsing the certificate request: "},
 		{
 			reason: "of the wrong shape", change: func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, "server auth") },
-			event: "Warning NotRecognised Left to a person, as this is no request of a kubelet for its client certificate: usages did not match [client auth digital signature key encipherment]\n",
+			event: "Warning NotRecognised Left for approval by hand: not a kubelet's request for its client certificate: usages did not match [client auth digital signature key encipherment]\n",
 		},
 	}
 	for _, tc := range tests {
@@ -129,7 +129,7 @@ func TestRefuses(t *testing.T) {
 	if got := f.get().Status.Conditions; len(got) > 0 {
 		t.Errorf("conditions are %v: a person can still approve", got)
 	}
-	want := `Warning NotPermitted Left to a person: user "mallory" may not create certificatesigningrequests/nodeclient; ` +
+	want := `Warning NotPermitted Left for approval by hand: user "mallory" may not create certificatesigningrequests/nodeclient; ` +
 		"to have such requests approved, bind ClusterRole system:certificates.k8s.io:certificatesigningrequests:nodeclient to the user or to a group of it\n"
 	if diff := cmp.Diff(want, f.eventText()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -272,7 +272,7 @@ func TestUnavailable(t *testing.T) {
 		fault  func(*fixture)
 		err    string
 	}{
-		{"asking", func(f *fixture) { f.askingFails = forbidden }, "asking for the requester's permission to create nodeclient: "},
+		{"asking", func(f *fixture) { f.askingFails = forbidden }, "checking the requester's permission to create nodeclient: "},
 		{"writing", func(f *fixture) { f.writingFails = forbidden }, "writing the approval: "},
 	}
 	for _, tc := range tests {

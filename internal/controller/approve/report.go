@@ -39,16 +39,16 @@ func (r reporter) approved(ctx context.Context, c *csr, by approval.Recogniser, 
 }
 
 func (r reporter) unrecognised(ctx context.Context, c *csr, why error) {
-	r.leave(ctx, c, reasonNotRecognised, "Left to a person, as this is no request of a kubelet for its client certificate: "+why.Error())
+	r.leave(ctx, c, reasonNotRecognised, "Left for approval by hand: not a kubelet's request for its client certificate: "+why.Error())
 }
 
 func (r reporter) notPermitted(ctx context.Context, c *csr, why *approval.NotPermittedError) {
-	r.leave(ctx, c, reasonNotPermitted, "Left to a person: "+why.Error())
+	r.leave(ctx, c, reasonNotPermitted, "Left for approval by hand: "+why.Error())
 }
 
 // leave reports a request that only a person can approve now.
 func (r reporter) leave(ctx context.Context, c *csr, reason, note string) {
-	log.FromContext(ctx).V(1).Info("Left request to a person", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
+	log.FromContext(ctx).V(1).Info("Left request for approval by hand", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
 	r.metrics.notApproved.WithLabelValues(c.Spec.SignerName, reason).Inc()
 	r.event(c, reason, note)
 }

@@ -117,8 +117,8 @@ func (w world) testLeaves(t *testing.T) {
 		name, user, commonName, signer string
 		event                          string
 	}{
-		{"not-permitted", "nobody", "system:node:n3", signerName, "NotPermitted: Left to a person: user \"nobody\" may not create certificatesigningrequests/nodeclient; to have such requests approved, bind ClusterRole system:certificates.k8s.io:certificatesigningrequests:nodeclient to the user or to a group of it"},
-		{"not-a-node", "somebody", "n3", signerName, "NotRecognised: Left to a person, as this is no request of a kubelet for its client certificate: subject common name does not begin with system:node:"},
+		{"not-permitted", "nobody", "system:node:n3", signerName, "NotPermitted: Left for approval by hand: user \"nobody\" may not create certificatesigningrequests/nodeclient; to have such requests approved, bind ClusterRole system:certificates.k8s.io:certificatesigningrequests:nodeclient to the user or to a group of it"},
+		{"not-a-node", "somebody", "n3", signerName, "NotRecognised: Left for approval by hand: not a kubelet's request for its client certificate: subject common name does not begin with system:node:"},
 		{"another-signer", "somebody", "system:node:n3", certificatesv1.KubeAPIServerClientSignerName, ""},
 	}
 	for _, tc := range tests {

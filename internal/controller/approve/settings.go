@@ -8,9 +8,9 @@ type Settings struct {
 	// decision waits for two or three answers of the API server.
 	// Default: 5.
 	Concurrency int `json:"concurrency"`
-	// strict leaves requests to a person whose common name has no valid node
-	// name after "system:node:", which Kubernetes approves. See also
-	// signing.strict and signing.minRSABits. Default: false.
+	// strict does not approve requests whose common name has no valid node name
+	// after "system:node:". Kubernetes approves them. See also signing.strict
+	// and signing.minRSABits. Default: false.
 	Strict bool `json:"strict,omitempty"`
 }
 

@@ -93,7 +93,7 @@ func TestTimes(t *testing.T) {
 	w.waiting(t, "web-1")
 	clock.SetTime(clock.Now().Add(2 * time.Minute)) // more than the time that the request took to be made
 	w.touch(t, "web")
-	w.says(t, "web", `CertificateRequest "web-1" waits for approval: approve or deny it, or see whether its approver runs and has the verb approve for Player.test.example.com/us`)
+	w.says(t, "web", `CertificateRequest "web-1" waits for approval: approve or deny it, or check that its approver is running and has the verb approve for Player.test.example.com/us`)
 	first := w.sign(t, "web-1")
 	crt = w.issued(t, "web", 1)
 	if due := crt.Status.RenewalTime; due == nil || !due.Time.Equal(first.NotAfter.Add(-15*time.Minute)) {

@@ -23,7 +23,7 @@ func (t *pass) maintain(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		t.by(t.now.Add(lookEvery))
 		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
-			"Cannot compare Secret %q: %v: put that right, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
+			"Cannot compare Secret %q: %v: fix that, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
 	}
 	if drift == "" {
 		return false, nil

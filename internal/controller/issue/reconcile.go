@@ -92,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	case errors.Is(err, errChanged), apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		log.FromContext(ctx).V(1).Info("Nothing to do for what is going away", "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Nothing to do for an object that is being deleted", "error", err.Error())
 		return reconcile.Result{RequeueAfter: lookEvery}, nil
 	case err != nil:
 		return reconcile.Result{}, err

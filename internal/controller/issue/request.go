@@ -77,7 +77,7 @@ func (t *pass) collide(ctx context.Context, name string) error {
 	}
 	t.by(t.now.Add(lookEvery))
 	return t.reportBlocked(ctx, requestManager, issuance.Finding{
-		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and is not of this Certificate: delete it", name),
+		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and does not belong to this Certificate: delete it", name),
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 type CertificateSettings struct {
 	// backoffMin is how long a Certificate whose issuance has failed waits for
 	// the next attempt. It doubles with each failure. A change of the spec, or
-	// "certplane renew", is tried at once. A duration such as 1h. Default: 1h.
+	// "certplane renew", is tried immediately. A duration such as 1h. Default:
+	// 1h.
 	BackoffMin metav1.Duration `json:"backoffMin"`
 	// backoffMax bounds that wait. Default: 32h.
 	BackoffMax metav1.Duration `json:"backoffMax"`
@@ -22,9 +23,9 @@ type CertificateSettings struct {
 	// false.
 	EnableCertificateOwnerRef bool `json:"enableCertificateOwnerRef"`
 	// copiedAnnotationPrefixes say which annotations of a Certificate its
-	// CertificateRequests get: those that begin with one of them; "*" stands for
-	// all, and a prefix after "-" leaves annotations out. The last one that fits
-	// decides. Default: all but those of kubectl, Flux and Argo CD.
+	// CertificateRequests get: those that begin with one of them; "*" stands
+	// for all, and a prefix after "-" excludes annotations. The last matching
+	// one decides. Default: all but those of kubectl, Flux and Argo CD.
 	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
 }
 

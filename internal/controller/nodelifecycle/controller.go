@@ -137,9 +137,9 @@ func (r *reconciler) silence(ctx context.Context, node *corev1.Node) error {
 		return nil // the cache will bring the current state
 	}
 	if err != nil {
-		return fmt.Errorf("writing that node %s is silent: %w", node.Name, err)
+		return fmt.Errorf("marking node %s as not ready: %w", node.Name, err)
 	}
-	log.FromContext(ctx).Info("A node gives no sign of life", "node", node.Name, "gracePeriod", r.Settings.GracePeriod.Duration)
+	log.FromContext(ctx).Info("A node has stopped reporting its status", "node", node.Name, "gracePeriod", r.Settings.GracePeriod.Duration)
 	if r.Events != nil {
 		r.Events.Eventf(node, nil, corev1.EventTypeNormal, "NodeNotReady", "Monitor", "Node %s status is now: NodeNotReady", node.Name)
 	}

@@ -15,9 +15,9 @@ const shortest = time.Second
 
 // Settings is the stanza "nodeLifecycle".
 type Settings struct {
-	// gracePeriod is how long a node may give no sign of life, by its Lease or by
-	// its status, before its condition Ready becomes Unknown. Agents and kubelets
-	// renew their Leases every 10s. Default: 50s, as in Kubernetes.
+	// gracePeriod is how long a node may renew neither its Lease nor its status
+	// before its condition Ready becomes Unknown. Agents and kubelets renew
+	// their Leases every 10s. Default: 50s, as in Kubernetes.
 	GracePeriod metav1.Duration `json:"gracePeriod"`
 }
 

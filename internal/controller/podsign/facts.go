@@ -88,7 +88,7 @@ func find[T client.Object](ctx context.Context, r *reconciler, key client.Object
 	case apierrors.IsNotFound(err):
 		return latest, &profile.Refusal{Reason: profile.ReasonIdentity, Message: err.Error()}
 	case err != nil:
-		return latest, fmt.Errorf("looking at what the request is about: %w", err)
+		return latest, fmt.Errorf("reading the objects that the request refers to: %w", err)
 	}
 	if refusal := check(latest); refusal != nil {
 		return latest, refusal

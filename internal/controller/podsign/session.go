@@ -112,7 +112,7 @@ func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
 func (r *reconciler) enqueueAll(ctx context.Context, q queue) {
 	list := r.version.NewList()
 	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for a signer; their back-off brings them back")
+		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for a signer; they are retried after their back-off")
 		return
 	}
 	for _, o := range certificates.PodRequestItems(list) {

@@ -126,7 +126,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	if r.ReviewCAs && asksForCA(cr) {
 		r.event(cr, corev1.EventTypeNormal, reasonReview, fmt.Sprintf(
-			"Requests for CA certificates are not approved without a person: decide with 'certplane approve -n %s %s' or 'certplane deny -n %s %s'",
+			"Requests for CA certificates are not approved automatically: decide with 'certplane approve -n %s %s' or 'certplane deny -n %s %s'",
 			cr.Namespace, cr.Name, cr.Namespace, cr.Name))
 		return reconcile.Result{}, nil
 	}
@@ -159,7 +159,7 @@ func whyForbidden(cr *cmv1.CertificateRequest, err error) string {
 	todo := fmt.Sprintf("grant it the verb approve on signers.%s, for names see the documentation, or decide with 'certplane approve -n %s %s'",
 		certmanager.Group, cr.Namespace, cr.Name)
 	if ref := cr.Spec.IssuerRef; !certmanager.IsBuiltIn(ref) && strings.Contains(err.Error(), certmanager.MessageNoSigner) {
-		todo = fmt.Sprintf("install the program that brings the kind %s of %s, or correct spec.issuerRef in another request", certmanager.IssuerKind(ref), ref.Group)
+		todo = fmt.Sprintf("install the program that provides the kind %s of %s, or correct spec.issuerRef in another request", certmanager.IssuerKind(ref), ref.Group)
 	}
 	return fmt.Sprintf("%s may not approve it: %s. %v", Component, todo, err)
 }

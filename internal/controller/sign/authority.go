@@ -67,11 +67,11 @@ func (w *caWatch) due(authority *pki.Authority, end time.Time) bool {
 }
 
 func (w *caWatch) warn(ctx context.Context, end time.Time) {
-	log.FromContext(ctx).Info("The signer's CA ends soon: replace it", "signer", w.signerName, "notAfter", end)
+	log.FromContext(ctx).Info("The signer's CA expires soon: replace it", "signer", w.signerName, "notAfter", end)
 	if w.events != nil && w.regarding != nil {
 		// The recorder merges Events that differ only in the note: the action
 		// keeps signers apart.
 		w.events.Eventf(w.regarding, nil, corev1.EventTypeWarning, "CAEndsSoon", controllerName(w.signerName),
-			"The CA of signer %s ends on %s: replace it before", w.signerName, end.Format(time.RFC3339))
+			"The CA of signer %s expires on %s: replace it before then", w.signerName, end.Format(time.RFC3339))
 	}
 }

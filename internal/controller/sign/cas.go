@@ -63,7 +63,7 @@ func (s Settings) checkCAs() error {
 	}
 	if !s.CA.IsZero() && s.anySpecific() {
 		return errors.New("signing.ca: cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time: " +
-			"signing.ca is for signers that have none of their own, and one under signing.signers has")
+			"signing.ca is for signers without a CA of their own, and one under signing.signers has a CA of its own")
 	}
 	return checkCA(s.CA, "signing.ca", "cluster-signing")
 }

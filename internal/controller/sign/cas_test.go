@@ -140,7 +140,7 @@ func TestKeysElsewhere(t *testing.T) {
 	}{
 		{
 			reason: "unknown kind of place", settings: Settings{CA: keystore.Settings{CertFile: "x", Key: "tpm:1"}},
-			want: "signing.ca.key: is no URI of a known kind",
+			want: "signing.ca.key: is not a URI of a known kind",
 		},
 		{
 			reason: "without a certificate", settings: Settings{CA: keystore.Settings{Key: "pkcs11:token=ca"}},

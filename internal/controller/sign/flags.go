@@ -11,9 +11,9 @@ import (
 // write to s.
 func AddFlags(flags *pflag.FlagSet, s *Settings) {
 	duration.Var(flags, &s.MaxDuration.Duration, "cluster-signing-duration", s.MaxDuration.Duration,
-		"Longest life of a certificate, and the life of one whose request names none.")
+		"Longest lifetime of a certificate, and the lifetime if the request sets none.")
 	flags.StringVar(&s.CA.CertFile, "cluster-signing-cert-file", s.CA.CertFile,
-		"PEM file with the CA certificate of all signers of kubernetes.io, and with its chain if it is no root.")
+		"PEM file with the CA certificate of all signers of kubernetes.io, and its chain if it is not a root.")
 	flags.StringVar(&s.CA.KeyFile, "cluster-signing-key-file", s.CA.KeyFile,
 		"PEM file with the key of --cluster-signing-cert-file.")
 	for _, name := range shortNames {

@@ -43,7 +43,7 @@ func (r *reconciler) retryAfter(changes Changes) source.Source {
 func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for what has changed; their back-off brings them back")
+		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for what has changed; they are retried after their back-off")
 		return
 	}
 	for i := range list.Items {
@@ -75,7 +75,7 @@ func showLength(q queue, signerName string, registry prometheus.Registerer) {
 		Namespace:   "certplane",
 		Subsystem:   "signing",
 		Name:        "queue_length",
-		Help:        "Number of approved requests that wait for a worker of their signer, without those that are tried again later, by signer.",
+		Help:        "Number of approved requests that wait for a worker of their signer, not counting those that are retried later, by signer.",
 		ConstLabels: prometheus.Labels{"signer": signerName},
 	}, func() float64 { return float64(q.Len()) })
 	if err := collector.Share(registry, &length); err != nil {

@@ -80,7 +80,7 @@ func TestQueueLength(t *testing.T) {
 		first.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	}
 	want := `
-# HELP certplane_signing_queue_length Number of approved requests that wait for a worker of their signer, without those that are tried again later, by signer.
+# HELP certplane_signing_queue_length Number of approved requests that wait for a worker of their signer, not counting those that are retried later, by signer.
 # TYPE certplane_signing_queue_length gauge
 certplane_signing_queue_length{signer="kubernetes.io/kube-apiserver-client"} 2
 certplane_signing_queue_length{signer="kubernetes.io/kubelet-serving"} 0

@@ -162,7 +162,7 @@ func TestCAWatch(t *testing.T) {
 			t.Errorf("%s: warned %v, want %v", step.reason, warned, step.warns)
 		}
 		for len(told.Events) > 0 {
-			if got := <-told.Events; !strings.HasPrefix(got, "Warning CAEndsSoon The CA of signer kubernetes.io/kubelet-serving ends on 2026-") {
+			if got := <-told.Events; !strings.HasPrefix(got, "Warning CAEndsSoon The CA of signer kubernetes.io/kubelet-serving expires on 2026-") {
 				t.Errorf("%s: event %q", step.reason, got)
 			}
 		}

@@ -13,47 +13,46 @@ import (
 
 // Settings is the stanza "signing".
 type Settings struct {
-	// ca is the CA of all signers of kubernetes.io. Give either this or, under
-	// signers, CAs of their own: both is an error. "certplane serve" makes a
-	// CA for the signers that have none; "certplane controllers" leaves such
-	// signers to others. Flags: --cluster-signing-cert-file,
+	// ca is the CA of all signers of kubernetes.io. Set either this or, under
+	// signers, CAs of single signers: setting both is an error. "certplane
+	// serve" creates a CA for signers without one; "certplane controllers" does
+	// not run such signers. Flags: --cluster-signing-cert-file,
 	// --cluster-signing-key-file.
 	CA keystore.Settings `json:"ca"`
-	// maxDuration is the longest life of a certificate, and the life of one
-	// whose request names no expirationSeconds. A request for more gets this
-	// much, without an error. A certificate never outlives its CA, whatever is
-	// said here. A duration such as 24h. Default, and what 0 stands for: 8760h,
-	// a year.
-	// Flag: --cluster-signing-duration.
+	// maxDuration is the longest lifetime of a certificate, and the lifetime if
+	// a request has no expirationSeconds. A request for a longer lifetime gets
+	// this one, without an error. A certificate never outlives its CA, whatever
+	// this value is. A duration such as 24h. Default, and the meaning of 0:
+	// 8760h, a year. Flag: --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
-	// minRSABits is the size of the smallest RSA key that gets a certificate.
-	// Requests for smaller ones fail, and from 2048 on also requests with a public
-	// exponent below 65537. Default: 2048, which all tools of Kubernetes keep to;
-	// with 1024, the least, older clients get certificates too.
+	// minRSABits is the smallest size of RSA keys. Requests with smaller keys
+	// fail, and from 2048 on also requests with a public exponent below 65537.
+	// Default: 2048, which all tools of Kubernetes comply with; 1024, the
+	// minimum, also admits older clients.
 	MinRSABits int `json:"minRSABits"`
 	// strict refuses node certificates (signers kubelet-serving and
 	// kube-apiserver-client-kubelet) whose common name has no valid node name
-	// after "system:node:", which Kubernetes signs. Default: false.
+	// after "system:node:". Kubernetes signs them. Default: false.
 	Strict bool `json:"strict,omitempty"`
 	// concurrency is how many requests each signer works on at the same time.
 	// More helps while the API server is slow to store certificates.
 	// Default: 5.
 	Concurrency int `json:"concurrency"`
-	// warnBefore is how long before the end of a CA its signer begins to warn,
-	// once a day, with an Event and in the log. Certificates that would outlive
-	// the CA are shortened, so there is reason to replace it earlier than that.
-	// Default: 720h, thirty days.
+	// warnBefore is how long before the expiry of a CA its signer begins to
+	// warn, once a day, with an Event and in the log. Certificates that would
+	// outlive the CA are shortened, which is a reason to replace it even
+	// earlier. Default: 720h, thirty days.
 	WarnBefore metav1.Duration `json:"warnBefore"`
-	// signers say what is different for single signers. Each has a name, such
-	// as kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits
-	// and strict. As soon as one has a ca, no other uses signing.ca, which has
-	// to be empty then.
-	// Flags: --cluster-signing-kubelet-serving-cert-file and -key-file;
-	// likewise -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-.
-	// Default: none.
+	// signers are the settings of single signers. Each has a name, such as
+	// kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits and
+	// strict. If one of them has a ca, signing.ca must be empty, and signers
+	// without a ca do not use it. Flags:
+	// --cluster-signing-kubelet-serving-cert-file and -key-file; likewise
+	// -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-. Default:
+	// none.
 	Signers []SignerSettings `json:"signers,omitempty"`
-	// webhooks are signers that are HTTPS endpoints, be they of kubernetes.io
-	// or not. Each has signerName and url, and any of caFile, serverName,
+	// webhooks are signers that are HTTPS endpoints, of kubernetes.io or other
+	// domains. Each has signerName and url, and any of caFile, serverName,
 	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and
 	// concurrency: see docs/webhook-signer.md. Default: none.
 	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
@@ -69,8 +68,8 @@ type SignerSettings struct {
 	MaxDuration metav1.Duration `json:"maxDuration,omitzero"`
 	// minRSABits is as in signing. Default: signing.minRSABits.
 	MinRSABits int `json:"minRSABits,omitempty"`
-	// strict is as in signing. Default: signing.strict, which cannot be
-	// switched off for one signer.
+	// strict is as in signing. Default: signing.strict. If that is true, false
+	// has no effect.
 	Strict bool `json:"strict,omitempty"`
 }
 
@@ -181,7 +180,7 @@ func (s Settings) checkSigner(i int, own SignerSettings) error {
 		return fmt.Errorf("%s.name: %w", field, err)
 	}
 	if s.index(own.Name) != i {
-		return fmt.Errorf("%s.name: %s is there twice", field, own.Name)
+		return fmt.Errorf("%s.name: %s is listed twice", field, own.Name)
 	}
 	complete := s.For(own.Name)
 	return checkLimits(field, complete.MaxDuration.Duration, complete.MinRSABits)

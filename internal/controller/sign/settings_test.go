@@ -80,7 +80,7 @@ func TestSettings(t *testing.T) {
 			reason: "two endpoints for one signer", change: func(s *Settings) {
 				s.Webhooks = []webhook.Settings{endpoint("example.com/*"), endpoint("example.com/a"), endpoint("example.com/*")}
 			},
-			want: `signing.webhooks[2].signerName: "example.com/*" is that of signing.webhooks[0] already`,
+			want: `signing.webhooks[2].signerName: "example.com/*" is already used by signing.webhooks[0]`,
 		},
 		{
 			reason: "an endpoint that cannot work", change: func(s *Settings) { s.Webhooks = []webhook.Settings{{SignerName: "example.com/a"}} },
@@ -100,7 +100,7 @@ func TestSettings(t *testing.T) {
 		},
 		{
 			reason: "a signer twice", change: func(s *Settings) { s.Signers = []SignerSettings{{Name: servingSigner}, {Name: servingSigner}} },
-			want: "signing.signers[1].name: kubernetes.io/kubelet-serving is there twice",
+			want: "signing.signers[1].name: kubernetes.io/kubelet-serving is listed twice",
 		},
 	}
 	for _, tc := range tests {

@@ -147,8 +147,8 @@ func TestConfiguredRoot(t *testing.T) {
 		t.Errorf("the certificate ends on %v, the CA on %v", chain[0].NotAfter, ca.Certificate().NotAfter)
 	}
 	w.wantEvent(t, "default", "regarding.name=first", "Issued", "earlier than it was to")
-	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kube-apiserver-client ends on")
-	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kubelet-serving ends on")
+	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kube-apiserver-client expires on")
+	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kubelet-serving expires on")
 
 	_, next := caFiles(t, dir, "second", 10*time.Hour)
 	n := 0

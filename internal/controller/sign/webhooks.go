@@ -30,7 +30,7 @@ func (s Settings) checkWebhooks() error {
 			return fmt.Errorf("%s.signerName: %w", path, err)
 		}
 		if first := webhook.Choose(s.Webhooks, w.SignerName); first != i {
-			return fmt.Errorf("%s.signerName: %q is that of signing.webhooks[%d] already", path, w.SignerName, first)
+			return fmt.Errorf("%s.signerName: %q is already used by signing.webhooks[%d]", path, w.SignerName, first)
 		}
 		if err := w.Validate(path); err != nil {
 			return err

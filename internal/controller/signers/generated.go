@@ -159,9 +159,9 @@ func (r *reconciler) storeGenerated(
 	case rotation.Make:
 		r.tell(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
 	case rotation.Prepare:
-		r.tell(ctx, s, "CAPrepared", "Made the next CA, which signs from %s on", secret.Annotations[takesOverAnnotation])
+		r.tell(ctx, s, "CAPrepared", "Made the next CA, which starts to sign at %s", secret.Annotations[takesOverAnnotation])
 	case rotation.TakeOver:
-		r.tell(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the one before stays trusted while its certificates live")
+		r.tell(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the previous CA stays trusted while its certificates are valid")
 	}
 	return secret, nil
 }

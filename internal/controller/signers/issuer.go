@@ -69,9 +69,9 @@ func (s *issuer) usable(now time.Time) *problem {
 	case cert == nil:
 		return newProblem(reasonUnavailable, "the CA cannot be used at present")
 	case !now.Before(cert.NotAfter):
-		return newProblem(reasonCAExpired, "the CA %s ended on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+		return newProblem(reasonCAExpired, "the CA %s expired on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
 	case now.Before(cert.NotBefore):
-		return newProblem(reasonCAExpired, "the CA %s begins on %s only", cert.Subject, cert.NotBefore.Format(time.RFC3339))
+		return newProblem(reasonCAExpired, "the CA %s is not valid before %s", cert.Subject, cert.NotBefore.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	case ca.Webhook != nil:
 		opened, err = r.fromWebhook(ctx, s, ca.Webhook)
 	default:
-		err = newProblem(reasonInvalid, "spec.ca: nobody is named who signs")
+		err = newProblem(reasonInvalid, "spec.ca: set exactly one of generated, secret, key, builtIn and webhook")
 	}
 	return opened, again, err
 }

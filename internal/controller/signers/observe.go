@@ -89,5 +89,5 @@ func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *remembered, 
 		return
 	}
 	known.warned, known.warnedOf = now, fingerprint
-	r.warn(s, "CAEndsSoon", "Look", "The CA of signer %s ends on %s: replace it before", s.Spec.SignerName, cert.NotAfter.Format(time.RFC3339))
+	r.warn(s, "CAEndsSoon", "Look", "The CA of signer %s expires on %s: replace it before then", s.Spec.SignerName, cert.NotAfter.Format(time.RFC3339))
 }

@@ -9,15 +9,14 @@ import (
 
 // Settings is the stanza "declaredSigners".
 type Settings struct {
-	// propagation is how long the root of a CA that certplane makes is
-	// published before the CA signs, so that all who verify certificates know
-	// it by then. It is shorter for CAs with short lives: at most a tenth.
-	// Kubelets need some minutes. A duration such as 10m. Default: 10m.
+	// propagation is how long the root of a CA that certplane generates is
+	// published before the CA signs, so that all verifiers of certificates have
+	// it by then. It is at most a tenth of the CA's lifetime. Kubelets need
+	// some minutes. A duration such as 10m. Default: 10m.
 	Propagation metav1.Duration `json:"propagation"`
-	// warnBefore is how long before the end of a CA that somebody else has to
-	// replace its Signer begins to warn, once a day, with an Event. It is
-	// shorter for CAs with short lives: at most a fifth. Default: 720h, thirty
-	// days.
+	// warnBefore is how long before the expiry of a CA that certplane does not
+	// replace its Signer begins to warn, once a day, with an Event. It is at
+	// most a fifth of the CA's lifetime. Default: 720h, thirty days.
 	WarnBefore metav1.Duration `json:"warnBefore"`
 }
 

@@ -39,14 +39,14 @@ func readyOf(s *v1alpha1.Signer, st state, now time.Time) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, ObservedGeneration: s.Generation}
 	switch {
 	case st.problem != nil && st.signs(now):
-		ready.Reason, ready.Message = st.problem.reason, st.problem.message+"; the CA before signs on"
+		ready.Reason, ready.Message = st.problem.reason, st.problem.message+"; the previous CA still signs"
 	case st.problem != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, st.problem.reason, st.problem.message
 	case st.issuer.ca == nil:
 		ready.Message = "Certificates are signed at " + s.Spec.CA.Webhook.URL
 	default:
 		cert := st.issuer.certificate()
-		ready.Message = fmt.Sprintf("Certificates are signed by %s, which ends on %s", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+		ready.Message = fmt.Sprintf("Certificates are signed by %s, which expires on %s", cert.Subject, cert.NotAfter.Format(time.RFC3339))
 	}
 	return ready
 }

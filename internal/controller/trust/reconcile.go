@@ -175,6 +175,6 @@ var verbosity = map[string]int{"Published": 1}
 // notes describe what has happened to a bundle.
 var notes = map[string]string{
 	"Published":  "Published the roots of the signer",
-	"Superseded": "The signer has other roots; these stay trusted for a while",
-	"Deleted":    "Deleted the trust bundle: its time is over, or it is not what the publisher of its signer has put there",
+	"Superseded": "The signer has new roots; these old ones stay trusted for a while",
+	"Deleted":    "Deleted the trust bundle: it has expired, or its signer's publisher did not write it",
 }

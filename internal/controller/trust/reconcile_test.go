@@ -251,7 +251,7 @@ func TestSettings(t *testing.T) {
 		want     string
 	}{
 		{Settings{Overlap: metav1.Duration{Duration: -time.Second}}, "trust.overlap: -1s is negative: 0s is no overlap"},
-		{Settings{Upcoming: []Upcoming{{"a/b", "x"}, {"a/x", "x"}}}, `trust.upcoming[1].signerName: "a/x" is no signer: there are a/b, c/d`},
+		{Settings{Upcoming: []Upcoming{{"a/b", "x"}, {"a/x", "x"}}}, `trust.upcoming[1].signerName: unknown signer "a/x": use one of a/b, c/d`},
 		{Settings{Upcoming: []Upcoming{{"a/b", ""}}}, "trust.upcoming[0].rootsFile: missing"},
 	} {
 		if err := tc.settings.Validate(signers); err == nil || err.Error() != tc.want {

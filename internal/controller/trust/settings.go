@@ -16,13 +16,13 @@ type Settings struct {
 	// overlap is how long the bundle of a signer's old roots stays beside that
 	// of its new ones. Certificates from before the change cannot be verified
 	// after it, so it should be no less than signing.maxDuration. A bundle that
-	// must not be trusted any longer can be deleted at once: it does not come
-	// back. 0s is no overlap. Default: 8760h, a year.
+	// must no longer be trusted can be deleted immediately: it is not created
+	// again. 0s is no overlap. Default: 8760h, a year.
 	Overlap metav1.Duration `json:"overlap"`
 	// upcoming are roots that signers do not use yet, each with the signer's
 	// name and a rootsFile in PEM, which is read again when it changes. They
-	// are published at once, so that everybody trusts them when the signer
-	// changes to them. Default: none.
+	// are published immediately, so that clients already trust them when the
+	// signer changes to them. Default: none.
 	Upcoming []Upcoming `json:"upcoming,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (s Settings) Validate(signers []string) error {
 	for i, next := range s.Upcoming {
 		field := fmt.Sprintf("trust.upcoming[%d]", i)
 		if !slices.Contains(signers, next.SignerName) {
-			return fmt.Errorf("%s.signerName: %q is no signer: there are %s", field, next.SignerName, strings.Join(signers, ", "))
+			return fmt.Errorf("%s.signerName: unknown signer %q: use one of %s", field, next.SignerName, strings.Join(signers, ", "))
 		}
 		if next.RootsFile == "" {
 			return fmt.Errorf("%s.rootsFile: missing", field)

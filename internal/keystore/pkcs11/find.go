@@ -14,7 +14,7 @@ const maxCandidates = 100
 
 // errNoKey: the key does not exist, or it is not visible because the login was
 // lost.
-var errNoKey = errors.New("there is no private key like that which can be seen")
+var errNoKey = errors.New("no matching private key is visible (is the session logged in?)")
 
 // find returns the object of the URI that proves to have the key k.
 func (c *connection) find(k *key) (object, error) {

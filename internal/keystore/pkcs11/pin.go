@@ -37,7 +37,7 @@ func (p *pin) login(flags uint, login func(pin string) error) error {
 	defer p.mu.Unlock()
 	sum := sha256.Sum256([]byte(secret))
 	if sum == p.refused {
-		return errors.New("the token has refused this PIN, and is not asked again lest it lock itself: correct the PIN in pin-source")
+		return errors.New("the token has refused this PIN, which is not tried again because the token could lock itself: correct the PIN in pin-source")
 	}
 	err = login(secret)
 	if errors.Is(err, pkcs11.Error(pkcs11.CKR_PIN_INCORRECT)) {
@@ -58,7 +58,7 @@ func mayTry(flags uint) error {
 	case flags&pkcs11.CKF_USER_PIN_LOCKED != 0:
 		return errors.New("the token has locked its PIN after too many wrong ones: unlock it with its vendor's tools")
 	case flags&pkcs11.CKF_USER_PIN_FINAL_TRY != 0:
-		return errors.New("the token locks itself at the next wrong PIN, so it is not tried here: log in once with its vendor's tools")
+		return errors.New("the token locks itself after the next wrong PIN, so none is tried:  log in once with its vendor's tools")
 	}
 	return nil
 }

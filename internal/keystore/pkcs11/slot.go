@@ -37,9 +37,9 @@ func findSlot(module *pkcs11.Ctx, uri *URI) (slot, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return slot{}, fmt.Errorf("there is no such token; there are %q", others)
+		return slot{}, fmt.Errorf("there is no such token; the tokens are %q", others)
 	default:
-		return slot{}, fmt.Errorf("there are %d such tokens: add serial or slot-id to the URI", len(found))
+		return slot{}, fmt.Errorf("%d tokens match: add serial or slot-id to the URI", len(found))
 	}
 }
 

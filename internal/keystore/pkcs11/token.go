@@ -53,7 +53,7 @@ func load(path string) (*pkcs11.Ctx, error) {
 	}
 	module := pkcs11.New(path)
 	if module == nil {
-		return nil, fmt.Errorf("loading the PKCS#11 module: %s is none, or one for another machine or C library", path)
+		return nil, fmt.Errorf("loading the PKCS#11 module: %s is not a module, or is for another machine or C library", path)
 	}
 	return module, nil
 }

@@ -164,7 +164,7 @@ func TestFind(t *testing.T) {
 		want   []string // in any order: a token has none
 	}{
 		{"a key of another label", elsewhere, []string{"trying 3 keys: ", "it does not belong to the CA certificate"}},
-		{"another kind of key", h.generate(t, "RSA", "rsa"), []string{"there is no private key like that which can be seen (of the CA certificate's kind, RSA)"}},
+		{"another kind of key", h.generate(t, "RSA", "rsa"), []string{"no matching private key is visible (is the session logged in?) (of the CA certificate's kind, RSA)"}},
 		{"no kind of key", "text", []string{"keys of type string are not supported on a token"}},
 	} {
 		_, err := token.Find(t.Context(), tc.public)
@@ -191,9 +191,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"no URI", "pkcs11:", "names no key"},
 		{"no module", strings.Replace(h.uri("a"), h.path, no, 1), "loading the PKCS#11 module: stat " + no},
 		{"something else than a module", strings.Replace(h.uri("a"), h.path, text, 1), text + " is none"},
-		{"no such token", strings.Replace(h.uri("a"), "test%20CA", "nosuch", 1), `there is no such token; there are ["test CA" "twin" "twin"`},
+		{"no such token", strings.Replace(h.uri("a"), "test%20CA", "nosuch", 1), `there is no such token; the tokens are ["test CA" "twin" "twin"`},
 		{"no such slot", strings.Replace(h.uri("a"), "token=", "slot-id=1;token=", 1), "there is no such token"},
-		{"two tokens", strings.Replace(h.uri("a"), "test%20CA", "twin", 1), "there are 2 such tokens: add serial or slot-id to the URI"},
+		{"two tokens", strings.Replace(h.uri("a"), "test%20CA", "twin", 1), "2 tokens match: add serial or slot-id to the URI"},
 		{"no PIN", strings.Replace(h.uri("a"), "&pin-source=file:"+h.pin, "", 1), "the token wants a PIN: write it into a file and add pin-source=file:PATH"},
 	}
 	for _, tc := range tests {
@@ -216,7 +216,7 @@ func TestWrongPIN(t *testing.T) {
 	key := h.find(t, "issuing", public)
 	h.write(t, h.pin, "12345678")
 	h.loseSessions(t)
-	for i, want := range []string{"CKR_PIN_INCORRECT", "the token has refused this PIN, and is not asked again", "the token has refused this PIN"} {
+	for i, want := range []string{"CKR_PIN_INCORRECT", "the token has refused this PIN, which is not tried again", "the token has refused this PIN"} {
 		err := signs(key)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("signature %d: error %v, want %s", i+1, err, want)
@@ -235,7 +235,7 @@ func TestMayTry(t *testing.T) {
 	for flags, want := range map[uint]string{
 		0:                                 "",
 		pkcs11.CKF_USER_PIN_COUNT_LOW:     "",
-		pkcs11.CKF_USER_PIN_FINAL_TRY:     "locks itself at the next wrong PIN",
+		pkcs11.CKF_USER_PIN_FINAL_TRY:     "locks itself after the next wrong PIN",
 		pkcs11.CKF_USER_PIN_LOCKED:        "has locked its PIN",
 		pkcs11.CKF_USER_PIN_LOCKED | 0x20: "has locked its PIN",
 	} {

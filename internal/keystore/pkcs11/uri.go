@@ -56,10 +56,10 @@ func attributes(text, separator string, known []string) (map[string]string, erro
 	for i, pair := range strings.Split(text, separator) {
 		name, value, _ := strings.Cut(pair, "=")
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("attribute %d is none of %s", i+1, strings.Join(known, ", "))
+			return nil, fmt.Errorf("attribute %d is not one of %s", i+1, strings.Join(known, ", "))
 		}
 		if _, twice := read[name]; twice {
-			return nil, fmt.Errorf("%s is there twice", name)
+			return nil, fmt.Errorf("%s is listed twice", name)
 		}
 		decoded, err := url.PathUnescape(value)
 		if err != nil || decoded == "" {

@@ -56,8 +56,8 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct{ reason, uri, want string }{
 		{"another scheme", "file:" + secret, "does not begin with pkcs11: as it must"},
 		{"no key", "pkcs11:token=a" + module, "names no key: add the key's label as object=LABEL"},
-		{"an attribute that would be passed over", "pkcs11:object=a;library-version=3" + module, "before the question mark: attribute 2 is none of token, "},
-		{"twice", "pkcs11:object=a;object=b" + module, "object is there twice"},
+		{"an attribute that would be passed over", "pkcs11:object=a;library-version=3" + module, "before the question mark: attribute 2 is not one of token, "},
+		{"twice", "pkcs11:object=a;object=b" + module, "object is listed twice"},
 		{"empty", "pkcs11:object=;id=%01" + module, "the value of object is empty"},
 		{"not percent-encoded", "pkcs11:object=100%" + module, "the value of object is empty or not percent-encoded"},
 		{"a public key", "pkcs11:object=a;type=public" + module, "type=public: a CA signs with a private key"},
@@ -66,8 +66,8 @@ func TestParseRefuses(t *testing.T) {
 		{"two PINs", "pkcs11:object=a" + module + "&pin-source=file:/pin&pin-value=" + secret, "remove pin-value"},
 		{"a PIN from a program", "pkcs11:object=a" + module + "&pin-source=|/bin/" + secret, "pin-source must be file: and an absolute path"},
 		{"a PIN from somewhere", "pkcs11:object=a" + module + "&pin-source=file:" + secret, "pin-source must be file: and an absolute path"},
-		{"a PIN without its name", "pkcs11:object=a" + module + "&" + secret, "after the question mark: attribute 2 is none of module-path, pin-source, pin-value"},
-		{"a PIN with an ampersand", "pkcs11:object=a" + module + "&pin-value=1&" + secret, "after the question mark: attribute 3 is none of"},
+		{"a PIN without its name", "pkcs11:object=a" + module + "&" + secret, "after the question mark: attribute 2 is not one of module-path, pin-source, pin-value"},
+		{"a PIN with an ampersand", "pkcs11:object=a" + module + "&pin-value=1&" + secret, "after the question mark: attribute 3 is not one of"},
 		{"a PIN with a percent sign", "pkcs11:object=a" + module + "&pin-value=%" + secret[4:] + "%zz" + secret, "the value of pin-value is empty or not percent-encoded"},
 	}
 	for _, tc := range tests {

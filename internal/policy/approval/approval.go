@@ -63,7 +63,7 @@ type Policy struct {
 // fields that it is about are immutable.
 func (p Policy) Recognise(c *csr) ([]Recogniser, error) {
 	if c.Spec.SignerName != SignerName {
-		return nil, fmt.Errorf("requests to %s are never approved without a person", c.Spec.SignerName)
+		return nil, fmt.Errorf("requests to %s are never approved automatically", c.Spec.SignerName)
 	}
 	parsed, err := pki.ParseRequest(c.Spec.Request)
 	if err != nil {

@@ -96,9 +96,9 @@ func TestRecognise(t *testing.T) {
 		}, err: "subject organization is not system:nodes"},
 		{reason: "a server too", change: usages("digital signature", "key encipherment", "client auth", "server auth"), err: "usages did not match [client auth digital signature key encipherment]"},
 		{reason: "a name besides", change: func(w *wish) { w.subject.DNSNames = []string{"n1"} }, err: "DNS subjectAltNames are not allowed"},
-		{reason: "a foreign signer", change: func(w *wish) { w.signer = "example.com/signer" }, err: "requests to example.com/signer are never approved without a person"},
-		{reason: "the signer of serving certificates", change: func(w *wish) { w.signer = "kubernetes.io/kubelet-serving" }, err: "requests to kubernetes.io/kubelet-serving are never approved without a person"},
-		{reason: "the signer of any client", change: func(w *wish) { w.signer = "kubernetes.io/kube-apiserver-client" }, err: "requests to kubernetes.io/kube-apiserver-client are never approved without a person"},
+		{reason: "a foreign signer", change: func(w *wish) { w.signer = "example.com/signer" }, err: "requests to example.com/signer are never approved automatically"},
+		{reason: "the signer of serving certificates", change: func(w *wish) { w.signer = "kubernetes.io/kubelet-serving" }, err: "requests to kubernetes.io/kubelet-serving are never approved automatically"},
+		{reason: "the signer of any client", change: func(w *wish) { w.signer = "kubernetes.io/kube-apiserver-client" }, err: "requests to kubernetes.io/kube-apiserver-client are never approved automatically"},
 
 		{reason: "strictly, good", strict: true, want: self},
 		{reason: "strictly, a name of domains", strict: true, change: func(w *wish) { w.subject.CommonName = "system:node:n1.example.com" }, want: other},

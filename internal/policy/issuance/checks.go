@@ -113,7 +113,7 @@ func (i *inspection) checkPair() Finding {
 
 func (i *inspection) checkTemporary() Finding {
 	if secret.IsTemporary(i.Secret) {
-		return found(ReasonTemporary, "Issuing certificate as Secret contains a temporary certificate, which nobody trusts")
+		return found(ReasonTemporary, "Issuing certificate as Secret contains a temporary certificate, which no client trusts")
 	}
 	return Finding{}
 }

@@ -50,7 +50,7 @@ func Ready(s Situation, now time.Time) Readiness {
 
 // messageOften is the message for a Certificate that would be renewed
 // continuously.
-var messageOften = fmt.Sprintf("%s, and would be renewed at once, over and over: renewals are at least %v apart, so shorten spec.renewBefore or lengthen spec.duration",
+var messageOften = fmt.Sprintf("%s, and would be renewed immediately, again and again: renewals are at least %v apart, so shorten spec.renewBefore or lengthen spec.duration",
 	messageReady, minRenewal)
 
 func timePtr(t time.Time) *metav1.Time {

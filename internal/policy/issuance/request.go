@@ -56,7 +56,7 @@ func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
 		revision, ok := Revision(cr)
 		switch why := s.staleReason(cr, key); {
 		case !ok:
-			plan.Delete = append(plan.Delete, Doomed{cr, "it does not say for which revision it is"})
+			plan.Delete = append(plan.Delete, Doomed{cr, "it does not name its revision"})
 		case revision != NextRevision(s.Certificate):
 		case why != "":
 			plan.Delete = append(plan.Delete, Doomed{cr, why})
@@ -99,7 +99,7 @@ func (s Situation) staleReason(cr *cmv1.CertificateRequest, key crypto.PublicKey
 	case s.isStale(cr):
 		return "it failed before this issuance began"
 	case s.isOfOtherAttempt(cr):
-		return "it is of an earlier issuance, whose private key is gone from where it says"
+		return "it belongs to an earlier issuance, whose private key no longer exists"
 	}
 	return ""
 }

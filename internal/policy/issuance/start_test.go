@@ -37,11 +37,11 @@ func TestChecks(t *testing.T) {
 		{reason: "a broken key", change: with(corev1.TLSPrivateKeyKey, "?"), start: "InvalidKeyPair", ready: "InvalidKeyPair", message: "invalid private key"},
 		{reason: "a broken certificate", change: with(corev1.TLSCertKey, "?"), start: "InvalidCertificate", ready: "InvalidCertificate", message: "invalid certificate"},
 		{reason: "another key", change: otherKey, start: "InvalidKeyPair", ready: "InvalidKeyPair", message: "does not belong to the certificate"},
-		{reason: "a temporary certificate", change: interim, start: "TemporaryCertificate", ready: "TemporaryCertificate", message: "nobody trusts"},
+		{reason: "a temporary certificate", change: interim, start: "TemporaryCertificate", ready: "TemporaryCertificate", message: "no client trusts"},
 		{
 			reason: "a temporary certificate that nothing marks",
 			change: func(w *world) { interim(w); w.secret.Annotations = nil },
-			start:  "TemporaryCertificate", ready: "TemporaryCertificate", message: "nobody trusts",
+			start:  "TemporaryCertificate", ready: "TemporaryCertificate", message: "no client trusts",
 		},
 		{reason: "a good certificate that somebody has marked", change: annotate(secret.TemporaryAnnotation, "true")},
 

@@ -36,9 +36,9 @@ func waitsFor(cr *cmv1.CertificateRequest) string {
 	case ready != nil:
 		return fmt.Sprintf("CertificateRequest %q waits for its issuer: %s", cr.Name, cmp.Or(ready.Message, ready.Reason))
 	case !certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved):
-		return fmt.Sprintf("CertificateRequest %q waits for approval: approve or deny it, or see whether its approver runs and has the verb approve for %s", cr.Name, issuerOf(cr))
+		return fmt.Sprintf("CertificateRequest %q waits for approval: approve or deny it, or check that its approver is running and has the verb approve for %s", cr.Name, issuerOf(cr))
 	default:
-		return fmt.Sprintf("CertificateRequest %q is approved, and nobody has taken it up: see whether the controller of %s runs", cr.Name, issuerOf(cr))
+		return fmt.Sprintf("CertificateRequest %q is approved, but has not been processed: check that the controller of %s is running", cr.Name, issuerOf(cr))
 	}
 }
 

@@ -41,7 +41,7 @@ func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(cer
 	if signs(t) && certmanager.IssuerIs(found, cmv1.IssuerConditionReady) {
 		return Obstacle{}
 	}
-	why := "nobody has looked at it yet"
+	why := "it has not been checked yet"
 	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !signs(t) {
 		why = fmt.Sprintf("issuers of type %s are not supported yet", t)
 	} else if ready != nil {

@@ -125,7 +125,7 @@ func TestObstacleOf(t *testing.T) {
 	}{
 		{"none", nil, ReasonNotFound, `Referenced "Issuer" not found: there is no Issuer named ca in the namespace shop`},
 		{"without a type", issuer(cmv1.IssuerConfig{}, "True"), ReasonTypeMissing, "Missing issuer type"},
-		{"new", issuer(ca, ""), ReasonNotReady, "nobody has looked at it yet"},
+		{"new", issuer(ca, ""), ReasonNotReady, "it has not been checked yet"},
 		{"not ready", issuer(ca, "False"), ReasonNotReady, "Because: it is so"},
 		{"of a type that nobody works for", issuer(acme, "True"), ReasonNotReady, "type vault are not supported yet"},
 		{"ready", issuer(ca, "True"), "", ""},

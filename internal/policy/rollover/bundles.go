@@ -105,7 +105,7 @@ func Content(roots []*x509.Certificate) (content string, warning, err error) {
 	var cas []*x509.Certificate
 	for _, cert := range roots {
 		if !cert.IsCA || !cert.BasicConstraintsValid {
-			warning = errors.Join(warning, fmt.Errorf("%s is no CA certificate: leaving it out of the trust bundle", cert.Subject))
+			warning = errors.Join(warning, fmt.Errorf("%s is not a CA certificate: left out of the trust bundle", cert.Subject))
 			continue
 		}
 		cas = append(cas, cert)

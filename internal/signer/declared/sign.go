@@ -78,7 +78,7 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 // for a pod. It is shorter if the certificate has to end with its CA.
 func checkPodLifetime(facts request.Request, validity pki.Validity) error {
 	if facts.Kind == v1alpha1.PodCertificateRequests && validity.NotAfter.Sub(validity.NotBefore) < minPodLifetime {
-		return fmt.Errorf("the signer ends in less than %v: NotAfter=%v", minPodLifetime, validity.NotAfter)
+		return fmt.Errorf("the signer's CA expires in less than %v: NotAfter=%v", minPodLifetime, validity.NotAfter)
 	}
 	return nil
 }

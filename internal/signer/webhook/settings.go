@@ -16,24 +16,24 @@ import (
 type Settings struct {
 	// signerName is the signer whose requests go to the endpoint: a name such
 	// as example.com/my-signer, or example.com/* for all signers of a domain
-	// that have no element of their own. For a kubernetes.io signer the
-	// built-in one stands back.
+	// that have no element of their own. It replaces a built-in signer of the
+	// same name.
 	SignerName string `json:"signerName"`
 	// url is the endpoint's address. It must be https, and has neither a
-	// password nor a query: they would end up in logs. Redirects are not
+	// password nor a query: they would appear in logs. Redirects are not
 	// followed. HTTPS_PROXY and NO_PROXY are honoured, as for all clients of
 	// Kubernetes APIs; a proxy sees the endpoint's host name and no more.
 	URL string `json:"url"`
 	// caFile is a PEM bundle that the endpoint's certificate must chain to.
 	// Default: the CAs that this host trusts. This file and those below are
-	// read again for every call, so that they can change.
+	// read again for every call, so they can be replaced at any time.
 	CAFile string `json:"caFile,omitempty"`
 	// serverName is the name in the endpoint's certificate.
 	// Default: the host in url.
 	ServerName string `json:"serverName,omitempty"`
 	// certFile and keyFile are the client certificate that the endpoint sees.
-	// Set both, or tokenFile, or all three: an endpoint that does not know who
-	// calls it signs for everybody.
+	// Set both, or tokenFile, or all three: an endpoint that does not
+	// authenticate its callers signs for every client.
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile belongs to certFile.
 	KeyFile string `json:"keyFile,omitempty"`
@@ -42,12 +42,12 @@ type Settings struct {
 	// timeout is how long one call may take, connecting included: at most 30s.
 	// A duration such as 5s. Default: 10s.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// retries is how often a call that failed is repeated at once: at most 5.
+	// retries is how often a failed call is repeated immediately: at most 5.
 	// After that, and after a timeout, the request waits for its next attempt.
 	// Default: 2.
 	Retries *int `json:"retries,omitempty"`
-	// maxDuration is the longest life of a certificate. One that lives longer
-	// is refused, whatever the endpoint says. Default: signing.maxDuration.
+	// maxDuration is the longest lifetime of a certificate. One with a longer
+	// lifetime is refused. Default: signing.maxDuration.
 	MaxDuration metav1.Duration `json:"maxDuration,omitzero"`
 	// concurrency is how many calls are under way at the same time.
 	// Default: 10.
@@ -86,7 +86,7 @@ func (s Settings) Validate(path string) error {
 	case (s.CertFile == "") != (s.KeyFile == ""):
 		return fmt.Errorf("%s.certFile and %s.keyFile: set both or none", path, path)
 	case s.CertFile == "" && s.TokenFile == "":
-		return fmt.Errorf("%s: set certFile and keyFile, or tokenFile: an endpoint that does not know who calls it signs for everybody", path)
+		return fmt.Errorf("%s: set certFile and keyFile, or tokenFile: an endpoint that does not authenticate its callers signs for every client", path)
 	}
 	if d := s.Timeout.Duration; d < 0 || d > maxTimeout {
 		return fmt.Errorf("%s.timeout: %s is out of range: must be more than 0 and at most %s", path, d, maxTimeout)
