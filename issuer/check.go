@@ -9,57 +9,48 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// readiness is what an issuer's Ready condition says.
-type readiness struct {
-	ready           bool
-	reason, message string
-	// again is when to check again; zero means as err says.
-	again time.Duration
-	// err causes another check after the back-off.
-	err error
-}
-
 // judge converts the result of Check to a readiness.
-func judge(err error, checkEvery time.Duration) readiness {
-	v := verdictOf(err)
-	switch {
-	case err == nil:
-		return readiness{ready: true, reason: ReasonChecked, message: "The issuer can sign", again: checkEvery}
-	case v != nil && (v.kind == permanent || v.kind == invalid):
-		return readiness{reason: ReasonFailed, message: err.Error()}
-	case v != nil && v.kind == pending && v.after > 0:
-		return readiness{reason: ReasonPending, message: err.Error(), again: v.after}
-	default:
-		return readiness{reason: ReasonPending, message: err.Error(), err: err}
+func judge(err error, now time.Time, checkEvery time.Duration) issuing.Ready {
+	if err == nil {
+		return issuing.Ready{OK: true, Reason: ReasonChecked, Message: "The issuer can sign", Again: now.Add(checkEvery)}
 	}
+	r := issuing.NotReady(ReasonPending, "%v", err)
+	switch v := verdictOf(err); {
+	case v != nil && (v.kind == permanent || v.kind == invalid):
+		r.Reason = ReasonFailed
+	case v != nil && v.kind == pending && v.after > 0:
+		r.Again = now.Add(v.after)
+	default:
+		r.Retry = err
+	}
+	return r
 }
 
-// condition returns the Ready condition for r. lastTransitionTime changes only
+// conditionOf returns the Ready condition for r. lastTransitionTime changes only
 // with the status.
-func (r readiness) condition(issuer Issuer, now time.Time) metav1.Condition {
+func conditionOf(r issuing.Ready, issuer Issuer, now time.Time) metav1.Condition {
 	next := metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.reason, Message: note.Fit(r.message),
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.Reason, Message: note.Fit(r.Message),
 		ObservedGeneration: issuer.GetGeneration(), LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
-	if r.ready {
+	if r.OK {
 		next.Status = metav1.ConditionTrue
 	}
 	if before := readyOf(issuer); before != nil && before.Status == next.Status {
@@ -113,60 +104,29 @@ var changesIssuer = predicate.Funcs{
 	},
 }
 
-// newIssuerWorker returns the controller of the issuers of a kind.
-func (c *controller) newIssuerWorker(ctx context.Context, k *kind) (ctrlcontroller.Controller, error) {
-	looking, err := worker.New(ctx, k.plural, &issuers{controller: c, kind: k}, worker.Options{
-		Concurrency: c.Concurrency, FirstPause: firstPause, LastPause: max(firstPause, min(lastPause, c.CheckEvery)),
-	})
-	if err != nil {
-		return nil, err
+// Start implements worker.Part.
+func (i issuers) Start(ctx context.Context) error {
+	checking := &engine.Issuers[Issuer]{
+		Work: engine.Work{
+			Name: i.kind.plural, Wakes: []source.Source{i.kind.blamed.source()},
+			Options: worker.Options{Concurrency: i.Concurrency, LastPause: max(firstPause, min(lastPause, i.CheckEvery))},
+		},
+		Cache: i.cache, Clock: i.clock, New: i.kind.new, Changes: changesIssuer,
+		Check: i.look, Write: i.write, Tell: i.tell,
+		Forget: func(issuer types.NamespacedName) { i.faults.forget(who{i.kind, issuer}) },
 	}
-	for _, s := range []source.Source{
-		source.Kind[client.Object](c.cache, k.new(), &handler.EnqueueRequestForObject{}, changesIssuer),
-		k.blamed.source(),
-	} {
-		if err := looking.Watch(s); err != nil {
-			return nil, fmt.Errorf("watching %s: %w", k.plural, err)
-		}
-	}
-	return looking, nil
-}
-
-// Reconcile updates the status of one issuer.
-func (i *issuers) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
-	named := who{i.kind, key.NamespacedName}
-	issuer := i.kind.new()
-	err := i.cache.Get(ctx, key.NamespacedName, issuer)
-	if apierrors.IsNotFound(err) {
-		i.faults.forget(named)
-	}
-	if err != nil || issuer.GetDeletionTimestamp() != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	r := i.look(ctx, named, issuer)
-	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // the next leader checks again
-	}
-	err = i.write(ctx, issuer, r.condition(issuer, i.clock.Now()))
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: answer.ConflictPause}, nil
-	case err != nil:
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	case r.err != nil:
-		return reconcile.Result{}, fmt.Errorf("the issuer is not ready: %w", r.err)
-	}
-	return reconcile.Result{RequeueAfter: r.again}, nil
+	return checking.Run(ctx)
 }
 
 // look returns the readiness of an issuer. A fault that Sign has reported takes
 // precedence over the result of Check.
-func (i *issuers) look(ctx context.Context, named who, issuer Issuer) readiness {
-	now := i.clock.Now()
-	if met, ok := i.faults.of(named, issuer, now); ok {
-		return readiness{reason: ReasonPending, message: met.err.Error(), again: met.until.Sub(now)}
+func (i issuers) look(ctx context.Context, issuer Issuer, now time.Time) (issuing.Ready, error) {
+	if met, ok := i.faults.of(who{i.kind, client.ObjectKeyFromObject(issuer)}, issuer, now); ok {
+		r := issuing.NotReady(ReasonPending, "%v", met.err)
+		r.Again = met.until
+		return r, nil
 	}
-	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), i.CheckEvery)
+	return judge(i.check(ctx, issuer.DeepCopyObject().(Issuer)), now, i.CheckEvery), nil
 }
 
 // errNotKept reports that the CRD drops the fields that its schema does not
@@ -175,30 +135,29 @@ var errNotKept = errors.New("the API does not keep status.conditions: the schema
 
 // write applies only the Ready condition, and only if it differs. It fails if
 // the issuer has changed since it was checked.
-func (i *issuers) write(ctx context.Context, issuer Issuer, ready metav1.Condition) error {
-	before := readyOf(issuer)
+func (i issuers) write(ctx context.Context, issuer Issuer, r issuing.Ready) (changed bool, err error) {
+	before, ready := readyOf(issuer), conditionOf(r, issuer, i.clock.Now())
 	if before != nil && *before == ready {
-		return nil
+		return false, nil
 	}
 	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ready)
 	if err != nil {
-		return err
+		return false, err
 	}
 	written, err := answer.ApplyStatus(ctx, i.client, i.Name, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
 	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+		return false, fmt.Errorf("writing the status: %w", err)
 	}
 	if kept, _, _ := unstructured.NestedSlice(written.Object, "status", "conditions"); len(kept) == 0 {
-		return errNotKept
+		return false, errNotKept
 	}
-	if before != nil && before.Status == ready.Status && before.Reason == ready.Reason && before.Message == ready.Message {
-		return nil // only the observed generation differs
-	}
-	log.FromContext(ctx).Info("Issuer has changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
+	return before == nil || before.Status != ready.Status || before.Reason != ready.Reason || before.Message != ready.Message, nil // otherwise only the observed generation differs
+}
+
+func (i issuers) tell(issuer Issuer, r issuing.Ready) {
 	eventType := corev1.EventTypeWarning
-	if ready.Status == metav1.ConditionTrue {
+	if r.OK {
 		eventType = corev1.EventTypeNormal
 	}
-	i.event(issuer, eventType, ready.Reason, "Check", ready.Message)
-	return nil
+	i.events.Eventf(issuer, nil, eventType, r.Reason, "Check", "%s", note.Fit(r.Message))
 }

@@ -11,16 +11,6 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// step is what to do next for a request.
-type step int
-
-const (
-	stepNone  step = iota // it has its answer
-	stepDeny              // to report that it was denied
-	stepAwait             // to be approved
-	stepSign
-)
-
 // The reasons of Events about requests, and of conditions of
 // CertificateSigningRequests.
 const (
@@ -36,10 +26,6 @@ const (
 	reasonInvalidAnswer   = "InvalidAnswer"
 	reasonDeniedReference = "DeniedReference"
 )
-
-// denied is the outcome of a request that an approver has denied. It makes no
-// Event: that is left to the approver.
-var denied = answer.Outcome{State: answer.Denied, Message: "The CertificateRequest was denied by an approval controller"}
 
 // notAllowed is the outcome if the requester may not refer to the issuer.
 func notAllowed(w who) answer.Outcome {

@@ -15,19 +15,21 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/requests"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 type change func(*cmv1.CertificateRequest)
 
-func requested(changes ...change) certificateRequest {
+func requested(changes ...change) *cmv1.CertificateRequest {
 	cr := &cmv1.CertificateRequest{}
 	for _, change := range changes {
 		change(cr)
 	}
-	return certificateRequest{cr}
+	return cr
 }
 
 func with(kind cmv1.CertificateRequestConditionType, status cmmeta.ConditionStatus, reason string) change {
@@ -47,33 +49,33 @@ func TestStep(t *testing.T) {
 	}
 	saidDenied := func(cr *cmv1.CertificateRequest) {
 		at := metav1.NewTime(now)
-		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, denied.State.String(), denied.Message, at)
+		certmanager.SetRequestCondition(cr, cmv1.CertificateRequestConditionReady, cmmeta.ConditionFalse, engine.Denied.State.String(), engine.Denied.Message, at)
 		cr.Status.FailureTime = &at
 	}
 	tests := []struct {
 		reason string
-		cr     certificateRequest
-		want   step
+		cr     *cmv1.CertificateRequest
+		want   requests.Step
 	}{
-		{"new", requested(), stepAwait},
-		{"approved", requested(approved), stepSign},
-		{"approved, says False", requested(with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionFalse, "")), stepAwait},
-		{"waiting", requested(approved, ready("Pending")), stepSign},
-		{"with a reason that nobody knows", requested(approved, ready("Initializing")), stepSign},
-		{"denied", requested(deny), stepDeny},
-		{"denied and invalid", requested(deny, invalid), stepDeny},
-		{"denied while it failed", requested(deny, ready("Failed")), stepDeny},
-		{"denied, and that is said", requested(deny, saidDenied), stepNone},
-		{"invalid", requested(approved, invalid), stepNone},
-		{"failed", requested(approved, ready("Failed")), stepNone},
-		{"said to be denied", requested(approved, ready("Denied")), stepNone},
-		{"issued", requested(approved, ready("Issued")), stepNone},
-		{"ready, for a reason that nobody knows", requested(approved, with(cmv1.CertificateRequestConditionReady, cmmeta.ConditionTrue, "Odd")), stepNone},
-		{"with a certificate", requested(approved, func(cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("c") }), stepNone},
+		{"new", requested(), requests.Await},
+		{"approved", requested(approved), requests.Sign},
+		{"approved, says False", requested(with(cmv1.CertificateRequestConditionApproved, cmmeta.ConditionFalse, "")), requests.Await},
+		{"waiting", requested(approved, ready("Pending")), requests.Sign},
+		{"with a reason that nobody knows", requested(approved, ready("Initializing")), requests.Sign},
+		{"denied", requested(deny), requests.Deny},
+		{"denied and invalid", requested(deny, invalid), requests.Deny},
+		{"denied while it failed", requested(deny, ready("Failed")), requests.Deny},
+		{"denied, and that is said", requested(deny, saidDenied), requests.None},
+		{"invalid", requested(approved, invalid), requests.None},
+		{"failed", requested(approved, ready("Failed")), requests.None},
+		{"said to be denied", requested(approved, ready("Denied")), requests.None},
+		{"issued", requested(approved, ready("Issued")), requests.None},
+		{"ready, for a reason that nobody knows", requested(approved, with(cmv1.CertificateRequestConditionReady, cmmeta.ConditionTrue, "Odd")), requests.None},
+		{"with a certificate", requested(approved, func(cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("c") }), requests.None},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
-			if got := tc.cr.step(); got != tc.want {
+			if got := dueOf(tc.cr); got != tc.want {
 				t.Errorf("step %d, want %d", got, tc.want)
 			}
 		})

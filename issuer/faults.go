@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/issuing/engine"
 )
 
 // The first and the longest pause after a failed call, if no change of the
 // object is seen before.
 const (
-	firstPause = 5 * time.Second
-	lastPause  = 5 * time.Minute
+	firstPause = engine.FirstPause
+	lastPause  = engine.LastPause
 )
 
 var pauses = backoff.Backoff{First: firstPause, Most: lastPause}

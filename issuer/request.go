@@ -116,6 +116,11 @@ func newRequest(from request.Request, usual, limit time.Duration) (*Request, *an
 	return r, nil
 }
 
+func refuse(reason, format string, args ...any) (*Request, *answer.Outcome) {
+	o := answer.Fail(reason, format, args...)
+	return nil, &o
+}
+
 // setDuration limits the requested duration, which may be nil, to a
 // controller's limits. A limit of zero means no limit.
 func (r *Request) setDuration(wish *time.Duration, usual, limit time.Duration) error {

@@ -2,127 +2,96 @@ package issuer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// patience is how long a request may wait for its approval before an Event says
-// so: most are approved at once.
-const patience = 10 * time.Second
-
-// asked is a request of one of the two APIs.
-type asked interface {
-	client.Object
-	// object is the object that Sign gets.
-	object() client.Object
-	// step returns what to do next, if the request is for one of our issuers.
-	step() step
-	// issuer returns the issuer that the request refers to; ok is false if it
-	// is not one of ours.
-	issuer(ks kinds) (issuer who, ok bool)
-	// view returns what is requested.
-	view() request.Request
-	// mayRefer reports whether its requester may use an issuer.
-	mayRefer(ctx context.Context, c *controller, w who) (bool, error)
-	// put stores an outcome and reports it; it returns when to reconcile again.
-	put(ctx context.Context, c *controller, o answer.Outcome, report answer.Report) (reconcile.Result, error)
-	// latest reads the request from the API, not from the cache.
-	latest(ctx context.Context, c *controller) (asked, error)
-	// awaits returns the reason and the text of the Event that an approval is
-	// missing.
-	awaits(w who) (reason, note string)
-}
-
-// requestAPI is one of the two APIs for requests.
-type requestAPI struct {
+// requestAPI is one of the two APIs for requests. T is the type of its requests.
+type requestAPI[T client.Object] struct {
 	schema.GroupVersionKind
 	plural string
 	// namespaced is set if the requests are in the namespaces of their issuers.
-	// Requests without a namespace are not found in the cache by a namespace.
 	namespaced bool
-	new        func() client.Object
+	new        func() T
 	list       func() client.ObjectList
-	// as converts an object; it returns false if the object is not of this API.
-	as func(o client.Object) (asked, bool)
+	// issuer returns the issuer that a request refers to; ok is false if it is
+	// not one of ours.
+	issuer func(ks kinds, request T) (issuer who, ok bool)
+	// due returns what to do next, if a request is for one of our issuers.
+	due func(request T) requests.Step
+	// view returns what is requested.
+	view func(request T) request.Request
+	// awaits returns the reason and the text of the Event that an approval is
+	// missing, and which permission the approver needs: an approver without that
+	// permission reports nothing.
+	awaits func(w who) (reason, text string)
+	// answers returns how outcomes are stored on the requests for which waits
+	// holds.
+	answers func(c *controller, waits func(T) bool) answer.Kind[T]
 }
 
-// requests answers the requests of one API.
-type requests struct {
+// requestWorker answers the requests of one API.
+type requestWorker[T client.Object] struct {
 	*controller
-	api requestAPI
+	api requestAPI[T]
 	// failing are the requests for which Sign fails.
 	failing *failing
 }
 
 // Start answers requests while the API serves their kind.
-func (r requests) Start(ctx context.Context) error {
-	resource := worker.Resource{Group: r.api.Group, Versions: []string{r.api.Version}, Name: r.api.plural, Lookup: r.lookup}
+func (r requestWorker[T]) Start(ctx context.Context) error {
+	resource := worker.OneVersion(r.api.GroupVersion(), r.api.plural, r.lookup)
 	resource.Follow(ctx, "Answering "+r.api.Kind+"s", r.work)
 	return nil
 }
 
-func (r requests) work(ctx context.Context, _ string) error {
-	signing, err := worker.New(ctx, r.api.plural+"-"+r.Name, r, worker.Options{
-		Concurrency: r.Concurrency, FirstPause: firstPause, LastPause: lastPause,
-	})
-	if err != nil {
-		return err
+func (r requestWorker[T]) work(ctx context.Context, _ string) error {
+	answering := &engine.Requests[T]{
+		Work:  engine.Work{Name: r.api.plural + "-" + r.Name, Options: worker.Options{Concurrency: r.Concurrency}},
+		Cache: r.cache, Clock: r.clock, Order: &handler.EnqueueRequestForObject{}, OwnPace: true, Namespaced: r.api.namespaced,
+		New: r.api.new, NewList: r.api.list,
+		Due: r.due, Begin: r.begin,
+		Remind: r.remind, Recorder: r.events,
+		Note:   func(of T, o answer.Outcome) { r.failing.note(of, o, r.clock.Now()) },
+		Forget: r.failing.end,
 	}
-	watches := []source.Source{source.Kind[client.Object](r.cache, r.api.new(), &handler.EnqueueRequestForObject{}, r.due())}
 	for _, k := range r.kinds {
-		asking := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, issuer client.Object) []reconcile.Request {
-			return r.asking(ctx, who{k, client.ObjectKeyFromObject(issuer)})
-		})
-		watches = append(watches, source.Kind[client.Object](r.cache, k.new(), asking, changesReadiness))
-	}
-	for _, watch := range watches {
-		if err := signing.Watch(watch); err != nil {
-			return fmt.Errorf("watching %s and their issuers: %w", r.api.plural, err)
+		refers := func(of T, issuer client.Object) bool {
+			w, ours := r.api.issuer(r.kinds, of)
+			return ours && w == who{k, client.ObjectKeyFromObject(issuer)}
 		}
+		answering.Issuers = append(answering.Issuers, engine.IssuerKind[T]{Object: k.new(), Refers: refers, Changes: []predicate.Predicate{changesReadiness}})
 	}
-	return signing.Start(ctx)
+	return answering.Run(ctx)
 }
 
-// stepOf returns what to do next for an object.
-func (r requests) stepOf(o client.Object) step {
-	if a, ok := r.api.as(o); ok {
-		if _, ours := a.issuer(r.kinds); ours {
-			return a.step()
-		}
+func (r requestWorker[T]) due(of T) requests.Step {
+	if _, ours := r.api.issuer(r.kinds, of); !ours {
+		return requests.None
 	}
-	return stepNone
+	return r.api.due(of)
 }
 
-// due keeps requests that need nothing out of the queue, and also the
-// controller's own writes: otherwise a waiting request would be reconciled at
-// once after each.
-func (r requests) due() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return r.stepOf(e.Object) != stepNone },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			now := r.stepOf(e.ObjectNew)
-			return now != stepNone && (now != r.stepOf(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
+func (r requestWorker[T]) remind(of T, _ requests.Step) engine.Reminder {
+	w, _ := r.api.issuer(r.kinds, of)
+	reason, text := r.api.awaits(w)
+	return engine.Reminder{Since: of.GetCreationTimestamp().Time, Reason: reason, Text: text}
 }
 
 // changesReadiness passes the events of an issuer that matter to its requests.
@@ -139,152 +108,111 @@ var changesReadiness = predicate.Funcs{
 	},
 }
 
-// asking returns the requests that wait for a certificate of an issuer.
-func (r requests) asking(ctx context.Context, w who) []reconcile.Request {
-	list, options := r.api.list(), []client.ListOption{client.UnsafeDisableDeepCopy}
-	if r.api.namespaced {
-		options = append(options, client.InNamespace(w.Namespace))
-	}
-	err := r.cache.List(ctx, list, options...)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
-		return nil
-	}
-	var waiting []reconcile.Request
-	_ = meta.EachListItem(list, func(o runtime.Object) error { // a list of structs has items
-		a, ok := r.api.as(o.(client.Object))
-		if !ok {
-			return nil
-		}
-		if of, ours := a.issuer(r.kinds); ours && of == w && a.step() == stepSign {
-			waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
-		}
-		return nil
-	})
-	return waiting
+// attempt is one attempt to answer a request.
+type attempt[T client.Object] struct {
+	requestWorker[T]
+	of     T
+	issuer who
+	// request is what Sign gets.
+	request *Request
 }
 
-// Reconcile takes the next step for one request.
-func (r requests) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
-	object := r.api.new()
-	if err := r.cache.Get(ctx, key.NamespacedName, object); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.failing.end(key.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	a, _ := r.api.as(object)
-	w, ours := a.issuer(r.kinds)
-	if !ours {
-		return reconcile.Result{}, nil
-	}
-	switch a.step() {
-	case stepDeny:
-		return r.put(ctx, a, denied)
-	case stepAwait:
-		return r.await(a, w), nil
-	case stepSign:
-		o, err := r.answer(ctx, a, w)
+func (r requestWorker[T]) begin(of T) engine.Attempt {
+	w, _ := r.api.issuer(r.kinds, of)
+	return &attempt[T]{requestWorker: r, of: of, issuer: w}
+}
+
+// Checks implements engine.Attempt.
+func (a *attempt[T]) Checks() []engine.Check {
+	return []engine.Check{a.mayRefer, a.read, a.findIssuer, a.stillWaits}
+}
+
+// mayRefer checks whether the requester may use the issuer; one that may not
+// need not wait for it. Requests in a namespace can name the issuers of their
+// own namespace only. Without this permission, every requester of requests
+// without a namespace could use the issuers of every namespace.
+func (a *attempt[T]) mayRefer(ctx context.Context) (*answer.Outcome, error) {
+	if k := a.issuer.kind; !a.api.namespaced && k.namespaced && !a.AnybodyMayRefer {
+		by := a.api.view(a.of).Requester
+		allowed, err := issuing.MayRefer(ctx, a.client, by, authorizationv1.ResourceAttributes{
+			Group: k.Group, Version: k.Version, Resource: k.plural, Verb: "reference", Namespace: a.issuer.Namespace, Name: a.issuer.Name,
+		})
 		switch {
-		case errors.Is(err, answer.ErrSuperseded):
-			return reconcile.Result{}, nil
 		case err != nil:
-			return reconcile.Result{}, err
+			return nil, fmt.Errorf("asking whether %s may refer to %s: %w", by.Username, a.issuer, err)
+		case !allowed:
+			return new(notAllowed(a.issuer)), nil
 		}
-		r.failing.note(a, o, r.clock.Now())
-		return r.put(ctx, a, o)
 	}
-	r.failing.end(key.NamespacedName)
-	return reconcile.Result{}, nil
+	return nil, nil
 }
 
-// await reports that a request needs an approval, and which permission the
-// approver needs: an approver without that permission reports nothing.
-func (r requests) await(a asked, w who) reconcile.Result {
-	if wait := a.GetCreationTimestamp().Add(patience).Sub(r.clock.Now()); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}
-	}
-	reason, note := a.awaits(w)
-	r.event(a.object(), corev1.EventTypeNormal, reason, "Sign", note)
-	return reconcile.Result{}
+func (a *attempt[T]) read(context.Context) (invalid *answer.Outcome, _ error) {
+	a.request, invalid = newRequest(a.api.view(a.of), a.DefaultDuration, a.MaxDuration)
+	return invalid, nil
 }
 
-// answer asks the issuer. It fails with answer.ErrSuperseded if that is not
-// necessary. Its other errors are API errors and temporary.
-func (r requests) answer(ctx context.Context, a asked, w who) (answer.Outcome, error) {
-	// A requester that may not refer to the issuer need not wait for it.
-	switch allowed, err := a.mayRefer(ctx, r.controller, w); {
-	case err != nil:
-		return answer.Outcome{}, err
-	case !allowed:
-		return notAllowed(w), nil
+// findIssuer finds the issuer, which must be ready.
+func (a *attempt[T]) findIssuer(ctx context.Context) (*answer.Outcome, error) {
+	found := a.issuer.kind.new()
+	err := a.cache.Get(ctx, a.issuer.NamespacedName, found)
+	if apierrors.IsNotFound(err) {
+		o, _ := findIssuer(nil, a.issuer)
+		return &o, nil
 	}
-	request, bad := newRequest(a.view(), r.DefaultDuration, r.MaxDuration)
-	if bad != nil {
-		return *bad, nil
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s %s: %w", a.issuer.kind.Kind, a.issuer.Name, err)
 	}
-	issuer, o, err := r.find(ctx, w)
-	if issuer == nil {
-		return o, err
+	if o, ok := findIssuer(found, a.issuer); !ok {
+		return &o, nil
 	}
-	// The cache can be older than this controller's last write; the CA would
-	// then issue a second certificate.
-	latest, err := a.latest(ctx, r.controller)
-	if err == nil && latest.step() != stepSign {
+	if met, ok := a.faults.of(a.issuer, found, a.clock.Now()); ok {
+		return new(a.blame(met)), nil
+	}
+	a.request.Issuer = found
+	return nil, nil
+}
+
+// stillWaits reads the request past the cache, which can be older than this
+// controller's last write: the CA would then issue a second certificate.
+func (a *attempt[T]) stillWaits(ctx context.Context) (*answer.Outcome, error) {
+	latest, err := a.answers().Latest(ctx, a.of)
+	if err == nil && a.api.due(latest) != requests.Sign {
 		err = answer.ErrSuperseded
 	}
-	if err != nil {
-		return answer.Outcome{}, err
-	}
-	request.Issuer, request.Object = issuer, latest.object()
-	return r.ask(ctx, w, request), nil
-}
-
-// find returns an issuer that is ready, or the outcome of a request that waits
-// for it.
-func (r requests) find(ctx context.Context, w who) (Issuer, answer.Outcome, error) {
-	found := w.kind.new()
-	err := r.cache.Get(ctx, w.NamespacedName, found)
-	if apierrors.IsNotFound(err) {
-		o, _ := findIssuer(nil, w)
-		return nil, o, nil
-	}
-	if err != nil {
-		return nil, answer.Outcome{}, fmt.Errorf("reading the %s %s: %w", w.kind.Kind, w.Name, err)
-	}
-	if o, ok := findIssuer(found, w); !ok {
-		return nil, o, nil
-	}
-	if met, ok := r.faults.of(w, found, r.clock.Now()); ok {
-		return nil, r.blame(met), nil
-	}
-	return found, answer.Outcome{}, nil
+	a.request.Object = latest
+	return nil, err
 }
 
 // blame returns the outcome of a request to an issuer for which Sign has
 // reported a fault.
-func (r requests) blame(met fault) answer.Outcome {
+func (a *attempt[T]) blame(met fault) answer.Outcome {
 	o := answer.Wait(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
-	o.After = met.until.Sub(r.clock.Now()) + time.Second // after the issuer was checked
+	o.After = met.until.Sub(a.clock.Now()) + time.Second // after the issuer was checked
 	return o
 }
 
-// ask calls Sign for a request and records a fault of the issuer.
-func (r requests) ask(ctx context.Context, w who, request *Request) answer.Outcome {
-	chain, err := r.sign(ctx, request)
-	now := r.clock.Now()
+// Sign implements engine.Attempt. It records a fault of the issuer.
+func (a *attempt[T]) Sign(ctx context.Context) answer.Outcome {
+	chain, err := a.sign(ctx, a.request)
+	now := a.clock.Now()
 	if v := verdictOf(err); v != nil && v.kind == notReady {
-		met := r.faults.put(w, request.Issuer, err, now)
-		w.kind.blamed.add(w)
-		return r.blame(met)
+		met := a.faults.put(a.issuer, a.request.Issuer, err, now)
+		a.issuer.kind.blamed.add(a.issuer)
+		return a.blame(met)
 	}
 	if err == nil {
-		r.faults.forget(w)
+		a.faults.forget(a.issuer)
 	}
-	return decide(chain, err, now.Sub(r.failing.since(request.Object, now)), r.RetryFor)
+	return decide(chain, err, now.Sub(a.failing.since(a.of, now)), a.RetryFor)
 }
 
-// put stores an outcome on a request and reports it.
-func (r requests) put(ctx context.Context, a asked, o answer.Outcome) (reconcile.Result, error) {
-	return a.put(ctx, r.controller, o, answer.Report{Object: a.object(), Recorder: r.events, Facts: []any{"uid", a.GetUID()}})
+// Put implements engine.Attempt.
+func (a *attempt[T]) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, error) {
+	return a.answers().Put(ctx, a.of, o, answer.Report{Object: a.of, Recorder: a.events, Facts: []any{"uid", a.of.GetUID()}})
+}
+
+func (a *attempt[T]) answers() answer.Kind[T] {
+	due := a.api.due(a.of)
+	return a.api.answers(a.controller, func(latest T) bool { return a.api.due(latest) == due })
 }

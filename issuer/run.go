@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -133,23 +132,14 @@ func (c *controller) Start(ctx context.Context) error {
 	if !c.waitForKinds(ctx) {
 		return nil
 	}
-	parts := []worker.Part{requests{c, certificateRequests, newFailing()}}
+	parts := []worker.Part{requestWorker[*cmv1.CertificateRequest]{c, certificateRequests, newFailing()}}
 	if !c.IgnoreSigningRequests {
-		parts = append(parts, requests{c, signingRequests, newFailing()})
+		parts = append(parts, requestWorker[*certificatesv1.CertificateSigningRequest]{c, signingRequests, newFailing()})
 	}
 	for _, k := range c.kinds {
-		looking, err := c.newIssuerWorker(ctx, k)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, looking)
+		parts = append(parts, issuers{c, k})
 	}
 	return worker.Run(ctx, parts...)
-}
-
-// event records an Event about an object.
-func (c *controller) event(about runtime.Object, eventType, reason, action, text string) {
-	c.events.Eventf(about, nil, eventType, reason, action, "%s", note.Fit(text))
 }
 
 // lookEvery is how often to look for kinds that the API does not serve yet.

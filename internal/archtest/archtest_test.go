@@ -61,6 +61,7 @@ var rules = []rule{
 		unless: []string{
 			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
 			module + "internal/api/certmanager", module + "internal/secretwatch", module + "internal/worker",
+			module + "internal/answer", module + "internal/policy/requests", // issuing/engine
 		},
 		reason: "a type of issuers knows how to sign, not which controller asks it",
 	},
@@ -204,8 +205,8 @@ var rules = []rule{
 		from:      "issuer",
 		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/apiextensions-apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/backoff", module + "internal/note", module + "internal/pki",
-			module + "internal/policy/request", module + "internal/signer", module + "internal/worker",
+			module + "issuer", module + "internal/answer", module + "internal/api", module + "internal/backoff", module + "internal/issuing", module + "internal/note",
+			module + "internal/pki", module + "internal/policy/request", module + "internal/policy/requests", module + "internal/signer", module + "internal/worker",
 		},
 		reason: "what others build into their programs brings no server, and no cloud, along",
 	},
@@ -258,7 +259,8 @@ func TestImports(t *testing.T) {
 }
 
 // Packages for use by other programs do not import the server, directly or
-// through other packages of this module.
+// through other packages of this module. They run on the engine of the built-in
+// issuers, without the types of these.
 func TestSDKBringsNoServer(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"issuer").Output()
 	if err != nil {
@@ -267,6 +269,9 @@ func TestSDKBringsNoServer(t *testing.T) {
 	for _, imported := range strings.Fields(string(out)) {
 		if underAny(imported, []string{"k8s.io/apiserver", "k8s.io/apiextensions-apiserver/pkg/apiserver", "go.etcd.io", "github.com/google/cel-go"}) {
 			t.Errorf("the package issuer depends on %s", imported)
+		}
+		if strings.HasPrefix(imported, module+"internal/issuing/") && imported != module+"internal/issuing/engine" {
+			t.Errorf("the package issuer depends on %s, a type of the built-in issuers", imported)
 		}
 	}
 }

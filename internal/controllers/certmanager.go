@@ -55,14 +55,13 @@ func (s CertManagerSettings) Validate() error {
 	return s.CertificateSettings.Validate()
 }
 
-// clusterResources returns the namespace of the Secrets of ClusterIssuers.
-func (p Process) clusterResources(cfg Config) string {
-	return cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, p.Namespace)
-}
-
-// rules returns the rules for all CA issuers.
-func (c Config) rules() issuing.Rules {
-	return issuing.Rules{Honoured: c.honoured, OutliveCA: c.Settings.CertManager.OutliveCA}
+// issuing returns what issuers need in the name of an actor.
+func (a Actor) issuing(cfg Config) issuing.Config {
+	return issuing.Config{
+		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
+		ClusterResources: cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, a.Namespace),
+		Rules:            issuing.Rules{Honoured: cfg.honoured, OutliveCA: cfg.Settings.CertManager.OutliveCA}, Issuing: cfg.issuing,
+	}
 }
 
 // addIssuers adds the controllers for Issuers and for ClusterIssuers.
@@ -72,10 +71,7 @@ func addIssuers(a Actor, cfg Config) error {
 		return err
 	}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
-		err := issuers.Add(a.Manager, issuers.Config{
-			Kind: kind, Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
-			ClusterResources: a.clusterResources(cfg), Events: a.Recorder(issuers.Component(kind)), Metrics: metrics,
-		})
+		err := issuers.Add(a.Manager, issuers.Config{Config: a.issuing(cfg), Kind: kind, Events: a.Recorder(issuers.Component(kind)), Metrics: metrics})
 		if err != nil {
 			return err
 		}
@@ -92,19 +88,13 @@ func addRequests(a Actor, cfg Config) error {
 	for _, t := range issuertypes.All {
 		tell[t.Name] = a.Recorder(t.Component)
 	}
-	return requestsign.Add(a.Manager, requestsign.Config{
-		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
-		ClusterResources: a.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing, Events: tell, Metrics: a.Metrics, Syncs: syncs,
-	})
+	return requestsign.Add(a.Manager, requestsign.Config{Config: a.issuing(cfg), Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }
 
 // addCSRIssuers adds the controller that signs CertificateSigningRequests for
 // issuers: one for all of them.
 func addCSRIssuers(a Actor, cfg Config) error {
-	issuers := requestsign.NewCSRs(requestsign.CSRConfig{
-		Cache: a.Manager.GetCache(), Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
-		ClusterResources: a.clusterResources(cfg), Rules: cfg.rules(), Issuing: cfg.issuing,
-	})
+	issuers := requestsign.NewCSRs(requestsign.CSRConfig{Config: a.issuing(cfg), Cache: a.Manager.GetCache()})
 	if err := a.Manager.Add(issuers); err != nil {
 		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
 	}

@@ -24,16 +24,11 @@ type Watch struct {
 
 // Changes watches the objects that issuers and requests wait for.
 type Changes struct {
-	// Secrets watches Secrets.
-	Secrets *secretwatch.Watcher
-	// Cache has the objects of the other kinds, those in Watches. Each is
-	// watched while the API has it.
+	Config
+	// Cache has the objects of the kinds in Watches. Each kind is watched while
+	// the API has it.
 	Cache   cache.Cache
 	Watches []Watch
-	// Versions returns the resources of a version of the API.
-	Versions worker.Lookup
-	// Client resolves the kinds.
-	Client client.Client
 }
 
 // Run calls changed for each object that has changed, and missed when changes

@@ -28,8 +28,11 @@ func TestFollow(t *testing.T) {
 		var got []Reference
 		served := &metav1.APIResourceList{}
 		c := Changes{
-			Cache: informers, Client: fake.NewClientBuilder().Build(),
-			Versions: func(context.Context, string) (*metav1.APIResourceList, error) { return served, nil },
+			Cache: informers,
+			Config: Config{
+				Client:   fake.NewClientBuilder().Build(),
+				Versions: func(context.Context, string) (*metav1.APIResourceList, error) { return served, nil },
+			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -61,7 +64,7 @@ func TestFollow(t *testing.T) {
 // A kind that is in no scheme ends the following with an error, not with a
 // panic.
 func TestFollowUnknown(t *testing.T) {
-	c := Changes{Cache: &informertest.FakeInformers{}, Client: fake.NewClientBuilder().Build()}
+	c := Changes{Cache: &informertest.FakeInformers{}, Config: Config{Client: fake.NewClientBuilder().Build()}}
 	type unknown struct{ client.Object }
 	if err := c.follow(t.Context(), Watch{Object: unknown{}}, nil); err == nil {
 		t.Error("a kind that is in no scheme is followed")

@@ -17,7 +17,9 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Backend implements the issuers of one type. The issuers in its arguments are
@@ -56,10 +58,15 @@ type Type struct {
 	New func(Config) Backend
 }
 
-// Config has the dependencies of backends.
+// Config has the dependencies of backends and of the controllers that call them.
 type Config struct {
-	// Client reads past caches.
-	Client client.Reader
+	// Client is the controller's own identity. It must read past caches. It needs
+	// get on secrets, and what the controller and the types need besides.
+	Client client.Client
+	// Secrets notifies of changes.
+	Secrets *secretwatch.Watcher
+	// Versions returns the resources of a version of the API.
+	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	// Rules apply to all issuers with a CA in this process.
@@ -84,11 +91,24 @@ type Ready struct {
 	Reason, Message string
 	// Again is when it changes by itself; zero means never.
 	Again time.Time
+	// Uninitialized means that what the issuer needs is missing or cannot be read. Clients
+	// of cert-manager.io expect an Event of its own about that.
+	Uninitialized bool
+	// Retry, if not nil, is why the issuer is checked again after a back-off.
+	Retry error
 }
 
 // NotReady returns a Ready that says that an issuer cannot sign.
 func NotReady(reason, format string, args ...any) Ready {
 	return Ready{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotInitialized returns a Ready that says that what an issuer needs is missing
+// or cannot be read.
+func NotInitialized(reason, format string, args ...any) Ready {
+	r := NotReady(reason, format, args...)
+	r.Uninitialized = true
+	return r
 }
 
 // Reference is the address of an object.

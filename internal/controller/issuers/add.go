@@ -3,7 +3,6 @@ package issuers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,24 +20,18 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
 )
 
 // Config is what the controller needs to run.
 type Config struct {
+	// Config is what issuers need to be checked. Client needs update on the
+	// status of the kind, too.
+	issuing.Config
 	// Kind is Issuer or ClusterIssuer.
 	Kind string
-	// Client is the controller's own identity: it needs get on secrets and
-	// update on the status of the kind. It must read past caches.
-	Client client.Client
-	// Secrets notifies of changes.
-	Secrets *secretwatch.Watcher
-	// Versions returns the resources of a version of the API.
-	Versions worker.Lookup
-	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
-	ClusterResources string
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what has changed.
@@ -61,16 +53,6 @@ func (c Config) name() string {
 // kind and records Events about them.
 func Component(kind string) string { return "cert-manager-" + Config{Kind: kind}.name() }
 
-// The first and the longest wait before the next attempt for an issuer that
-// could not be checked.
-const (
-	firstPause = 5 * time.Second
-	lastPause  = 5 * time.Minute
-)
-
-// concurrency is how many issuers are checked at the same time.
-const concurrency = 5
-
 // Add adds the controller to mgr, whose cache it reads. It works while the API
 // has the kind.
 func Add(mgr ctrl.Manager, cfg Config) error {
@@ -80,14 +62,11 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	all := issuertypes.New(issuing.Config{Client: cfg.Client, ClusterResources: cfg.ClusterResources})
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), issuers: all}); err != nil {
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), issuers: issuertypes.New(cfg.Config)}); err != nil {
 		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
 	}
 	return nil
 }
-
-type queue = worker.Queue
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
@@ -95,29 +74,22 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
-	looking, err := worker.New(ctx, r.name(), r.Metrics.Count(r.name(), r), worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: 2 * time.Minute,
-	})
-	if err != nil {
-		return err
-	}
-	err = errors.Join(looking.Watch(r.objects()), looking.Watch(source.Func(r.followNeeds)))
-	if err != nil {
-		return err
+	checking := &engine.Issuers[cmv1.GenericIssuer]{
+		Work: engine.Work{
+			Name: r.name(), Count: r.Metrics.Count, Wakes: []source.Source{source.Func(r.followNeeds)},
+			Options: worker.Options{Timeout: 2 * time.Minute},
+		},
+		Cache: r.cache, Clock: r.Clock, New: r.new,
+		Changes: predicate.ResourceVersionChangedPredicate{}, // a status that another client has written is corrected too
+		Check:   r.check, Write: r.write, Tell: r.tell,
 	}
 	defer r.Metrics.ShowIssuers(r.known)()
-	return looking.Start(ctx)
-}
-
-// objects is the source of issuers whose spec has changed. A status that
-// another client has written is corrected too.
-func (r *reconciler) objects() source.Source {
-	return source.Kind[client.Object](r.cache, r.new(), &handler.EnqueueRequestForObject{}, predicate.ResourceVersionChangedPredicate{})
+	return checking.Run(ctx)
 }
 
 // followNeeds queues the issuers that need an object that has changed.
-func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
-	changes := issuing.Changes{Secrets: r.Secrets, Cache: r.cache, Client: r.Client, Versions: r.Versions, Watches: issuertypes.Watches()}
+func (r *reconciler) followNeeds(ctx context.Context, q worker.Queue) error {
+	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: issuertypes.Watches()}
 	changes.Run(ctx,
 		func(object issuing.Reference) {
 			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })
@@ -128,7 +100,7 @@ func (r *reconciler) followNeeds(ctx context.Context, q queue) error {
 }
 
 // enqueue queues the issuers whose needs match.
-func (r *reconciler) enqueue(ctx context.Context, q queue, meant func(needs []issuing.Reference) bool) {
+func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, meant func(needs []issuing.Reference) bool) {
 	all, err := r.all(ctx)
 	if err != nil {
 		if ctx.Err() == nil {

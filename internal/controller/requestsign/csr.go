@@ -6,30 +6,20 @@ import (
 	"fmt"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/notify"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/worker"
 )
 
 // CSRName is the name, on the command line, of the controller that answers
 // CertificateSigningRequests.
 const CSRName = "certificatesigningrequests"
-
-// reasonSecretNotFound is the reason of a request that waits for a missing
-// Secret.
-const reasonSecretNotFound = "SecretNotFound"
 
 const (
 	// lookAgain is the wait before the next attempt if no watch reports the
@@ -43,18 +33,9 @@ const (
 type CSRConfig struct {
 	// Cache has the issuers.
 	Cache cache.Cache
-	// Client needs get on secrets and create on subjectaccessreviews.
-	Client client.Client
-	// Secrets notifies of changes.
-	Secrets *secretwatch.Watcher
-	// Versions returns the resources of a version of the API.
-	Versions worker.Lookup
-	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
-	ClusterResources string
-	// Rules apply to all CA issuers.
-	Rules issuing.Rules
-	// Issuing is what issuers sign with in addition to their keys.
-	Issuing pki.Issuing
+	// Config is what issuers need. Client needs create on subjectaccessreviews,
+	// too.
+	issuing.Config
 }
 
 // IsIssuer reports whether a signer name is the name of an issuer.
@@ -73,9 +54,7 @@ type CSRs struct {
 
 // NewCSRs returns the signer that consists of all issuers.
 func NewCSRs(cfg CSRConfig) *CSRs {
-	return &CSRs{CSRConfig: cfg, issuers: issuertypes.New(issuing.Config{
-		Client: cfg.Client, ClusterResources: cfg.ClusterResources, Rules: cfg.Rules, Issuing: cfg.Issuing,
-	})}
+	return &CSRs{CSRConfig: cfg, issuers: issuertypes.New(cfg.Config)}
 }
 
 // Sign implements signer.Sign.
@@ -111,8 +90,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	return issued, nil
 }
 
-// forCSR sets a short retry delay for errors whose end no watch reports. A
-// missing Secret has another reason here.
+// forCSR sets a short retry delay for errors whose end no watch reports.
 func forCSR(err error) error {
 	var wait *signer.PendingError
 	if !errors.As(err, &wait) {
@@ -122,9 +100,6 @@ func forCSR(err error) error {
 	again.RetryAfter = lookAgain
 	if again.Watched {
 		again.RetryAfter = lookSometimes
-	}
-	if again.Reason == selfsigned.ReasonMissingSecret {
-		again.Reason = reasonSecretNotFound
 	}
 	return &again
 }
@@ -136,22 +111,15 @@ func later(o requests.Obstacle) error {
 // checkReference checks whether the requester may refer to an issuer.
 func (c *CSRs) checkReference(ctx context.Context, by request.Requester, who certmanager.Signer) error {
 	rights := requests.References(who)
-	for _, right := range rights {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: by.Username, UID: by.UID, Groups: by.Groups, Extra: map[string]authorizationv1.ExtraValue{}, ResourceAttributes: &right,
-		}}
-		for key, values := range by.Extra {
-			review.Spec.Extra[key] = values
-		}
-		if err := c.Client.Create(ctx, review); err != nil {
-			return signer.Unavailable(fmt.Errorf("asking whether %s may refer to %s: %w", by.Username, who, err))
-		}
-		if review.Status.Allowed {
-			return nil
-		}
-	}
 	if len(rights) == 0 {
 		return nil
 	}
-	return issuing.DeniedReference(by.Username, who)
+	allowed, err := issuing.MayRefer(ctx, c.Client, by, rights...)
+	switch {
+	case err != nil:
+		return signer.Unavailable(fmt.Errorf("asking whether %s may refer to %s: %w", by.Username, who, err))
+	case !allowed:
+		return issuing.DeniedReference(by.Username, who)
+	}
+	return nil
 }

@@ -29,7 +29,7 @@ func (c *CSRs) Subscribe(changed func(waited func(*csr) bool)) (cancel func()) {
 func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
 	changes := issuing.Changes{
-		Secrets: c.Secrets, Cache: c.Cache, Client: c.Client, Versions: c.Versions,
+		Config: c.Config, Cache: c.Cache,
 		Watches: append(issuertypes.Watches(), issuing.Watch{Object: &cmv1.ClusterIssuer{}, Resource: "clusterissuers"}, issuing.Watch{Object: &cmv1.Issuer{}, Resource: "issuers"}),
 	}
 	changes.Run(ctx,

@@ -6,21 +6,19 @@ import (
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// refersTo reports whether ref refers to this issuer, provided that the request
+// refersTo reports whether a request refers to this issuer, provided that it
 // is in a namespace from which it can refer to an Issuer.
-func refersTo(ref cmmeta.IssuerReference, to client.Object) bool {
-	kind := cmv1.IssuerKind
+func refersTo(cr *cmv1.CertificateRequest, to client.Object) bool {
+	ref, kind := cr.Spec.IssuerRef, cmv1.IssuerKind
 	if _, ok := to.(*cmv1.ClusterIssuer); ok {
 		kind = cmv1.ClusterIssuerKind
 	}
@@ -36,10 +34,6 @@ const (
 	EventAwaitsCSR = "WaitingApproval" // of CertificateSigningRequests
 	EventElsewhere = "WaitingForIssuer"
 )
-
-// denied is the outcome of a request that an approver has denied. It causes no
-// Event: that is left to the approver.
-var denied = answer.Outcome{State: answer.Denied, Message: requests.MessageDenied}
 
 // decide turns a signer's answer into an outcome.
 func decide(issued *signer.Issued, err error) answer.Outcome {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // waiting records which requests wait for which objects. It is safe for
@@ -76,8 +77,8 @@ func (w *waiting) all() []types.NamespacedName {
 
 // follow returns a source of work: each change of an object triggers the
 // requests that wait for it.
-func (w *waiting) follow(changes issuing.Changes) func(context.Context, queue) error {
-	return func(ctx context.Context, q queue) error {
+func (w *waiting) follow(changes issuing.Changes) func(context.Context, worker.Queue) error {
+	return func(ctx context.Context, q worker.Queue) error {
 		add := func(requests []types.NamespacedName) {
 			for _, request := range requests {
 				q.Add(reconcile.Request{NamespacedName: request})

@@ -55,7 +55,7 @@ func (b *backend) Needs(of cmv1.GenericIssuer, _ issuing.Request) []issuing.Refe
 func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
 	name := b.secretOf(of)
 	if problems := validation.IsDNS1123Subdomain(name.Name); len(problems) > 0 {
-		return issuing.NotReady(ReasonGetKeyPair, "Error getting keypair for CA issuer: spec.ca.secretName: %q cannot be the name of a Secret: %s", name.Name, problems[0]), nil
+		return issuing.NotInitialized(ReasonGetKeyPair, "Error getting keypair for CA issuer: spec.ca.secretName: %q cannot be the name of a Secret: %s", name.Name, problems[0]), nil
 	}
 	secret := &corev1.Secret{}
 	err := b.Client.Get(ctx, name, secret)
@@ -73,7 +73,7 @@ func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Tim
 func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
 	authority, err := Open(name, secret)
 	if err != nil && !readable(secret) {
-		return issuing.NotReady(ReasonGetKeyPair, "Error getting keypair for CA issuer: %s", problemOf(err))
+		return issuing.NotInitialized(ReasonGetKeyPair, "Error getting keypair for CA issuer: %s", problemOf(err))
 	}
 	if err != nil {
 		return issuing.NotReady(ReasonInvalidKeyPair, "Error verifying keypair for CA issuer: %s", problemOf(err))

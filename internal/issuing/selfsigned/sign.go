@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -18,6 +19,7 @@ import (
 const (
 	ReasonMissingAnnotation  = "MissingAnnotation"
 	ReasonMissingSecret      = "MissingSecret"
+	ReasonSecretNotFound     = "SecretNotFound" // the same, of CertificateSigningRequests
 	ReasonErrorGettingSecret = "ErrorGettingSecret"
 	ReasonErrorParsingKey    = "ErrorParsingKey"
 	ReasonErrorGenerating    = "ErrorGenerating"
@@ -54,7 +56,11 @@ func Sign(ctx context.Context, by pki.Issuing, req issuing.Request, config *cmv1
 	case from.Name == "":
 		return nil, NoKey(from.Annotation)
 	case from.Secret == nil:
-		return nil, issuing.Pending(ReasonMissingSecret, fmt.Sprintf("Referenced secret %s/%s not found", from.Namespace, from.Name), nil)
+		reason := ReasonSecretNotFound
+		if req.Kind == request.CertificateRequests {
+			reason = ReasonMissingSecret
+		}
+		return nil, issuing.Pending(reason, fmt.Sprintf("Referenced secret %s/%s not found", from.Namespace, from.Name), nil)
 	}
 	key, err := pki.ParsePrivateKey(from.Secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
