@@ -8,6 +8,8 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -127,19 +129,15 @@ func (r *reconciler) known(ctx context.Context) []cmv1.GenericIssuer {
 
 // all returns all issuers of the kind, which must not be modified.
 func (r *reconciler) all(ctx context.Context) ([]cmv1.GenericIssuer, error) {
-	var all []cmv1.GenericIssuer
+	var list client.ObjectList = &cmv1.IssuerList{}
 	if r.Kind == cmv1.ClusterIssuerKind {
-		list := &cmv1.ClusterIssuerList{}
-		err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
-		for i := range list.Items {
-			all = append(all, &list.Items[i])
-		}
-		return all, err
+		list = &cmv1.ClusterIssuerList{}
 	}
-	list := &cmv1.IssuerList{}
 	err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
-	for i := range list.Items {
-		all = append(all, &list.Items[i])
-	}
+	var all []cmv1.GenericIssuer
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // a list of structs has items
+		all = append(all, o.(cmv1.GenericIssuer))
+		return nil
+	})
 	return all, err
 }

@@ -32,8 +32,8 @@ func (r *reconciler) new() cmv1.GenericIssuer {
 	return &cmv1.Issuer{}
 }
 
-// check returns the readiness of an issuer. An end of it has come only after
-// the time at which it changes.
+// check returns the readiness of an issuer. Times in certificates have no
+// fractions of a second: what changes at a time is seen a second later.
 func (r *reconciler) check(ctx context.Context, issuer cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
 	ready, err := r.issuers.Check(ctx, issuer, now)
 	if err != nil {
