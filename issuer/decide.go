@@ -40,11 +40,11 @@ func findIssuer(issuer Issuer, w who) (o answer.Outcome, ok bool) {
 	if issuer == nil {
 		return answer.Wait(reasonNotFound, "Referenced %q not found: there is no %s named %s", w.kind.Kind, w.kind.Kind, w.Name), false
 	}
-	why := "nobody has looked at it yet"
+	why := "it has not been checked yet"
 	switch ready := readyOf(issuer); {
 	case ready == nil:
 	case ready.ObservedGeneration < issuer.GetGeneration():
-		why = "nobody has looked at it since it has changed"
+		why = "its current spec has not been checked yet"
 	case ready.Status != metav1.ConditionTrue:
 		why = ready.Reason + ": " + ready.Message
 	default:

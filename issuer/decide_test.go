@@ -167,8 +167,8 @@ func TestFindIssuer(t *testing.T) {
 		want   string
 	}{
 		{"none", nil, `Referenced "Sample" not found: there is no Sample named ca`},
-		{"new", &sample{}, "nobody has looked at it yet"},
-		{"changed", ready(metav1.ConditionTrue, 1), "nobody has looked at it since it has changed"},
+		{"new", &sample{}, "it has not been checked yet"},
+		{"changed", ready(metav1.ConditionTrue, 1), "its current spec has not been checked yet"},
 		{"not ready", ready(metav1.ConditionFalse, 2), "R: m"},
 		{"ready", ready(metav1.ConditionTrue, 2), ""},
 	}

@@ -27,18 +27,18 @@ func remind(cr *cmv1.CertificateRequest, due requests.Step) engine.Reminder {
 	}
 	approved := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved)
 	if approved == nil {
-		return engine.Reminder{Since: since, Reason: EventElsewhere, Text: "Nobody has approved it: " + decideByHand(cr)}
+		return engine.Reminder{Since: since, Reason: EventElsewhere, Text: "The request is not approved: " + decideByHand(cr)}
 	}
 	if approved.LastTransitionTime != nil {
 		since = approved.LastTransitionTime.Time
 	}
 	return engine.Reminder{Since: since, Reason: EventElsewhere, Text: fmt.Sprintf(
-		"It is approved, and nothing has answered it: the program that signs for issuers of the group %s has to. Does it run?",
+		"The request is approved, but no controller has answered it: check that the controller for issuers of the group %s is running",
 		certmanager.IssuerGroup(cr.Spec.IssuerRef))}
 }
 
 func decideByHand(cr *cmv1.CertificateRequest) string {
-	return fmt.Sprintf("somebody who may has to, with 'certplane approve -n %[1]s %[2]s' or 'certplane deny -n %[1]s %[2]s'", cr.Namespace, cr.Name)
+	return fmt.Sprintf("an approver decides with 'certplane approve -n %[1]s %[2]s' or 'certplane deny -n %[1]s %[2]s'", cr.Namespace, cr.Name)
 }
 
 // attempt is one attempt to answer a request.

@@ -41,9 +41,8 @@ type Requests[T client.Object] struct {
 	Issuers []IssuerKind[T]
 	// Order decides which of several requests is next.
 	Order handler.EventHandler
-	// OwnPace means that a change of a request that waits for its certificate
-	// does not wake it. It ignores also the controller's own writes then, which
-	// otherwise cause one more attempt each.
+	// OwnPace means that a request that waits for its certificate is not tried
+	// again because it was changed, by the controller's own writes either.
 	OwnPace bool
 
 	// Due returns the next step for a request: None if it refers to other
@@ -88,9 +87,10 @@ type Attempt interface {
 // ends the attempt, or temporary.
 type Check func(ctx context.Context) (*answer.Outcome, error)
 
-// Reminder is an Event about a request that waits for others.
+// Reminder is an Event about a request that waits for others for longer than
+// requests.ApprovalGrace.
 type Reminder struct {
-	// Since is when the wait began. Most waits are short, and have no Event.
+	// Since is when the wait began.
 	Since        time.Time
 	Reason, Text string
 }
