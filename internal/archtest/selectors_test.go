@@ -38,7 +38,7 @@ var uses = []use{
 		reason: "what leaves a CA is recorded: pass pki.Issuing on",
 		only: map[string]string{
 			"internal/pki/record.go":              "defines them",
-			"internal/explain/objection.go":       "signs to learn what a signer would say; the CA and the certificate are discarded",
+			"internal/explain/signing.go":       "signs to learn what a signer would say; the CA and the certificate are discarded",
 			"internal/issuing/temporary.go": "the CA exists for one certificate, which no verifier trusts",
 		},
 	},

@@ -70,7 +70,7 @@ func TestCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Issuer.Trouble() != NotThere || f.Issuer.Near == nil || f.SecretExists != Yes || len(f.Events.List) != 1 || f.Events.List[0].Note != "issued" {
+	if f.Issuer.Exists != No || f.Issuer.near == nil || f.SecretExists != Yes || len(f.Events.List) != 1 || f.Events.List[0].Note != "issued" {
 		t.Errorf("issuer %+v, Secret %s, events %+v", f.Issuer, f.SecretExists, f.Events)
 	}
 	if e := f.Explain(); e.Verdict != "web is ready" || e.State != CertificateReady {

@@ -7,10 +7,10 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
 )
 
 // CertificateExplanation is what is known about a Certificate, in the form for
@@ -71,8 +71,9 @@ type CertificateFacts struct {
 	Issuer *IssuerFacts
 	// SecretExists is whether the Secret exists.
 	SecretExists Result
-	// RequestsUnknown reports that the caller may not list CertificateRequests.
-	RequestsUnknown bool
+	// RequestsUnknown is why the caller does not know the requests; empty if it
+	// does.
+	RequestsUnknown string
 	// Next is the request for the next certificate; nil if there is none.
 	Next   *RequestFacts
 	Events Events
@@ -80,14 +81,14 @@ type CertificateFacts struct {
 	// others are the other Certificates that name the same Secret.
 	others []string
 	// passwords are the passwords of the keystores that are in Secrets.
-	passwords []passwordFacts
+	passwords []*secretKey
 }
 
 // GatherCertificate reads the facts of a Certificate. With contents, it also
 // reads the content of the Secret and the events of the issuer.
 func GatherCertificate(ctx context.Context, api Reader, q Query, contents bool) (*CertificateFacts, error) {
 	crt := &cmv1.Certificate{}
-	if err := get(ctx, api, q, "Certificate", crt); err != nil {
+	if err := issuedCertificates.get(ctx, api, q, crt); err != nil {
 		return nil, err
 	}
 	f := &CertificateFacts{Query: q, Situation: issuance.Situation{Certificate: crt}}
@@ -103,7 +104,7 @@ func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool
 	if f.Secret, f.SecretExists, err = findSecret(ctx, api, crt.Namespace, crt.Spec.SecretName, contents); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, Reader) error{f.findRivals, f.findRequests, f.findPasswords} {
+	for _, part := range []func(context.Context, Reader) error{f.findConflicts, f.findRequests, f.findPasswords} {
 		if err := part(ctx, api); err != nil {
 			return err
 		}
@@ -117,8 +118,8 @@ func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool
 	return err
 }
 
-// findRivals finds the Certificates that name the same Secret.
-func (f *CertificateFacts) findRivals(ctx context.Context, api Reader) error {
+// findConflicts finds the Certificates that name the same Secret.
+func (f *CertificateFacts) findConflicts(ctx context.Context, api Reader) error {
 	all := &cmv1.CertificateList{}
 	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
 	if apierrors.IsForbidden(err) {
@@ -143,7 +144,8 @@ func (f *CertificateFacts) findRivals(ctx context.Context, api Reader) error {
 func (f *CertificateFacts) findRequests(ctx context.Context, api Reader) error {
 	all := &cmv1.CertificateRequestList{}
 	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
-	if f.RequestsUnknown = apierrors.IsForbidden(err); f.RequestsUnknown {
+	if apierrors.IsForbidden(err) {
+		f.RequestsUnknown = mayNotRead("list", "certificaterequests", f.Certificate.Namespace)
 		return nil
 	}
 	var requests []*cmv1.CertificateRequest
@@ -159,11 +161,20 @@ func (f *CertificateFacts) findRequests(ctx context.Context, api Reader) error {
 	return err
 }
 
-func timeOf(t *metav1.Time) *time.Time {
-	if t == nil {
-		return nil
+// findPasswords looks for the Secrets with the passwords of the keystores.
+func (f *CertificateFacts) findPasswords(ctx context.Context, api Reader) error {
+	jks, pkcs12 := secret.PasswordRefs(&f.Certificate.Spec)
+	for _, ref := range []*secret.PasswordRef{jks, pkcs12} {
+		if ref == nil || ref.Secret == "" || jks != nil && ref == pkcs12 && *jks == *pkcs12 {
+			continue
+		}
+		password := &secretKey{namespace: f.Certificate.Namespace, secret: ref.Secret, key: ref.Key, what: "the password of a keystore"}
+		if err := password.find(ctx, api); err != nil {
+			return err
+		}
+		f.passwords = append(f.passwords, password)
 	}
-	return &t.Time
+	return nil
 }
 
 // madeFor returns the text that says which Certificate a Secret was written

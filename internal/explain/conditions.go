@@ -3,6 +3,7 @@ package explain
 import (
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,11 +18,9 @@ type Condition struct {
 
 // Conditions returns the conditions of the Certificate.
 func (f *CertificateFacts) Conditions() []Condition {
-	all := []Condition{}
-	for _, c := range f.Certificate.Status.Conditions {
-		all = append(all, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)})
-	}
-	return all
+	return conditionsOf(f.Certificate.Status.Conditions, func(c cmv1.CertificateCondition) Condition {
+		return Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)}
+	})
 }
 
 // Conditions returns the conditions of the issuer; none if nothing is known
@@ -30,18 +29,22 @@ func (i *IssuerFacts) Conditions() []Condition {
 	if i.Object == nil {
 		return nil
 	}
-	var all []Condition
-	for _, c := range i.Object.GetStatus().Conditions {
-		all = append(all, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)})
-	}
-	return all
+	return conditionsOf(i.Object.GetStatus().Conditions, func(c cmv1.IssuerCondition) Condition {
+		return Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)}
+	})
 }
 
 // Conditions returns the conditions of the request.
 func (f *RequestFacts) Conditions() []Condition {
-	var all []Condition
-	for _, c := range f.Request.Status.Conditions {
-		all = append(all, Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)})
+	return conditionsOf(f.Request.Status.Conditions, func(c cmv1.CertificateRequestCondition) Condition {
+		return Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)}
+	})
+}
+
+func conditionsOf[C any](conditions []C, of func(C) Condition) []Condition {
+	all := []Condition{}
+	for _, c := range conditions {
+		all = append(all, of(c))
 	}
 	return all
 }

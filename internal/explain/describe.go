@@ -16,20 +16,18 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-func describeRequest(c *csr) Request {
-	r := Request{
-		SignerName: c.Spec.SignerName, Created: c.CreationTimestamp.Time,
-		Username: c.Spec.Username, Groups: c.Spec.Groups, ExpirationSeconds: c.Spec.ExpirationSeconds,
+// describeContent returns what requests with PKCS#10 have in common. parsed is
+// nil if the PKCS#10 request cannot be read.
+func describeContent[U ~string](created metav1.Time, username string, groups []string, usages []U, parsed *pki.Request) Content {
+	c := Content{Created: created.Time, Username: username, Groups: groups, Usages: []string{}}
+	for _, usage := range usages {
+		c.Usages = append(c.Usages, string(usage))
 	}
-	for _, usage := range c.Spec.Usages {
-		r.Usages = append(r.Usages, string(usage))
+	if parsed != nil {
+		c.Subject, c.Names, c.Key = parsed.Subject.String(), pki.RequestNames(parsed), pki.KeyName(parsed.PublicKey)
 	}
-	if parsed, err := pki.ParseRequest(c.Spec.Request); err == nil {
-		r.Subject, r.Names, r.Key = parsed.Subject.String(), pki.RequestNames(parsed), pki.KeyName(parsed.PublicKey)
-	}
-	return r
+	return c
 }
-
 func describeCertificate(chain []byte) *Certificate {
 	certs, err := pki.ParseCertificates(chain)
 	if err != nil || len(certs) == 0 {
@@ -46,8 +44,16 @@ func describeCertificate(chain []byte) *Certificate {
 // Events are the events of an object, the latest last.
 type Events struct {
 	List []Event
-	// Unknown reports that the caller may not list the events.
-	Unknown bool
+	// Unknown is why the caller does not know the events; empty if it does.
+	Unknown string
+}
+
+// checks returns the check that the events are known, if they are not.
+func (e Events) checks() []Check {
+	if e.Unknown == "" {
+		return nil
+	}
+	return []Check{{"events", Unknown, e.Unknown}}
 }
 
 // eventsOf reads the events of an object. Events of objects without a namespace
@@ -57,14 +63,14 @@ func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, er
 	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
 	err := api.List(ctx, all, client.InNamespace(namespace), client.MatchingFields{"regarding.uid": string(object.GetUID())})
 	if apierrors.IsForbidden(err) {
-		return Events{Unknown: true}, nil
+		return Events{Unknown: mayNotRead("list", "events", namespace)}, nil
 	}
 	if err != nil {
 		return Events{}, fmt.Errorf("listing Events: %w", err)
 	}
 	var events Events
 	for _, e := range all.Items {
-		events.List = append(events.List, Event{Time: apievents.LastSeen(e), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
+		events.List = append(events.List, Event{Time: apievents.LastSeen(e).UTC(), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
 	}
 	slices.SortStableFunc(events.List, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Reason, b.Reason)) })
 	return events, nil

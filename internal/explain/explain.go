@@ -9,17 +9,13 @@
 package explain
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-type csr = certificatesv1.CertificateSigningRequest
 
 // Query says what to explain, and for which caller.
 type Query struct {
@@ -87,13 +83,4 @@ func reading(doing string, err error) error {
 // lacksKind reports whether an object does not exist because its kind does not.
 func lacksKind(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// CertificateSigningRequest explains a request.
-func CertificateSigningRequest(ctx context.Context, api Reader, q Query) (Explanation, error) {
-	f, err := gather(ctx, api, q)
-	if err != nil {
-		return Explanation{}, err
-	}
-	return f.explain(), nil
 }

@@ -124,7 +124,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
-				f.permitted, f.mayApprove, f.signersUnknown, f.events.Unknown = []Result{Unknown}, No, true, true
+				f.permitted, f.mayApprove, f.signersUnknown, f.events.Unknown = []Result{Unknown}, No, true, "you may not list events"
 			}},
 			verdict: "waits for approval; you may not ask whether that takes a person",
 			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",

@@ -3,6 +3,8 @@ package explain
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
@@ -39,18 +41,46 @@ type Explained[R any] struct {
 	Next []Step `json:"next,omitempty"`
 }
 
-// Request is what was requested, and the requesting user.
-type Request struct {
-	SignerName string    `json:"signerName"`
-	Created    time.Time `json:"created"`
-	Username   string    `json:"username"`
-	Groups     []string  `json:"groups,omitempty"`
-	Subject    string    `json:"subject,omitempty"`
+// Content is what requests with PKCS#10 have in common: what was requested, and
+// the requesting user.
+type Content struct {
+	Created  time.Time `json:"created"`
+	Username string    `json:"username"`
+	Groups   []string  `json:"groups,omitempty"`
+	Subject  string    `json:"subject,omitempty"`
 	// Names are the subject alternative names, each with its kind in front.
-	Names             []string `json:"names,omitempty"`
-	Usages            []string `json:"usages"`
-	Key               string   `json:"key,omitempty"`
-	ExpirationSeconds *int32   `json:"expirationSeconds,omitempty"`
+	Names  []string `json:"names,omitempty"`
+	Usages []string `json:"usages"`
+	Key    string   `json:"key,omitempty"`
+}
+
+// Request is what a CertificateSigningRequest asks for.
+type Request struct {
+	Content
+	SignerName        string `json:"signerName"`
+	ExpirationSeconds *int32 `json:"expirationSeconds,omitempty"`
+}
+
+// IssuerRequest is what a CertificateRequest asks for.
+type IssuerRequest struct {
+	Content
+	Issuer string `json:"issuer"`
+	// Owner is the Certificate that the request is for, if there is one.
+	Owner    string           `json:"certificate,omitempty"`
+	IsCA     bool             `json:"isCA"`
+	Duration *metav1.Duration `json:"duration,omitempty"`
+}
+
+// PodRequest is what a pod's request asks for, and for which pod.
+type PodRequest struct {
+	SignerName        string            `json:"signerName"`
+	Created           time.Time         `json:"created"`
+	Pod               string            `json:"pod"`
+	ServiceAccount    string            `json:"serviceAccount"`
+	Node              string            `json:"node"`
+	Key               string            `json:"key,omitempty"`
+	ExpirationSeconds *int32            `json:"expirationSeconds,omitempty"`
+	Annotations       map[string]string `json:"annotations,omitempty"`
 }
 
 // Check is the decision of one part.
@@ -86,3 +116,5 @@ type Step struct {
 	// Input is what the last command reads.
 	Input string `json:"input,omitempty"`
 }
+
+func step(text string, commands ...[]string) Step { return Step{Text: text, Commands: commands} }

@@ -21,20 +21,22 @@ type outlook struct {
 	checks []Check
 	// waited is how long the request has waited for the next event.
 	waited time.Duration
-	// told is what the signer says that it waits for; empty if it has said
+	// delay is what the signer says that it waits for; empty if it has said
 	// nothing.
-	told string
+	delay string
 	words
 }
 
 // words are the names of the parts of one kind of request.
 type words struct {
+	// approval reports whether such requests have to be approved.
+	approval bool
 	// state is the state reached, for example that the request is approved.
 	state string
 	// signer is the party that signs.
 	signer string
-	// tells introduces what the signer says that it waits for.
-	tells string
+	// waits introduces what the signer says that it waits for.
+	waits string
 	// lacking is the party that lacks the permission that an approver requires.
 	lacking string
 	// silent is the party that has not answered.
@@ -87,8 +89,8 @@ func (o outlook) unsigned() string {
 	switch {
 	case stopped:
 		return o.state + ", and " + obstacle
-	case o.told != "":
-		return o.state + o.tells + o.told
+	case o.delay != "":
+		return o.state + o.waits + o.delay
 	case signer.Result == No:
 		return o.state + ", and " + signer.Message
 	case signing.Result == No:

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -13,12 +14,13 @@ import (
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // referral is what is known about a request that names an issuer of
 // cert-manager.io as its signer.
 type referral struct {
-	who    certmanager.Signer
+	signer certmanager.Signer
 	issuer *IssuerFacts
 	// allowed reports whether the requester may refer to the issuer. It is Open
 	// if it is not checked: for ClusterIssuers, and for requests that have
@@ -32,15 +34,15 @@ type referral struct {
 
 // findReferral finds the issuer that a request names, if it names one.
 func (f *facts) findReferral(ctx context.Context, api Reader) error {
-	who, isIssuer := certmanager.ParseSignerName(f.csr.Spec.SignerName)
+	signer, isIssuer := certmanager.ParseSignerName(f.csr.Spec.SignerName)
 	if !isIssuer {
 		return nil
 	}
-	found, err := findIssuer(ctx, api, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
+	found, err := findReferred(ctx, api, signer)
 	if err != nil {
 		return err
 	}
-	r := &referral{who: who, issuer: found, allowed: Open}
+	r := &referral{signer: signer, issuer: found, allowed: Open}
 	r.terms = checkTerms(f.csr, found.selfSigned())
 	if err := r.ask(ctx, api, f.csr); err != nil {
 		return err
@@ -52,34 +54,31 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 // checkTerms returns an issuer's objection to a request, which is independent
 // of the requester.
 func checkTerms(c *csr, selfSigned bool) error {
-	asked, err := issuing.RequestOf(request.FromCSR(c))
+	requested, err := issuing.RequestOf(request.FromCSR(c))
 	if err != nil {
 		return err
 	}
 	if selfSigned && c.Annotations[request.AnnotationKey] == "" {
 		return selfsigned.NoKey(request.AnnotationKey)
 	}
-	return asked.Check()
+	return requested.Check()
 }
 
 // ask makes the same check as the signer: whether the requester may refer to
 // the issuer.
-func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
+func (r *referral) ask(ctx context.Context, api Reader, c *csr) (err error) {
+	references := requests.References(r.signer)
 	switch v := certificates.Judge(c); {
-	case v.State == certificates.Issued, v.State == certificates.Denied, v.State == certificates.Failed && v.Condition.Reason != issuing.ReasonDeniedReference:
+	case len(references) == 0, v.State == certificates.Issued, v.State == certificates.Denied,
+		v.State == certificates.Failed && v.Condition.Reason != issuing.ReasonDeniedReference:
 		return nil
 	}
-	for _, right := range requests.References(r.who) {
-		answer, err := may(ctx, api, certificates.AccessOfRequester(c, &right))
-		if r.allowed = answer; err != nil || answer != No {
-			return err
-		}
+	ofRequester := accessCheck(func(access authorizationv1.ResourceAttributes) (Result, error) {
+		return result(api.May(ctx, certificates.AccessOfRequester(c, &access)))
+	})
+	if r.allowed, err = ofRequester.any(references); err == nil && r.allowed == No {
+		r.mayGrant, err = ofCaller(ctx, api).mayGrant(r.signer.Namespace)
 	}
-	if r.allowed != No {
-		return nil
-	}
-	var err error
-	r.mayGrant, err = mayGrant(ctx, api, r.who.Namespace)
 	return err
 }
 
@@ -87,7 +86,7 @@ func (r *referral) ask(ctx context.Context, api Reader, c *csr) error {
 // nil. The order is the signer's.
 func (r *referral) objection(username string) error {
 	if r.allowed == No {
-		return issuing.DeniedReference(username, r.who)
+		return issuing.DeniedReference(username, r.signer)
 	}
 	return r.terms
 }
@@ -97,11 +96,11 @@ func (r *referral) checks(username string) []Check {
 	var checks []Check
 	switch r.allowed {
 	case Yes:
-		checks = append(checks, Check{"reference", Yes, fmt.Sprintf("user %q may refer to the Issuer %q in namespace %q", username, r.who.Name, r.who.Namespace)})
+		checks = append(checks, Check{"reference", Yes, fmt.Sprintf("user %q may refer to the Issuer %q in namespace %q", username, r.signer.Name, r.signer.Namespace)})
 	case No:
-		checks = append(checks, Check{"reference", No, issuing.DeniedReference(username, r.who).Error()})
+		checks = append(checks, Check{"reference", No, issuing.DeniedReference(username, r.signer).Error()})
 	case Unknown:
-		checks = append(checks, Check{"reference", Unknown, "you may not ask what others may do: it takes create on subjectaccessreviews"})
+		checks = append(checks, Check{"reference", Unknown, mayNotAskOthers})
 	}
 	terms := Check{"terms", Yes, "an issuer has no objection to what is asked for"}
 	if r.terms != nil {
@@ -112,59 +111,35 @@ func (r *referral) checks(username string) []Check {
 
 // referralSteps returns the steps that let a request to an issuer continue, or
 // the next one succeed.
-func (f *facts) referralSteps(state certificates.State) []Step {
+func (f *facts) referralSteps(p progress) []Step {
 	r := f.referral
 	if r == nil {
 		return nil
 	}
 	var steps []Step
 	if r.allowed == No {
-		purpose := fmt.Sprintf("To let the user refer to the Issuer ('*' in place of %q is all of its namespace)", r.who.Name)
-		s := step(grants(r.mayGrant, purpose), f.typedBy(r.mayGrant).kubectl("apply", "-f", "-"))
-		s.Input = fmt.Sprintf(referenceRights, "reference-"+r.who.Name, r.who.Namespace, r.who.Name, f.csr.Spec.Username, r.binding(f.csr.Spec.Username))
-		steps = append(steps, s)
+		purpose := fmt.Sprintf("To let the user refer to the Issuer ('*' in place of %q is all of its namespace)", r.signer.Name)
+		steps = append(steps, f.grantStep(r.mayGrant, purpose, grant{
+			namespace: r.signer.Namespace, role: "reference-" + r.signer.Name, binding: r.binding(f.csr.Spec.Username),
+			verb: "reference", signer: r.signer.Name,
+			subject: rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: f.csr.Spec.Username},
+		}))
 	}
-	if state == certificates.Pending || state == certificates.Approved {
+	if p.open() {
 		steps = append(steps, r.issuer.steps(f.Query, anotherRequest)...)
 	}
 	switch {
-	case state != certificates.Approved, len(steps) > 0, f.objection != nil:
+	case p.state != certificates.Approved, len(steps) > 0, f.objection != nil:
 		return steps
-	case certificates.Condition(f.csr, certificates.ConditionDelayed) != nil:
+	case p.delay != "":
 		return []Step{{Text: "The request goes on by itself when what it waits for comes."}}
 	default:
-		return []Step{{Text: "An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller certificatesigningrequests."}}
+		return []Step{controllerStep(rights.AnswerCSRs)}
 	}
 }
 
 // binding returns the name of the RoleBinding for one user. With one name for
 // all users, each new binding would replace the last.
 func (r *referral) binding(username string) string {
-	return "reference-" + r.who.Name + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(username) // no name has these
+	return "reference-" + r.signer.Name + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(username) // no name has these
 }
-
-const referenceRights = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: %[1]q
-  namespace: %[2]q
-rules:
-  - apiGroups: [cert-manager.io]
-    resources: [signers]
-    verbs: [reference]
-    resourceNames: [%[3]q]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: %[5]q
-  namespace: %[2]q
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: %[1]q
-subjects:
-  - apiGroup: rbac.authorization.k8s.io
-    kind: User
-    name: %[4]q
-`

@@ -164,7 +164,7 @@ func waitingPods(ctx context.Context, api Reader, signerName string) ([]Waiting,
 	list, err := listPodRequests(ctx, api, signerName)
 	var waiting []Waiting
 	for i := range list {
-		if req := &list[i]; judgePod(req).State == certificates.Pending {
+		if req := &list[i]; podProgress(req).state == certificates.Pending {
 			waiting = append(waiting, Waiting{
 				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: certificates.Pending,
 			})

@@ -15,22 +15,29 @@ import (
 // statements returns the seven things that KEP-1513 requires every signer to
 // state, in the KEP's order, from the fields that enforce them.
 func statements(spec v1alpha1.SignerSpec) []Statement {
-	return []Statement{
-		{"Trust distribution", trust(spec)},
-		{"Permitted subjects", subjects(spec.Profile)},
-		{"Permitted extensions", extensions(spec.Profile)},
-		{"Key usages", strings.Join(spec.Profile.Usages, ", ") + "; keys: " + keys(spec.Profile)},
-		{"Lifetime", lifetime(spec.Profile)},
-		{"CA bit", caBit(spec.Profile)},
-		{"Further PEM blocks", chain(spec.Chain)},
+	return newStatements([...]string{
+		trust(spec), subjects(spec.Profile), extensions(spec.Profile), strings.Join(spec.Profile.Usages, ", ") + "; keys: " + keys(spec.Profile),
+		lifetime(spec.Profile), caBit(spec.Profile), chain(spec.Chain),
+	})
+}
+
+// newStatements returns statements in the KEP's order.
+func newStatements(texts [7]string) []Statement {
+	names := [len(texts)]string{
+		"Trust distribution", "Permitted subjects", "Permitted extensions", "Key usages", "Lifetime", "CA bit", "Further PEM blocks",
 	}
+	var statements []Statement
+	for i, text := range texts {
+		statements = append(statements, Statement{names[i], text})
+	}
+	return statements
 }
 
 func trust(spec v1alpha1.SignerSpec) string {
 	if ptr.Deref(spec.PublishTrustBundle, true) {
-		return fmt.Sprintf("the roots are published as ClusterTrustBundles with spec.signerName=%s", spec.SignerName)
+		return "the roots are published as ClusterTrustBundles with spec.signerName=" + spec.SignerName
 	}
-	return "the roots are not published: whoever verifies knows them by other means"
+	return "the roots are not published: relying parties get them by other means"
 }
 
 func subjects(p v1alpha1.SignerProfile) string {
@@ -89,7 +96,7 @@ func length(d time.Duration) string { return duration.Short(d.Round(time.Second)
 
 func caBit(p v1alpha1.SignerProfile) string {
 	if p.CertificateAuthorities == v1alpha1.IgnoreCAs {
-		return "never set; who asks for it gets a certificate without"
+		return "never set; a request for it gets a certificate without it"
 	}
 	return "never set; requests for it are denied"
 }

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -19,13 +20,13 @@ const signersDomain = "kubernetes.io/"
 // promises are the statements of Kubernetes' signers, as in docs/signers.md;
 // the other statements are the same for all of them.
 var promises = map[string]struct{ subjects, usages string }{
-	"kubernetes.io/kube-apiserver-client": {
+	certificatesv1.KubeAPIServerClientSignerName: {
 		"any subject, any names", "client auth; digital signature, key encipherment if requested",
 	},
-	"kubernetes.io/kube-apiserver-client-kubelet": {
+	certificatesv1.KubeAPIServerClientKubeletSignerName: {
 		"the organization system:nodes, a common name that begins with system:node:, no other names", "client auth, digital signature; key encipherment if requested",
 	},
-	"kubernetes.io/kubelet-serving": {
+	certificatesv1.KubeletServingSignerName: {
 		"the organization system:nodes, a common name that begins with system:node:, DNS names or IP addresses", "server auth, digital signature; key encipherment if requested",
 	},
 	signer.LegacyUnknown: {"any; the API takes no new requests for it", "any"},
@@ -38,16 +39,16 @@ func builtInStatements(name string) []Statement {
 	if err != nil {
 		return nil
 	}
-	promise := promises[name]
-	return []Statement{
-		{"Trust distribution", fmt.Sprintf("the roots are published as ClusterTrustBundles with spec.signerName=%s, where the controller trust runs", name)},
-		{"Permitted subjects", promise.subjects},
-		{"Permitted extensions", "alternative names and usages; requested others are left out"},
-		{"Key usages", promise.usages + fmt.Sprintf("; keys: RSA from %d bits, ECDSA, Ed25519", profile.Policy.MinRSABits)},
-		{"Lifetime", fmt.Sprintf("at most %s, which is also what a request gets that names none, unless it is set to less", length(profile.Lifetime.Max))},
-		{"CA bit", "never set; who asks for it gets a certificate without"},
-		{"Further PEM blocks", "the CAs between the certificate and its root, nearest first, if there are any"},
-	}
+	promise, ignoring := promises[name], v1alpha1.SignerProfile{Extensions: v1alpha1.IgnoreExtensions, CertificateAuthorities: v1alpha1.IgnoreCAs}
+	return newStatements([...]string{
+		trust(v1alpha1.SignerSpec{SignerName: name}) + ", where the controller " + rights.Trust.Name + " runs",
+		promise.subjects,
+		extensions(ignoring),
+		promise.usages + fmt.Sprintf("; keys: RSA from %d bits, ECDSA, Ed25519", profile.Policy.MinRSABits),
+		fmt.Sprintf("at most %s, which is also what a request gets that names none, unless it is set to less", length(profile.Lifetime.Max)),
+		caBit(ignoring),
+		chain(v1alpha1.ChainIntermediates),
+	})
 }
 
 // explainUndeclared explains a signer that no object declares, or none that the
@@ -55,11 +56,11 @@ func builtInStatements(name string) []Statement {
 func explainUndeclared(ctx context.Context, api Reader, q Query, declarersKnown bool) (*SignerExplanation, error) {
 	e := &SignerExplanation{SignerName: q.Name, Ready: Unknown, Statements: builtInStatements(q.Name)}
 	if form := certmanager.SignerForm(q.Name); form != "" {
-		e.Ready, e.Verdict = No, fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", q.Name, form)
+		e.Ready, e.Verdict = No, malformedIssuer(q.Name, form)
 		return e, nil
 	}
-	if who, isIssuer := certmanager.ParseSignerName(q.Name); isIssuer {
-		issuer, err := findIssuer(ctx, api, cmmeta.IssuerReference{Name: who.Name, Kind: who.Kind}, who.Namespace)
+	if named, isIssuer := certmanager.ParseSignerName(q.Name); isIssuer {
+		issuer, err := findReferred(ctx, api, named)
 		if err != nil {
 			return nil, err
 		}
@@ -71,9 +72,9 @@ func explainUndeclared(ctx context.Context, api Reader, q Query, declarersKnown 
 	accounts := signerAccounts
 	if !declarersKnown && e.Statements == nil {
 		accounts = slices.Concat(signerAccounts, declaredAccounts)
-		e.Unknown = append(e.Unknown, fmt.Sprintf("you may not list signers.%s, one of which may declare it", v1alpha1.GroupName))
+		e.Unknown = append(e.Unknown, mayNotListSigners+", one of which may declare it")
 	}
-	signers, known, err := whoMaySign(ctx, api, accounts, q.Name)
+	signers, known, err := permittedSigners(ctx, api, accounts, q.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (e *SignerExplanation) judgeRights(signers []string, known, declarersKnown 
 	}
 	switch {
 	case !known:
-		e.Verdict += "; you may not ask who may sign"
+		e.Verdict += "; " + mayNotAskSigners
 	case len(signers) == 0:
 		e.Ready = No
 		e.Verdict += "; no service account of certplane or Kubernetes may sign for it: another program has to"

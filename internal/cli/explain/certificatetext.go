@@ -25,8 +25,8 @@ func certificateText(e explain.CertificateExplanation, now time.Time) string {
 		}
 	}
 	p.Section("Certificate", rows)
-	p.Section("Checks", checkRows(e.Checks))
+	p.Section("Checks", CheckRows(e.Checks))
 	p.Section("Events", eventRows(e.Events, now))
-	writeSteps(p, e.Next)
+	WriteSteps(p, e.Next)
 	return p.String()
 }

@@ -65,7 +65,7 @@ func TestRequestsToIssuers(t *testing.T) {
 	if i < 0 {
 		t.Fatal(e.Next)
 	}
-	says(t, e.Next[i].Input, `name: "reference-self-eve"`)
+	says(t, e.Next[i].Input, `name: reference-self-eve`)
 	applyYAML(t, w.admin, e.Next[i].Input)
 	apitest.Decide(t, admin, w.csr(t, "eve", "again", self, map[string]string{key: "key"}), certificatesv1.CertificateApproved)
 	apitest.Eventually(t, "it waits for its key", func() bool {

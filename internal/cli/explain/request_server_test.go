@@ -164,7 +164,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	w.create(t, &corev1.Secret{ObjectMeta: named("undecided"), Data: map[string][]byte{"tls.key": []byte("x")}})
 	w.request(t, "undecided", self, "undecided")
 	_, text := w.becomes(t, "undecided", "waits for approval, which takes no person where an approver runs")
-	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided; you may", "unless certificaterequests-approver is switched off")
+	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided yet; you may", "unless certificaterequests-approver is switched off")
 	late, _ := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "for 60m no approver has done so") {
 		t.Error(late.Verdict)
@@ -199,11 +199,11 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	says(t, text, "cert-manager.io/private-key-secret-name", "MissingAnnotation")
 
 	w.set(t, w.request(t, "keyless", self, "key"), approved, "yes")
-	_, text = w.becomes(t, "keyless", "is approved, and there is no Secret key in the namespace default, where the request's key should be")
+	_, text = w.becomes(t, "keyless", "is approved, and there is no Secret key, where the request's private key should be under the key tls.key")
 	says(t, text, "certplane kubectl --context c create secret generic -n default key --from-file=tls.key=FILE")
 	w.create(t, &corev1.Secret{ObjectMeta: named("key"), Data: map[string][]byte{"tls.key": []byte("broken")}})
 	_, text = w.becomes(t, "keyless", `is approved and waits: Failed to get key "tls.key" referenced in secret default/key`)
-	says(t, text, "The request's private key belongs into tls.key of Secret key in the namespace default")
+	says(t, text, "In Secret key, the request's private key belongs under the key tls.key.")
 
 	missing := w.request(t, "missing", cmmeta.IssuerReference{Name: "nobody", Kind: "ClusterIssuer"})
 	w.set(t, missing, approved, "yes")
@@ -295,7 +295,7 @@ func TestRequestForItsRequester(t *testing.T) {
 		t.Error(e.Verdict)
 	}
 	says(t, text, "you may not ask who approves without a person", "you may not get issuers.cert-manager.io", "you may not list events in the namespace default",
-		"nobody has decided; you may not, it takes update on certificaterequests/status in the namespace default and, in the whole cluster, "+
+		"nobody has decided yet; you may not, it takes update on certificaterequests/status in the namespace default and, in the whole cluster, "+
 			"approve on signers.cert-manager.io named issuers.cert-manager.io/* or issuers.cert-manager.io/default.self",
 		"Somebody with the right to decides about this request:\n    certplane approve -n default web\n    certplane deny -n default web\n")
 }

@@ -150,7 +150,7 @@ func TestAnotherSortOfServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	_, err := run(t, &rest.Config{Host: server.URL}, "n1")
-	if err == nil || !strings.HasPrefix(err.Error(), "reading the request: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "reading the certificate signing request: ") {
 		t.Errorf("error %v", err)
 	}
 }

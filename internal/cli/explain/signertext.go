@@ -26,7 +26,7 @@ func signerText(e *explain.SignerExplanation, now time.Time) string {
 		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), print.Ago(now, w.Created)}
 	}))
 	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
-	writeSteps(p, e.Next)
+	WriteSteps(p, e.Next)
 	return p.String()
 }
 

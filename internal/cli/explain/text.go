@@ -19,7 +19,7 @@ func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) f
 		p := &print.Page{}
 		p.Line(e.Verdict)
 		p.Section("Request", rows(e, now))
-		p.Section("Checks", checkRows(e.Checks))
+		p.Section("Checks", CheckRows(e.Checks))
 		if e.Certificate != nil {
 			rows := certificateRows(*e.Certificate)
 			if e.RefreshAt != nil {
@@ -28,12 +28,13 @@ func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) f
 			p.Section("Certificate", rows)
 		}
 		p.Section("Events", eventRows(e.Events, now))
-		writeSteps(p, e.Next)
+		WriteSteps(p, e.Next)
 		return p.String()
 	}
 }
 
-func checkRows(checks []explain.Check) [][]string {
+// CheckRows returns checks as rows of a section.
+func CheckRows(checks []explain.Check) [][]string {
 	return rowsOf(checks, func(c explain.Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} })
 }
 
@@ -121,8 +122,8 @@ func list[S ~string](items []S) string {
 	return print.OrNone(strings.Join(names, ", "))
 }
 
-// writeSteps writes what to do next.
-func writeSteps(p *print.Page, steps []explain.Step) {
+// WriteSteps writes what to do next.
+func WriteSteps(p *print.Page, steps []explain.Step) {
 	if len(steps) == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -20,10 +21,11 @@ type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Ready reports whether its condition Ready is True, and Verdict says how it is
-	// in a sentence.
-	Ready   bool   `json:"ready"`
-	Verdict string `json:"verdict"`
+	// Ready reports whether its condition Ready is True. State and Verdict are those
+	// of the explanation.
+	Ready   bool                     `json:"ready"`
+	State   explain.CertificateState `json:"state"`
+	Verdict string                   `json:"verdict"`
 	// IssuerRef says who issues, with the defaults of the API filled in.
 	IssuerRef  cmmeta.IssuerReference `json:"issuerRef"`
 	SecretName string                 `json:"secretName"`
@@ -37,8 +39,10 @@ type Report struct {
 	FailedAttempts  int                 `json:"failedAttempts"`
 	LastFailureTime *time.Time          `json:"lastFailureTime,omitempty"`
 	Conditions      []explain.Condition `json:"conditions"`
+	// Checks are those of the explanation.
+	Checks []explain.Check `json:"checks"`
 	// Events are those about the Certificate, the latest last.
-	Events []Event `json:"events,omitempty"`
+	Events []explain.Event `json:"events,omitempty"`
 	// Issuer is whom IssuerRef names, Secret that of SecretName, and Request the
 	// request for the next certificate: not there if nothing is being issued.
 	Issuer  Part   `json:"issuer"`
@@ -46,8 +50,10 @@ type Report struct {
 	Request *Part  `json:"request,omitempty"`
 	// Problems are what could not be found out, and why.
 	Problems []string `json:"problems,omitempty"`
-	// Next is what to do if something holds the certificate up.
-	Next *Step `json:"next,omitempty"`
+	// Steps are what to do if something delays the certificate, as in the
+	// explanation. Next is the first step, with its first command.
+	Steps []explain.Step `json:"steps,omitempty"`
+	Next  *Next          `json:"next,omitempty"`
 }
 
 // Part is an object that is related to the Certificate.
@@ -57,7 +63,7 @@ type Part struct {
 	// a problem it is there.
 	Problem    string              `json:"problem,omitempty"`
 	Conditions []explain.Condition `json:"conditions,omitempty"`
-	Events     []Event             `json:"events,omitempty"`
+	Events     []explain.Event     `json:"events,omitempty"`
 }
 
 // Secret is the Secret of the Certificate, without its key.
@@ -69,16 +75,8 @@ type Secret struct {
 	Certificate *inspect.Certificate `json:"certificate,omitempty"`
 }
 
-// Event is an event about an object. Time is when it was last seen.
-type Event struct {
-	Time   time.Time `json:"time"`
-	Type   string    `json:"type"`
-	Reason string    `json:"reason"`
-	Note   string    `json:"note"`
-}
-
-// Step is something to do, and what to type for it, if anything.
-type Step struct {
+// Next is something to do, and what to type for it, if anything.
+type Next struct {
 	Text    string   `json:"text"`
 	Command []string `json:"command,omitempty"`
 }
@@ -88,20 +86,23 @@ func (f facts) report() Report {
 	crt, status := f.Certificate, &f.Certificate.Status
 	r := Report{
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID),
-		Ready:   certmanager.CertificateIs(crt, cmv1.CertificateConditionReady),
-		Verdict: f.verdict(), IssuerRef: completed(crt.Spec.IssuerRef), SecretName: crt.Spec.SecretName,
+		Ready: certmanager.CertificateIs(crt, cmv1.CertificateConditionReady),
+		State: f.explanation.State, Verdict: f.explanation.Verdict, Checks: f.explanation.Checks, IssuerRef: completed(crt.Spec.IssuerRef), SecretName: crt.Spec.SecretName,
 		Revision: status.Revision, NotBefore: explain.InUTC(status.NotBefore), NotAfter: explain.InUTC(status.NotAfter),
 		RenewalTime:    explain.InUTC(status.RenewalTime),
 		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: explain.InUTC(status.LastFailureTime),
-		Conditions: f.Conditions(), Events: events(f.Events), Problems: f.problems(),
-		Issuer: Part{Name: f.Issuer.Ref.Name, Problem: f.issuerProblem(), Conditions: f.Issuer.Conditions(), Events: events(f.Issuer.Events)},
-		Secret: f.secretPart(),
+		Conditions: f.Conditions(), Events: f.Events.List, Problems: f.problems(),
+		Issuer: Part{Name: f.Issuer.Ref.Name, Problem: f.issuerProblem(), Conditions: f.Issuer.Conditions(), Events: f.Issuer.Events.List},
+		Secret: f.secretPart(), Steps: f.steps(),
 	}
 	if f.Next != nil {
-		r.Request = &Part{Name: f.Next.Request.Name, Conditions: f.Next.Conditions(), Events: events(f.Next.Events)}
+		r.Request = &Part{Name: f.Next.Request.Name, Conditions: f.Next.Conditions(), Events: f.Next.Events.List}
 	}
-	if text, command := f.next(); text != "" {
-		r.Next = &Step{text, command}
+	if len(r.Steps) > 0 {
+		r.Next = &Next{Text: r.Steps[0].Text}
+		if commands := r.Steps[0].Commands; len(commands) > 0 {
+			r.Next.Command = commands[0]
+		}
 	}
 	return r
 }
@@ -113,22 +114,20 @@ func completed(ref cmmeta.IssuerReference) cmmeta.IssuerReference {
 
 // problems returns what could not be found out.
 func (f facts) problems() []string {
-	var problems []string
-	if f.Events.Unknown || f.Issuer.Events.Unknown || f.Next != nil && f.Next.Events.Unknown {
-		problems = append(problems, noEvents)
+	unknown := []string{f.Events.Unknown, f.Issuer.Events.Unknown, f.RequestsUnknown}
+	if f.Next != nil {
+		unknown = append(unknown, f.Next.Events.Unknown)
 	}
-	if f.RequestsUnknown {
-		problems = append(problems, noRequests)
-	}
-	return problems
+	slices.Sort(unknown)
+	return slices.DeleteFunc(slices.Compact(unknown), func(problem string) bool { return problem == "" })
 }
 
-func events(all explain.Events) []Event {
-	var list []Event
-	for _, e := range all.List {
-		list = append(list, Event{e.Time.UTC(), e.Type, e.Reason, e.Note})
+// steps returns what to do if something delays the certificate.
+func (f facts) steps() []explain.Step {
+	if f.explanation.State == explain.CertificateReady {
+		return nil
 	}
-	return list
+	return f.explanation.Next
 }
 
 func (f facts) secretPart() Secret {

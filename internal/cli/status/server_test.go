@@ -105,19 +105,19 @@ func TestCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("web", "own"))
 	w.says(t, w.admin, "web",
-		`^Certificate default/web is not ready: Issuing certificate as Secret does not exist$`,
+		`^web is not ready, and its certificate is under way: web-1 waits for approval`,
 		`^  issuer +Issuer own$`,
 		`^  Issuing +True +\S+ ago +DoesNotExist `,
 		`^Issuer own\n  Ready +True `,
 		`^Secret web-tls\n  it does not exist$`,
-		`^CertificateRequest web-1\n  nobody has approved or denied it yet$`,
+		`^CertificateRequest web-1\n  has not been approved or denied yet$`,
 		`^Events of CertificateRequest web-1\n +\S+ ago +Normal +WaitingForApproval `,
 		`^Next\n.*\n    certplane approve -n default web-1 --context here$`,
 	)
 
 	w.approve(t, "web-1")
 	said := w.says(t, w.admin, "web",
-		`^Certificate default/web is ready$`,
+		`^web is ready: its certificate is valid until `,
 		`^  revision +1$`,
 		`^  not after +\S+ \(in 89d\)$`,
 		`^Events\n(.*\n)* +\S+ ago +Normal +Issuing +The certificate has been successfully issued$`,
@@ -156,7 +156,7 @@ func TestReport(t *testing.T) {
 	w.create(t, certificate("web", "own"))
 	w.says(t, w.admin, "web", `^CertificateRequest web-1$`, `^Events of CertificateRequest web-1$`)
 	r := w.report(t, "web", "json")
-	if r.Ready || !strings.HasPrefix(r.Verdict, "Certificate default/web is not ready: ") || r.Revision != nil || r.NotAfter != nil {
+	if r.Ready || !strings.HasPrefix(r.Verdict, "web is not ready, ") || r.Revision != nil || r.NotAfter != nil {
 		t.Errorf("%+v", r)
 	}
 	if r.IssuerRef.Kind != "Issuer" || r.IssuerRef.Group != "cert-manager.io" || r.Issuer.Name != "own" || r.Issuer.Problem != "" || len(r.Issuer.Conditions) != 1 {
@@ -170,7 +170,7 @@ func TestReport(t *testing.T) {
 	}
 
 	w.approve(t, "web-1")
-	w.says(t, w.admin, "web", `^Certificate default/web is ready$`, `^CertificateRequest for revision 2$`)
+	w.says(t, w.admin, "web", `^web is ready: its certificate is valid until `, `^CertificateRequest for revision 2$`)
 	r = w.report(t, "web", "yaml")
 	if !r.Ready || r.Revision == nil || *r.Revision != 1 || r.NotAfter == nil || r.RenewalTime == nil || r.Request != nil || r.Next != nil {
 		t.Errorf("%+v", r)
@@ -199,11 +199,11 @@ func (w world) approve(t *testing.T, name string) {
 func TestCertificateWithout(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, certificate("lost", "nowhere"))
-	w.says(t, w.admin, "lost", `^Issuer nowhere\n  it does not exist$`, `^Next\n  Create the issuer, or correct spec\.issuerRef\.\n  To see .*:\n    certplane explain certificate -n default lost --context here$`)
+	w.says(t, w.admin, "lost", `^Issuer nowhere\n  it does not exist$`, `^Next\n  Create the issuer, or correct spec\.issuerRef\. To see .*:\n    certplane kubectl --context here get issuers.cert-manager.io -n default$`)
 	confused := certificate("confused", "own")
 	confused.Spec.IssuerRef.Kind = cmv1.ClusterIssuerKind
 	w.create(t, confused)
-	w.says(t, w.admin, "confused", `^ClusterIssuer own\n  it does not exist$`, `^Next\n  Create the issuer, or correct spec\.issuerRef: there is one of that name of the kind Issuer\.$`)
+	w.says(t, w.admin, "confused", `^ClusterIssuer own\n  it does not exist$`, `there is an Issuer of that name in the namespace default: is kind Issuer meant\?$`, `^Next\n  Create the issuer, or correct spec\.issuerRef\.`)
 
 	w.create(t, &cmv1.Issuer{ObjectMeta: in("empty"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "none"}}}})
 	w.create(t, certificate("stuck", "empty"))
@@ -226,13 +226,13 @@ func TestCertificateWithout(t *testing.T) {
 	read.APIGroups = []string{certmanager.Group}
 	w.Grant(t, "reader", read)
 	w.says(t, w.as(t, "reader"), "lost",
-		`^Events\n  you may not list Events$`, `^Issuer nowhere\n  you may not read it$`, `^Secret lost-tls\n  you may not read it$`,
-		`^CertificateRequest for revision 1\n  you may not list CertificateRequests$`)
+		`^Events\n  you may not list events in the namespace default$`, `^Issuer nowhere\n  you may not read it$`, `^Secret lost-tls\n  you may not read it$`,
+		`^CertificateRequest for revision 1\n  you may not list certificaterequests in the namespace default$`)
 
 	err := status.Certificate(t.Context(), verb.Config{
 		Namespace: "default", Name: "nosuch", Now: time.Now, Connect: func() (explain.Reader, error) { return w.admin, nil },
 	})
-	if err == nil || !strings.Contains(err.Error(), `there is no Certificate "nosuch" in namespace "default"`) {
+	if err == nil || !strings.Contains(err.Error(), `there is no Certificate named nosuch in the namespace default`) {
 		t.Errorf("error %v", err)
 	}
 }

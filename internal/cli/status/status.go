@@ -1,14 +1,12 @@
-// Package status prints the status of a Certificate of cert-manager.io and of
-// its next certificate, in the form that users of cmctl know.
+// Package status prints the explanation of a Certificate of cert-manager.io
+// together with the objects that it is about, in the form that users of cmctl
+// know.
 package status
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/cli/exit"
 	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
@@ -22,32 +20,23 @@ func Certificate(ctx context.Context, cfg verb.Config) error {
 		return err
 	}
 	found, err := explain.GatherCertificate(ctx, api, cfg.Query(), true)
-	var absent *explain.NotFoundError
-	switch {
-	case errors.As(err, &absent) && !absent.KindMissing:
-		return exit.WithNext(fmt.Errorf("there is no Certificate %q in namespace %q", cfg.Name, cfg.Namespace),
-			"To see which there are:", "  "+print.CommandLine(cfg.Query().Certplane("kubectl", "get", "certificates", "-A")...))
-	case err != nil:
+	if err != nil {
 		return verb.Advise(err)
 	}
-	f := facts{found}
+	f := facts{found, found.Explain()}
 	return print.Found(cfg.Stdout, cfg.Output, f.report(), f.text)
 }
 
-// facts are the facts that the status of a Certificate shows.
-type facts struct{ *explain.CertificateFacts }
+// facts are the facts that the status of a Certificate shows, and the
+// explanation that follows from them.
+type facts struct {
+	*explain.CertificateFacts
+	explanation explain.CertificateExplanation
+}
 
-// The reasons why something is not shown.
-const (
-	absent    = "it does not exist"
-	forbidden = "you may not read it"
-
-	noEvents   = "you may not list Events"
-	noRequests = "you may not list CertificateRequests"
-)
-
+// problemOf returns why nothing is shown of an object.
 func problemOf(exists explain.Result) string {
-	return map[explain.Result]string{explain.No: absent, explain.Unknown: forbidden}[exists]
+	return map[explain.Result]string{explain.No: "it does not exist", explain.Unknown: "you may not read it"}[exists]
 }
 
 // issuerProblem returns why nothing is shown of the issuer.

@@ -15,41 +15,27 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/inspect"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/policy/requests"
 )
 
 // text returns the whole status for people: the verdict first.
 func (f facts) text() string {
 	p := &print.Page{}
-	p.Line(f.verdict())
+	p.Line(f.explanation.Verdict)
 	p.Section("Certificate", f.certificateRows())
 	p.Section("Conditions", f.conditionRows(f.Conditions()))
 	f.writeEvents(p, "Events", f.Events)
 	f.writeIssuer(p)
 	f.writeSecret(p)
 	f.writeRequest(p)
-	f.writeNext(p)
+	p.Section("Checks", verb.CheckRows(f.explanation.Checks))
+	verb.WriteSteps(p, f.steps())
 	return p.String()
-}
-
-func (f facts) verdict() string {
-	name := fmt.Sprintf("Certificate %s/%s", f.Certificate.Namespace, f.Certificate.Name)
-	ready := certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady)
-	switch {
-	case ready == nil:
-		return name + " was not looked at yet"
-	case ready.Status == cmmeta.ConditionTrue:
-		if why := f.Outdated(); why != "" {
-			return name + " " + why
-		}
-		return name + " is ready"
-	}
-	return fmt.Sprintf("%s is not ready: %s", name, ready.Message)
 }
 
 func (f facts) certificateRows() [][]string {
@@ -111,8 +97,8 @@ func (f facts) conditionRows(conditions []explain.Condition) [][]string {
 }
 
 func (f facts) writeEvents(p *print.Page, title string, events explain.Events) {
-	if events.Unknown {
-		p.Section(title, [][]string{{noEvents}})
+	if events.Unknown != "" {
+		p.Section(title, [][]string{{events.Unknown}})
 		return
 	}
 	var rows [][]string
@@ -130,7 +116,7 @@ func (f facts) writeIssuer(p *print.Page) {
 	}
 	rows := f.conditionRows(f.Issuer.Conditions())
 	if len(rows) == 0 {
-		rows = [][]string{{"nobody has looked at it yet"}}
+		rows = [][]string{{"has not been processed yet"}}
 	}
 	p.Section(title, rows)
 	f.writeEvents(p, "Events of "+title, f.Issuer.Events)
@@ -174,8 +160,8 @@ func (f facts) writeRequest(p *print.Page) {
 	if f.Next == nil {
 		title, why := fmt.Sprintf("CertificateRequest for revision %d", issuance.NextRevision(f.Certificate)), "none: nothing is being issued"
 		switch {
-		case f.RequestsUnknown:
-			why = noRequests
+		case f.RequestsUnknown != "":
+			why = f.RequestsUnknown
 		case f.IsIssuing():
 			why = "not made yet"
 		}
@@ -185,50 +171,8 @@ func (f facts) writeRequest(p *print.Page) {
 	title := "CertificateRequest " + f.Next.Request.Name
 	rows := f.conditionRows(f.Next.Conditions())
 	if len(rows) == 0 {
-		rows = [][]string{{"nobody has approved or denied it yet"}}
+		rows = [][]string{{"has not been approved or denied yet"}}
 	}
 	p.Section(title, rows)
 	f.writeEvents(p, "Events of "+title, f.Next.Events)
-}
-
-// writeNext writes what the user can do, if anything.
-func (f facts) writeNext(p *print.Page) {
-	if certmanager.CertificateIs(f.Certificate, cmv1.CertificateConditionReady) && !f.IsIssuing() {
-		return
-	}
-	p.Title("Next")
-	if text, command := f.next(); text != "" {
-		p.Line("  " + text)
-		if len(command) > 0 {
-			p.Line("    " + print.CommandLine(command...))
-		}
-	}
-	p.Line("  To see who decides, what is checked and what more can be done:")
-	p.Line("    " + print.CommandLine(f.Certplane("explain", "certificate", "-n", f.Certificate.Namespace, f.Certificate.Name)...))
-}
-
-// next returns what delays the next certificate, the first cause first.
-func (f facts) next() (text string, command []string) {
-	crt := f.Certificate
-	failed := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
-	if failed != nil && failed.Status == cmmeta.ConditionFalse {
-		return "Mend what the condition Issuing says; then have it tried again at once:", f.Certplane("renew", "-n", crt.Namespace, crt.Name)
-	}
-	if !f.IsIssuing() {
-		return "", nil
-	}
-	switch trouble := f.Issuer.Trouble(); {
-	case trouble == explain.NotServed, trouble == explain.Unsupported:
-		step := f.IssuerSteps()[0]
-		return step.Text, slices.Concat(step.Commands...)
-	case trouble == explain.NotThere && f.Issuer.Near != nil:
-		return fmt.Sprintf("Create the issuer, or correct spec.issuerRef: there is one of that name of the kind %s.", f.Issuer.Near.Ref.Kind), nil
-	case trouble == explain.NotThere:
-		return "Create the issuer, or correct spec.issuerRef.", nil
-	case trouble == explain.NotReady && f.Issuer.Object != nil:
-		return "Mend the issuer: its condition Ready says how. The certificate comes by itself then.", nil
-	case f.Next != nil && requests.Undecided(f.Next.Request):
-		return "If nobody else approves the request, do it:", f.Certplane("approve", "-n", crt.Namespace, f.Next.Request.Name)
-	}
-	return "", nil
 }

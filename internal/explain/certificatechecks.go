@@ -6,12 +6,13 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Explain returns the explanation that follows from the facts.
@@ -20,7 +21,7 @@ func (f *CertificateFacts) Explain() CertificateExplanation {
 	e := CertificateExplanation{
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID), State: f.state(), Created: crt.CreationTimestamp.Time,
 		Issuer: f.Issuer.String(), Secret: crt.Spec.SecretName, Revision: issuance.NextRevision(crt) - 1,
-		NotBefore: timeOf(crt.Status.NotBefore), NotAfter: timeOf(crt.Status.NotAfter), RenewalTime: timeOf(crt.Status.RenewalTime),
+		NotBefore: InUTC(crt.Status.NotBefore), NotAfter: InUTC(crt.Status.NotAfter), RenewalTime: InUTC(crt.Status.RenewalTime),
 		Checks: f.checks(), Events: f.Events.List, Next: f.steps(),
 	}
 	if until := f.heldUntil(); !until.IsZero() {
@@ -74,7 +75,7 @@ func (f *CertificateFacts) conflicting() *cmv1.Certificate {
 func (f *CertificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	if c == nil {
-		return "no reason given"
+		return noReason
 	}
 	return said(c.Reason, c.Message)
 }
@@ -105,10 +106,27 @@ func (f *CertificateFacts) verdict(state CertificateState) string {
 // present returns the text about the current certificate. The condition Ready
 // can be older than the certificate's actual state.
 func (f *CertificateFacts) present() string {
-	if why := f.Outdated(); why != "" {
+	if why := f.outdated(); why != "" {
 		return why
 	}
 	return "is ready" + f.validity()
+}
+
+// outdated returns why a Certificate whose condition says that it is ready is
+// not ready, in words that follow its name; empty if it is ready. The condition
+// can be older than the last change.
+func (f *CertificateFacts) outdated() string {
+	crt := f.Certificate
+	switch until := crt.Status.NotAfter; {
+	case f.SecretExists == No:
+		return fmt.Sprintf("has lost its Secret %s, and no controller has said so yet", crt.Spec.SecretName)
+	case until != nil && f.Now.After(until.Time):
+		return "was ready, and its certificate expired on " + until.UTC().Format(time.RFC3339)
+	case f.stale(cmv1.CertificateConditionReady):
+		return "was ready before the last change of its spec, and no controller has looked at that yet"
+	default:
+		return ""
+	}
 }
 
 // stale reports whether a condition is about the spec before its last change.
@@ -131,8 +149,7 @@ func (f *CertificateFacts) validity() string {
 // progress returns the text about the progress of an issuance.
 func (f *CertificateFacts) progress() string {
 	if f.Next != nil && !f.isAnswered() {
-		state := stateOf(f.Next.Request)
-		return f.Next.Request.Name + " " + f.Next.verdict(state, describeCertificate(f.Next.Request.Status.Certificate))
+		return f.Next.explain().Verdict
 	}
 	return f.saidOf(cmv1.CertificateConditionIssuing)
 }
@@ -140,7 +157,7 @@ func (f *CertificateFacts) progress() string {
 // isAnswered reports whether the next certificate has been issued, and only has
 // to be written. The condition Issuing says what that waits for.
 func (f *CertificateFacts) isAnswered() bool {
-	return f.Next != nil && stateOf(f.Next.Request) == certificates.Issued
+	return f.Next != nil && f.Next.progress().state == certificates.Issued
 }
 
 func (f *CertificateFacts) retry() string {
@@ -167,19 +184,18 @@ func (f *CertificateFacts) checks() []Check {
 		f.checkSecret(),
 	}
 	if len(f.others) > 0 {
-		checks = append(checks, f.checkRivals())
+		checks = append(checks, f.checkConflicts())
 	}
 	checks = append(checks, f.checkNext(), f.Issuer.check())
-	checks = append(checks, f.checkPasswords()...)
+	for _, password := range f.passwords {
+		checks = append(checks, password.check("password"))
+	}
 	if until := f.heldUntil(); !until.IsZero() {
 		checks = append(checks, Check{"back-off", No, fmt.Sprintf(
 			"failures in a row: %d, the last at %s; the next attempt is at %s, unless the server's certManager.backoffMin and backoffMax are not the default",
 			f.attempts(), f.Certificate.Status.LastFailureTime.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))})
 	}
-	if f.Events.Unknown {
-		checks = append(checks, Check{"events", Unknown, "you may not list events in the namespace " + f.Certificate.Namespace})
-	}
-	return checks
+	return append(checks, f.Events.checks()...)
 }
 
 func (f *CertificateFacts) attempts() int {
@@ -198,7 +214,7 @@ func (f *CertificateFacts) checkCondition(name string, kind cmv1.CertificateCond
 	if f.stale(kind) {
 		message += "; that is about the spec before its last change"
 	}
-	return Check{name, map[cmmeta.ConditionStatus]Result{cmmeta.ConditionTrue: Yes, cmmeta.ConditionFalse: No, cmmeta.ConditionUnknown: Unknown}[c.Status], message}
+	return Check{name, resultOf(c.Status), message}
 }
 
 func (f *CertificateFacts) checkSecret() Check {
@@ -209,11 +225,11 @@ func (f *CertificateFacts) checkSecret() Check {
 	case No:
 		return Check{"secret", No, name + " does not exist yet"}
 	default:
-		return Check{"secret", Unknown, "you may not get secrets in the namespace " + f.Certificate.Namespace}
+		return Check{"secret", Unknown, mayNotRead("get", "secrets", f.Certificate.Namespace)}
 	}
 }
 
-func (f *CertificateFacts) checkRivals() Check {
+func (f *CertificateFacts) checkConflicts() Check {
 	if conflicting := f.conflicting(); conflicting != nil {
 		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", conflicting.Name)}
 	}
@@ -222,8 +238,8 @@ func (f *CertificateFacts) checkRivals() Check {
 
 func (f *CertificateFacts) checkNext() Check {
 	switch {
-	case f.RequestsUnknown:
-		return Check{"request", Unknown, "you may not list certificaterequests in the namespace " + f.Certificate.Namespace}
+	case f.RequestsUnknown != "":
+		return Check{"request", Unknown, f.RequestsUnknown}
 	case f.Next != nil:
 		return Check{"request", map[bool]Result{true: Open, false: No}[f.IsIssuing()], f.progress()}
 	case f.IsIssuing():
@@ -241,14 +257,14 @@ func (f *CertificateFacts) steps() []Step {
 		return nil
 	case f.conflicting() != nil:
 		return []Step{step("Choose another spec.secretName for one of the two, or delete one:",
-			f.kubectl("edit", "certificates."+certmanager.Group, "-n", crt.Namespace, crt.Name))}
+			f.kubectl("edit", issuedCertificates.resource, "-n", crt.Namespace, crt.Name))}
 	case state == CertificateReady:
 		return []Step{step("To have it renewed before its time:", f.renew())}
 	case state == CertificateFailed:
-		return append(f.IssuerSteps(), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+		return append(f.issuerSteps(), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
 	case f.IsIssuing() && f.Next != nil:
 		return append(f.nextUnderWay(), step("All about the request:",
-			f.Certplane("explain", "certificaterequest", "-n", crt.Namespace, f.Next.Request.Name)))
+			f.explainCommand(certificateRequests, client.ObjectKeyFromObject(f.Next.Request))))
 	default:
 		return f.nextUntouched()
 	}
@@ -256,23 +272,26 @@ func (f *CertificateFacts) steps() []Step {
 
 // nextUnderWay returns the steps that let an issuance continue.
 func (f *CertificateFacts) nextUnderWay() []Step {
-	steps := f.passwordSteps()
-	if state := stateOf(f.Next.Request); state == certificates.Pending || state == certificates.Approved {
-		steps = append(steps, f.Next.next(state)...)
+	var steps []Step
+	for _, password := range f.passwords {
+		steps = append(steps, password.steps(f.Query, f.isAnswered())...)
+	}
+	if p := f.Next.progress(); p.open() {
+		steps = append(steps, f.Next.steps(p)...)
 	}
 	return steps
 }
 
 func (f *CertificateFacts) nextUntouched() []Step {
-	steps := f.IssuerSteps()
+	steps := f.issuerSteps()
 	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
-		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller certificates."})
+		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller " + rights.IssueCertificates.Name + "."})
 	}
 	return steps
 }
 
-// IssuerSteps returns what to do about an issuer that cannot sign.
-func (f *CertificateFacts) IssuerSteps() []Step { return f.Issuer.steps(f.Query, correctReference) }
+// issuerSteps returns what to do about an issuer that cannot sign.
+func (f *CertificateFacts) issuerSteps() []Step { return f.Issuer.steps(f.Query, correctReference) }
 
 func (f *CertificateFacts) renew() []string {
 	return f.Certplane("renew", "-n", f.Certificate.Namespace, f.Certificate.Name)

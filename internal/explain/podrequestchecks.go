@@ -20,17 +20,19 @@ import (
 // controller's code.
 type podGatherer struct {
 	Query
-	api    Reader
-	req    *podRequest
-	checks []Check
-	key    string
+	api Reader
+	req *podRequest
+	// found are the checks so far.
+	found []Check
+	// key is the type of the request's key.
+	key string
 	// signer is nil if no Signer declares the signer name, or if the caller may
 	// not list Signers.
 	signer *v1alpha1.Signer
 }
 
 func (g *podGatherer) say(name string, result Result, format string, args ...any) {
-	g.checks = append(g.checks, Check{name, result, fmt.Sprintf(format, args...)})
+	g.found = append(g.found, Check{name, result, fmt.Sprintf(format, args...)})
 }
 
 // gather gathers the facts. It stops if the rest cannot be known.
@@ -42,20 +44,15 @@ func (g *podGatherer) gather(ctx context.Context) error {
 		g.key = profile.KeyType(facts.Key)
 		g.say("request", Yes, "can be read, with a key of the type %s", g.key)
 	}
-	if e := g.findSigner(ctx); e != nil {
-		return e
+	if err := g.findSigner(ctx); err != nil || facts.Unreadable != nil {
+		return err
 	}
-	if facts.Unreadable != nil {
-		return nil
+	known, err := g.complete(ctx, &facts)
+	if err == nil && known && g.signer != nil {
+		err = g.decide(ctx, facts)
 	}
-	known, e := g.complete(ctx, &facts)
-	if e != nil {
-		return e
-	}
-	if known && g.signer != nil {
-		if e := g.decide(ctx, facts); e != nil {
-			return e
-		}
+	if err != nil {
+		return err
 	}
 	return g.maySign(ctx)
 }
@@ -68,7 +65,7 @@ func (g *podGatherer) findSigner(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !known:
-		g.say("signer", Unknown, "you may not list signers.certplane.dev")
+		g.say("signer", Unknown, "%s", mayNotListSigners)
 	case signer == nil:
 		g.say("signer", No, "no Signer declares %s: another program has to sign for it", name)
 	default:
@@ -124,7 +121,7 @@ func (g *podGatherer) find(ctx context.Context, name, resource string, key clien
 	case apierrors.IsNotFound(err):
 		g.say(name, No, "%v (%s)", err, profile.ReasonIdentity)
 	case apierrors.IsForbidden(err):
-		g.say(name, Unknown, "you may not get %s", resource)
+		g.say(name, Unknown, "%s", mayNotRead("get", resource, key.Namespace))
 	default:
 		return err == nil, err
 	}
@@ -174,7 +171,7 @@ func (g *podGatherer) services(ctx context.Context, facts *request.Request) (kno
 	list := &corev1.ServiceList{}
 	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
 	if apierrors.IsForbidden(err) {
-		g.say("services", Unknown, "you may not list services")
+		g.say("services", Unknown, "%s", mayNotRead("list", "services", g.req.Namespace))
 		return false, nil
 	}
 	if err != nil {
@@ -185,7 +182,7 @@ func (g *podGatherer) services(ctx context.Context, facts *request.Request) (kno
 		if !profile.Selects(service, facts.Pod) {
 			continue
 		}
-		switch allowed, err := may(ctx, g.api, profile.Claim(facts.Requester, service)); {
+		switch allowed, err := result(g.api.May(ctx, profile.Claim(facts.Requester, service))); {
 		case err != nil:
 			return false, err
 		case allowed == Unknown:
@@ -205,12 +202,12 @@ func (g *podGatherer) maySign(ctx context.Context) error {
 	if g.signer == nil {
 		return nil
 	}
-	signers, known, err := whoMaySign(ctx, g.api, declaredAccounts, g.req.Spec.SignerName)
+	signers, known, err := permittedSigners(ctx, g.api, declaredAccounts, g.req.Spec.SignerName)
 	switch {
 	case err != nil:
 		return err
 	case !known:
-		g.say("signing", Unknown, "you may not ask who may sign")
+		g.say("signing", Unknown, mayNotAskSigners)
 	case len(signers) > 0:
 		g.say("signing", Yes, "%s may sign for %s", signers[0], g.req.Spec.SignerName)
 	default:

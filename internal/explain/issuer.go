@@ -24,9 +24,9 @@ type IssuerFacts struct {
 	// Object is the issuer if it is of the group cert-manager.io and can be
 	// read.
 	Object cmv1.GenericIssuer
-	// Near is an issuer of the same name and the other kind, if the named
+	// near is an issuer of the same name and the other kind, if the named
 	// issuer does not exist; nil if there is no such issuer either.
-	Near *IssuerFacts
+	near *IssuerFacts
 	// Events are the events of the issuer, if they were requested.
 	Events Events
 
@@ -42,6 +42,11 @@ type IssuerFacts struct {
 	// groups have by convention. Without the condition, ready is Unknown.
 	ready   Result
 	message string
+}
+
+// findReferred finds the issuer that is named as a signer.
+func findReferred(ctx context.Context, api Reader, signer certmanager.Signer) (*IssuerFacts, error) {
+	return findIssuer(ctx, api, cmmeta.IssuerReference{Name: signer.Name, Kind: signer.Kind}, signer.Namespace)
 }
 
 // findIssuer finds the issuer that an object in a namespace refers to.
@@ -95,7 +100,7 @@ func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 	}
 	found, err := exists(ctx, api, near.key(), issuer)
 	if found == Yes {
-		i.Near = near
+		i.near = near
 	}
 	return err
 }
@@ -126,13 +131,11 @@ func (i *IssuerFacts) readCondition(object *unstructured.Unstructured) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, item := range conditions {
 		fields, _ := item.(map[string]any)
-		if fields["type"] != "Ready" {
+		if fields["type"] != string(cmv1.IssuerConditionReady) {
 			continue
 		}
-		i.ready = map[any]Result{"True": Yes, "False": No}[fields["status"]]
-		if i.ready == "" {
-			i.ready = Unknown
-		}
+		status, _ := fields["status"].(string)
+		i.ready = resultOf(status)
 		reason, _ := fields["reason"].(string)
 		message, _ := fields["message"].(string)
 		i.message = said(reason, message)
@@ -169,7 +172,7 @@ func (i *IssuerFacts) check() Check {
 	case i.resource.Name == "":
 		return Check{"issuer", No, fmt.Sprintf("no API has the kind %s of %s", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref))}
 	case i.Exists == Unknown:
-		return Check{"issuer", Unknown, fmt.Sprintf("you may not get %s.%s", i.resource.Name, certmanager.IssuerGroup(i.Ref))}
+		return Check{"issuer", Unknown, mayNotRead("get", i.resource.Name+"."+certmanager.IssuerGroup(i.Ref), i.where())}
 	case builtIn && !i.obstacle.None():
 		return Check{"issuer", No, said(i.obstacle.Reason, i.obstacle.Message) + i.meant()}
 	case i.Exists == No:
@@ -185,10 +188,10 @@ func (i *IssuerFacts) check() Check {
 
 // meant returns the name of the issuer that may be meant.
 func (i *IssuerFacts) meant() string {
-	if i.Near == nil {
+	if i.near == nil {
 		return ""
 	}
-	if namespace := i.Near.where(); namespace != "" {
+	if namespace := i.near.where(); namespace != "" {
 		return fmt.Sprintf("; there is an Issuer of that name in the namespace %s: is kind Issuer meant?", namespace)
 	}
 	return "; there is a ClusterIssuer of that name: is kind ClusterIssuer meant?"
@@ -200,51 +203,22 @@ const (
 	anotherRequest   = "make another request that names another issuer"
 )
 
-// Trouble is the kind of problem of an issuer, as far as it matters for what to
-// do.
-type Trouble int
-
-// The troubles. NotServed means that no API has the issuer's kind.
-const (
-	NoTrouble Trouble = iota
-	NotServed
-	NotThere
-	Unsupported
-	NotReady
-)
-
-// Trouble returns what keeps the issuer from signing, as far as is known.
-func (i *IssuerFacts) Trouble() Trouble {
-	switch {
-	case i.resource.Name == "":
-		return NotServed
-	case i.check().Result != No:
-		return NoTrouble
-	case i.Exists == No:
-		return NotThere
-	case i.kind != certmanager.NoType && !issuertypes.Sign(i.kind):
-		return Unsupported
-	default:
-		return NotReady
-	}
-}
-
 // steps returns what to do about an issuer that cannot sign. otherwise is the
 // advice for a wrong issuer.
 func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 	names := i.resource.Name + "." + certmanager.IssuerGroup(i.Ref)
-	switch i.Trouble() {
-	case NotServed:
+	switch {
+	case i.resource.Name == "":
 		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, %s.", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref), otherwise)}}
-	case NotThere:
+	case i.check().Result != No:
+		return nil
+	case i.Exists == No:
 		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", q.kubectl(i.inNamespace("get", names)...))}
-	case Unsupported:
+	case i.kind != certmanager.NoType && !issuertypes.Sign(i.kind):
 		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", issuertypes.Names("", "and"), i.kind, otherwise),
 			q.kubectl(i.inNamespace("get", names)...))}
-	case NotReady:
-		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}
 	default:
-		return nil
+		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}
 	}
 }
 

@@ -33,7 +33,7 @@ func TestOutdated(t *testing.T) {
 			}},
 		}
 		f := &CertificateFacts{Query: Query{Now: now}, Situation: issuance.Situation{Certificate: crt}, SecretExists: tc.secret}
-		if got := f.Outdated(); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+		if got := f.outdated(); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
 		}
 	}

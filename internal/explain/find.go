@@ -1,0 +1,116 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/retention"
+)
+
+// kind is a kind of objects that are explained by name.
+type kind struct {
+	// verb is the subcommand of "certplane explain", noun the kind in messages,
+	// and resource the kind for kubectl.
+	verb, noun, resource string
+	namespaced           bool
+	// deleted says when objects are deleted, as a sentence with a blank at its
+	// end; empty if only users delete them.
+	deleted string
+	// install says what to do if a server does not have the kind.
+	install []Step
+	new     func() client.Object
+}
+
+// installCertManager is what to do if a server has none of cert-manager's kinds.
+var installCertManager = []Step{{Text: "Install the kinds of " + certmanager.Group + " there."}}
+
+// The kinds of requests, and Certificates.
+var (
+	signingRequests = kind{
+		verb: "csr", noun: "certificate signing request", resource: "csr",
+		deleted: "A request is deleted some time after it was decided. ", new: func() client.Object { return &csr{} },
+	}
+	certificateRequests = kind{
+		verb: "certificaterequest", noun: "CertificateRequest", resource: "certificaterequests." + certmanager.Group, namespaced: true,
+		install: installCertManager, new: func() client.Object { return &cmv1.CertificateRequest{} },
+	}
+	issuedCertificates = kind{
+		verb: "certificate", noun: "Certificate", resource: "certificates." + certmanager.Group, namespaced: true,
+		install: installCertManager, new: func() client.Object { return &cmv1.Certificate{} },
+	}
+	podRequests = kind{
+		verb: "podcertificaterequest", noun: "pod certificate request", resource: "podcertificaterequests", namespaced: true,
+		deleted: "A request is deleted " + length(retention.DefaultPodAge) + " after its creation, unless the server is configured otherwise. ",
+	}
+)
+
+// key returns the key of an object of the kind.
+func (k kind) key(q Query) client.ObjectKey {
+	if k.namespaced {
+		return client.ObjectKey{Namespace: q.Namespace, Name: q.Name}
+	}
+	return client.ObjectKey{Name: q.Name}
+}
+
+// get reads the object to explain.
+func (k kind) get(ctx context.Context, api Reader, q Query, into client.Object) error {
+	return k.explainError(ctx, api, q, api.Get(ctx, k.key(q), into))
+}
+
+// explainError returns the error of reading the object to explain, with what to
+// do about it.
+func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) error {
+	if !apierrors.IsNotFound(err) || lacksKind(err) && k.install == nil {
+		return reading("reading the "+k.noun, err)
+	}
+	if lacksKind(err) {
+		return &NotFoundError{Message: "the server has no " + k.resource, KindMissing: true, Next: k.install}
+	}
+	list, where := q.kubectl("get", k.resource), ""
+	if k.namespaced {
+		list, where = append(list, "--all-namespaces"), " in the namespace "+q.Namespace
+	}
+	return &NotFoundError{
+		Message: fmt.Sprintf("there is no %s named %s%s", k.noun, q.Name, where),
+		Next:    append(k.others(ctx, api, q), step(k.deleted+"To see which there are:", list)),
+	}
+}
+
+// others returns steps for objects of the same name and other kinds: one kind
+// is easily mistaken for another. Objects that cannot be read are left out,
+// without an error.
+func (k kind) others(ctx context.Context, api Reader, q Query) []Step {
+	var steps []Step
+	for _, other := range []kind{signingRequests, certificateRequests, issuedCertificates} {
+		if other.verb == k.verb {
+			continue
+		}
+		if err := api.Get(ctx, other.key(q), other.new()); err == nil {
+			steps = append(steps, step(fmt.Sprintf("There is a %s of that name:", other.noun), q.explainCommand(other, other.key(q))))
+		}
+	}
+	return steps
+}
+
+// explainCommand returns the command that explains an object.
+func (q Query) explainCommand(k kind, key client.ObjectKey) []string {
+	words := []string{"explain", k.verb}
+	if k.namespaced {
+		words = append(words, "-n", key.Namespace)
+	}
+	return q.Certplane(append(words, key.Name)...)
+}
+
+// fetchStep returns the step that fetches the certificate of a request.
+func (q Query) fetchStep(k kind, object client.Object) Step {
+	words := []string{"get", k.resource}
+	if k.namespaced {
+		words = append(words, "-n", object.GetNamespace())
+	}
+	return step("To fetch the certificate, in base64:", q.kubectl(append(words, object.GetName(), "-o", "jsonpath={.status.certificate}")...))
+}

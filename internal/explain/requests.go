@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// invalid is the state of CertificateRequests with the condition
+// InvalidRequest. It is final.
+const invalid certificates.State = "Invalid"
+
+// progress is how far a request of any kind has come.
+type progress struct {
+	state certificates.State
+	// reason is the text of the condition that made the state.
+	reason string
+	// since is when the request got into the state.
+	since time.Time
+	// delay is what the signer says that it waits for; empty if it has said
+	// nothing.
+	delay string
+	// chain is the certificate and its CAs in PEM; empty if there is none.
+	chain []byte
+}
+
+// open reports whether a signer may still answer.
+func (p progress) open() bool {
+	return p.state == certificates.Pending || p.state == certificates.Approved
+}
+
+// requestFacts are the API's data about a request of one kind, which asks for
+// R.
+type requestFacts[R any] interface {
+	object() client.Object
+	progress() progress
+	words() words
+	describe() R
+	// checks returns the decision of each part, in the order in which the parts
+	// decide.
+	checks(progress) []Check
+	// steps returns what can be done.
+	steps(progress) []Step
+}
+
+// explainRequest returns the explanation that follows from the facts.
+func explainRequest[R any](q Query, f requestFacts[R], events Events) Explained[R] {
+	object, p := f.object(), f.progress()
+	e := Explained[R]{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: string(object.GetUID()), State: p.state,
+		Request: f.describe(), Checks: f.checks(p), Events: events.List, Next: f.steps(p),
+	}
+	if p.state == certificates.Issued {
+		e.Certificate = describeCertificate(p.chain)
+	}
+	e.Verdict = e.Name + " " + outlook{e.Checks, q.Now.Sub(p.since), p.delay, f.words()}.headline(q.Now, p, e.Certificate)
+	e.Checks = append(e.Checks, events.checks()...)
+	return e
+}
+
+// headline returns the rest of a sentence that begins with the request's name.
+func (o outlook) headline(now time.Time, p progress, cert *Certificate) string {
+	switch p.state {
+	case certificates.Denied:
+		return "was denied: " + p.reason
+	case invalid:
+		return "is invalid, and nobody signs it: " + p.reason
+	case certificates.Failed:
+		return "failed at its " + o.signer + ": " + p.reason
+	case certificates.Issued:
+		return issued(now, cert)
+	case certificates.Pending:
+		if o.approval {
+			return o.undecided()
+		}
+	}
+	return o.unsigned()
+}
+
+// issued returns the rest of a sentence about a request that has its
+// certificate.
+func issued(now time.Time, cert *Certificate) string {
+	switch {
+	case cert == nil:
+		return "has a certificate that cannot be read"
+	case now.After(cert.NotAfter):
+		return "was issued, and its certificate expired on " + cert.NotAfter.Format(time.RFC3339)
+	default:
+		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)
+	}
+}
+
+// checkApproval returns the check of the approval. approved is the text of the
+// condition Approved, empty if there is none; needed are the permissions that
+// approving takes.
+func (p progress) checkApproval(approved string, mayApprove Result, needed string) Check {
+	switch {
+	case p.state == certificates.Denied:
+		return Check{"approval", No, p.reason}
+	case approved != "":
+		return Check{"approval", Yes, approved}
+	case mayApprove == Yes:
+		return Check{"approval", Open, "nobody has decided yet; you may"}
+	case mayApprove == No:
+		return Check{"approval", Open, "nobody has decided yet; you may not, it takes " + needed}
+	default:
+		return Check{"approval", Open, "nobody has decided yet"}
+	}
+}
+
+// checkSigning returns the check of the signer's answer.
+func (p progress) checkSigning() Check {
+	switch {
+	case p.state == certificates.Issued:
+		return Check{"signing", Yes, "signed"}
+	case p.state == certificates.Failed:
+		return Check{"signing", No, p.reason}
+	case p.state == certificates.Denied:
+		return Check{"signing", No, "denied requests are not signed"}
+	case p.state == invalid:
+		return Check{"signing", No, "invalid requests are left alone"}
+	case p.delay != "":
+		return Check{"signing", Open, p.delay}
+	case p.state == certificates.Approved:
+		return Check{"signing", Open, "not signed yet"}
+	default:
+		return Check{"signing", Open, "waits for approval"}
+	}
+}
+
+// decideStep returns the step with the commands that decide about a request.
+func decideStep(mayApprove Result, approve, deny []string) Step {
+	text := "To decide about this request:"
+	if mayApprove == No {
+		text = "Somebody with the right to decides about this request:"
+	}
+	return step(text, approve, deny)
+}
+
+// controllerStep returns the step if no controller of certplane has answered a
+// request to an issuer.
+func controllerStep(c rights.Controller) Step {
+	return Step{Text: fmt.Sprintf("An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller %s.", c.Name)}
+}
+
+// grantStep returns the step that grants a permission.
+func (q Query) grantStep(mayCaller Result, purpose string, g grant) Step {
+	s := step(grantText(mayCaller, purpose), q.typedBy(mayCaller).kubectl("apply", "-f", "-"))
+	s.Input = g.manifest()
+	return s
+}
+
+// grantText returns the text before commands that grant a permission.
+func grantText(mayCaller Result, purpose string) string {
+	if mayCaller == No {
+		return purpose + ", for somebody who may grant that:"
+	}
+	return purpose + ":"
+}
+
+// noReason is the text of a condition that gives no reason.
+const noReason = "no reason given"
+
+// said returns the text of a condition.
+func said(reason, message string) string {
+	switch {
+	case message != "" && reason != "":
+		return fmt.Sprintf("%s (%s)", message, reason)
+	case message+reason != "":
+		return message + reason
+	}
+	return noReason
+}

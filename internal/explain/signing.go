@@ -1,0 +1,86 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// profiled reports whether certplane knows the requirements of a signer.
+func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }
+
+// declarer returns the Signer that declares a signer name, the oldest if there
+// are several, or nil. It is not known if the caller may not list Signers.
+func declarer(ctx context.Context, api Reader, signerName string) (declared *v1alpha1.Signer, known bool, err error) {
+	list := &v1alpha1.SignerList{}
+	switch err := api.List(ctx, list, forSigner(signerName)); {
+	case apierrors.IsForbidden(err):
+		return nil, false, nil
+	case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
+		return nil, true, nil
+	case err != nil:
+		return nil, false, err
+	}
+	oldest := slices.MinFunc(list.Items, func(a, b v1alpha1.Signer) int {
+		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return &oldest, true, nil
+}
+
+// objection returns the objection of a signer that certplane knows to a
+// request, or nil. To find it, the request is signed by a temporary CA, which
+// is discarded with the certificate. So this code does the same as the signer
+// and the linter.
+func objection(c *csr, now time.Time) error {
+	profile, err := signer.Lookup(c.Spec.SignerName)
+	if err != nil {
+		return nil
+	}
+	throwaway := func() (*pki.Authority, error) {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			return nil, err
+		}
+		return pki.NewRoot(pki.UnrecordedSigning, "throwaway", key, pki.DefaultRootLifetime, now)
+	}
+	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
+	var permanent *signer.PermanentError
+	if errors.As(err, &permanent) {
+		return permanent
+	}
+	return nil
+}
+
+// findDeclared finds the objection of a declared signer to the request.
+func (f *facts) findDeclared(ctx context.Context, api Reader) error {
+	if profiled(f.csr.Spec.SignerName) {
+		return nil
+	}
+	declared, known, err := declarer(ctx, api, f.csr.Spec.SignerName)
+	if f.declarersUnknown = !known; err != nil || declared == nil {
+		return err
+	}
+	f.declared = declared
+	compiled, errs := profile.Compile(declared.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		f.objection = errs.ToAggregate()
+		return nil
+	}
+	facts := request.FromCSR(f.csr)
+	if _, err = facts.Parsed(); err == nil {
+		_, err = compiled.Decide(facts)
+	}
+	f.objection = err
+	return nil
+}
