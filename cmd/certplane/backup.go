@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"filippo.io/age"
@@ -69,11 +68,7 @@ folder is. If the server has an external etcd, name that as the server does:
 with --config or --etcd-servers.`,
 		Example: `  certplane backup save --data-dir ./data monday.backup
   certplane backup save --recipient age1... --keep 30 /var/backups/certplane/`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, err := oneArgument(cmd, args, "the file or the folder to save into")
-			if err != nil {
-				return err
-			}
+		RunE: withArgument("the file or the folder to save into", func(cmd *cobra.Command, target string) error {
 			cfg, err := loadStoreConfig(configFile, cmd.Flags(), flags)
 			if err != nil {
 				return err
@@ -85,7 +80,7 @@ with --config or --etcd-servers.`,
 				}
 			}
 			return saveBackup(cmd, streams, target, keep, saving)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "The server's configuration file, for a server that has one.")
 	addStoreFlags(cmd.Flags(), &flags)
@@ -133,11 +128,7 @@ a server on it, with the configuration that it had.
 Never let a server run on the former folder at the same time. Clients that were
 connected before list everything again, once.`,
 		Example: "  certplane backup restore --data-dir ./restored monday.backup && certplane serve --data-dir ./restored",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := oneArgument(cmd, args, "the backup to restore")
-			if err != nil {
-				return err
-			}
+		RunE: withArgument("the backup to restore", func(cmd *cobra.Command, file string) error {
 			dir, err := cli.DataDir(dataDir)
 			if err != nil {
 				return err
@@ -156,7 +147,7 @@ connected before list everything again, once.`,
 			}
 			_, err = fmt.Fprintf(streams.Out, "Start it, with the configuration that it had:\n  certplane serve --data-dir %s\n", dir)
 			return err
-		},
+		}),
 	}
 	cli.AddDataDirFlag(cmd.Flags(), &dataDir)
 	restoring.addTo(cmd.Flags())
@@ -172,11 +163,7 @@ func newBackupVerify(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Restores a backup into a temporary folder, opens the store, decrypts every
 Secret, compares all with what was saved, and removes the folder again.`,
 		Example: "  certplane backup verify monday.backup",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := oneArgument(cmd, args, "the backup to verify")
-			if err != nil {
-				return err
-			}
+		RunE: withArgument("the backup to verify", func(cmd *cobra.Command, file string) error {
 			opened, err := restoring.open(cmd, streams, file)
 			if err != nil {
 				return err
@@ -187,7 +174,7 @@ Secret, compares all with what was saved, and removes the folder again.`,
 			}
 			fmt.Fprintf(streams.Out, "%s can be restored:\n", file)
 			return printSummary(streams.Out, summary)
-		},
+		}),
 	}
 	restoring.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&temp, "temp-dir", temp, "Folder to restore into for a while. It must have room for the store. $TMPDIR if not given.")
@@ -377,11 +364,15 @@ func ask(out io.Writer, terminal *os.File, prompt string) (string, error) {
 	return string(typed), nil
 }
 
-func oneArgument(cmd *cobra.Command, args []string, what string) (string, error) {
-	if len(args) != 1 {
-		return "", exit.UsageError(cmd.CommandPath(), fmt.Errorf("name %s, and nothing else", what))
+// withArgument returns the function of a verb with one argument, which what
+// describes.
+func withArgument(what string, run func(cmd *cobra.Command, argument string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name %s, and nothing else", what))
+		}
+		return run(cmd, args[0])
 	}
-	return args[0], nil
 }
 
 // loadStoreConfig is loadConfig for callers that need only the place of the
@@ -407,7 +398,7 @@ func source(cfg server.Config) backup.Source {
 
 // printSummary prints what is in a backup.
 func printSummary(out io.Writer, summary backup.Summary) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := newTable(out)
 	fmt.Fprintf(table, "  store\t%s, format %d, revision %d\n", summary.Record.ID, summary.Record.Format, summary.Revision)
 	fmt.Fprintf(table, "  saved\t%s by certplane %s\n", summary.Saved.Format(time.RFC3339), summary.Program)
 	for _, resource := range slices.Sorted(maps.Keys(summary.Objects)) {
@@ -415,11 +406,7 @@ func printSummary(out io.Writer, summary backup.Summary) error {
 	}
 	fmt.Fprintf(table, "  encrypted values\t%d\n", summary.Encrypted)
 	keys := summary.Record.Keys
-	for _, part := range keyParts(keys) {
-		for _, fingerprint := range part.fingerprints {
-			fmt.Fprintf(table, "  %s\t%s\n", part.name, fingerprint)
-		}
-	}
+	writeKeys(table, keys)
 	if err := table.Flush(); err != nil {
 		return err
 	}

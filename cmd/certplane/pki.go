@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,11 +46,7 @@ $` + passphraseEnv + ` or asked for, or to the public key of a key pair made wit
 'certplane backup keygen'. Whoever can open it has your CAs: delete it once it is
 imported.`,
 		Example: "  certplane pki export --data-dir ./data keys",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := oneArgument(cmd, args, "the file to write")
-			if err != nil {
-				return err
-			}
+		RunE: withArgument("the file to write", func(cmd *cobra.Command, file string) error {
 			dir, err := cli.DataDir(dataDir)
 			if err != nil {
 				return err
@@ -63,10 +60,12 @@ imported.`,
 				return err
 			}
 			fmt.Fprintf(streams.Out, "Exported to %s:\n", file)
-			printKeys(streams.Out, keys)
+			if err := printKeys(streams.Out, keys); err != nil {
+				return err
+			}
 			_, err = fmt.Fprintf(streams.Out, "Bring the file to the other server, import it there, and delete it:\n  certplane pki import --data-dir FOLDER %s\n", file)
 			return err
-		},
+		}),
 	}
 	cli.AddDataDirFlag(cmd.Flags(), &dataDir)
 	sealing.addTo(cmd.Flags())
@@ -84,11 +83,7 @@ server's data folder, which is made if it is not there. Keys of another server
 are not replaced. A server that runs takes up new encryption keys and CA
 certificates by itself.`,
 		Example: "  certplane pki import --data-dir ./data keys && certplane serve --data-dir ./data --etcd-servers https://etcd-0:2379",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := oneArgument(cmd, args, "the file to import")
-			if err != nil {
-				return err
-			}
+		RunE: withArgument("the file to import", func(cmd *cobra.Command, file string) error {
 			dir, err := cli.DataDir(dataDir)
 			if err != nil {
 				return err
@@ -106,9 +101,8 @@ certificates by itself.`,
 			} else {
 				fmt.Fprintf(streams.Out, "Wrote %s into %s:\n", strings.Join(imported.Changed, ", "), dir.PKI())
 			}
-			printKeys(streams.Out, imported.Keys)
-			return nil
-		},
+			return printKeys(streams.Out, imported.Keys)
+		}),
 	}
 	cli.AddDataDirFlag(cmd.Flags(), &dataDir)
 	addPassphraseFlag(cmd.Flags(), &opening.passphraseFile)
@@ -116,23 +110,27 @@ certificates by itself.`,
 	return cmd
 }
 
-func printKeys(out io.Writer, keys storerecord.Keys) {
-	for _, part := range keyParts(keys) {
+// printKeys prints the fingerprints of keys.
+func printKeys(out io.Writer, keys storerecord.Keys) error {
+	table := newTable(out)
+	writeKeys(table, keys)
+	return table.Flush()
+}
+
+// writeKeys writes a row for each key.
+func writeKeys(table io.Writer, keys storerecord.Keys) {
+	for _, part := range []struct {
+		name         string
+		fingerprints []string
+	}{
+		{"client CA", keys.ClientCA}, {"serving CA", keys.ServingCA},
+		{"service account key", keys.ServiceAccount}, {"encryption key", keys.Encryption},
+	} {
 		for _, fingerprint := range part.fingerprints {
-			fmt.Fprintf(out, "  %-20s %s\n", part.name, fingerprint)
+			fmt.Fprintf(table, "  %s\t%s\n", part.name, fingerprint)
 		}
 	}
 }
 
-// keyPart is one kind of key.
-type keyPart struct {
-	name         string
-	fingerprints []string
-}
-
-func keyParts(keys storerecord.Keys) []keyPart {
-	return []keyPart{
-		{"client CA", keys.ClientCA}, {"serving CA", keys.ServingCA},
-		{"service account key", keys.ServiceAccount}, {"encryption key", keys.Encryption},
-	}
-}
+// newTable returns a writer of rows whose cells are separated by tabs.
+func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
