@@ -68,7 +68,7 @@ SIGHUP makes it ask again, now, for what was refused.`,
 // addAgentFlags adds the flags for fields of the configuration.
 func addAgentFlags(flags *pflag.FlagSet, cfg *agent.Config) {
 	flags.StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "Name of this host's Node. Default: the host's name.")
-	flags.StringVar(&cfg.BootstrapKubeconfig, "bootstrap-kubeconfig", cfg.BootstrapKubeconfig, "File that says where the API is, with a token for the first certificate of this host.")
+	flags.StringVar(&cfg.BootstrapKubeconfig, "bootstrap-kubeconfig", cfg.BootstrapKubeconfig, "File with the API's address and a token for the first certificate of this host.")
 	flags.StringVar(&cfg.Kubeconfig, "kubeconfig", cfg.Kubeconfig, "File with an identity for this host, in place of --bootstrap-kubeconfig.")
 	flags.StringVar(&cfg.ManifestsDir, "manifests", cfg.ManifestsDir, "Folder with the manifests of this host's pods.")
 	flags.StringVar(&cfg.VolumesDir, "volumes", cfg.VolumesDir, "Folder to write volumes into, as NAMESPACE/POD/VOLUME. Default: volumes in --data-dir.")
@@ -127,9 +127,9 @@ func newAgentStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print each volume of this host, when it expires, and its last error",
-		Long: `Prints what the agent with this folder tells, or told last if it does not run:
-the server and when it answered last, who this host is there and when its own
-certificate ends, each source of each volume, and what is wrong.
+		Long: `Prints the current status of the agent with this folder, or its last status if it
+does not run: the server and when it answered last, the identity of this host and
+when its own certificate expires, each source of each volume, and all problems.
 
 The exit code is 0 if nothing is wrong, 6 if something is: a file that is missing
 or expired, an error, a server that does not answer, an agent that does not run

@@ -32,12 +32,12 @@ const passphraseEnv = "CERTPLANE_BACKUP_PASSPHRASE"
 func newBackup(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Save a server's store and keys into one file, and restore them",
-		Long: `Saves the store and the keys of a server into one file, makes a data folder of
+		Short: "Save a server's store and keys to one file, and restore them",
+		Long: `Saves the store and the keys of a server into one file, makes a data folder from
 such a file, and proves that a file can be restored.
 
 The file is encrypted: with a passphrase, from --passphrase-file, from
-$` + passphraseEnv + ` or asked for, or to the public key of a key pair made with
+$` + passphraseEnv + ` or a prompt, or to the public key of a key pair made with
 'certplane backup keygen'.`,
 	}
 	cmd.AddCommand(newBackupSave(streams), newBackupRestore(streams), newBackupVerify(streams), newBackupKeygen(streams))
@@ -85,7 +85,7 @@ with --config or --etcd-servers.`,
 	cmd.Flags().StringVar(&configFile, "config", "", "The server's configuration file, for a server that has one.")
 	addStoreFlags(cmd.Flags(), &flags)
 	sealing.addTo(cmd.Flags())
-	cmd.Flags().BoolVar(&withoutKeys, "without-keys", withoutKeys, "Leave the folder pki out: it is kept elsewhere. The file need not be encrypted then.")
+	cmd.Flags().BoolVar(&withoutKeys, "without-keys", withoutKeys, "Leave out the folder pki, which is kept elsewhere. The file need not be encrypted then.")
 	cmd.Flags().IntVar(&keep, "keep", keep, "Of a folder, keep this many of the newest backups. 0 keeps all.")
 	return cmd
 }
@@ -121,8 +121,8 @@ func newBackupRestore(streams genericiooptions.IOStreams) *cobra.Command {
 	var restoring restoreFlags
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a data folder of a backup",
-		Long: `Makes a new data folder of a backup: the store and the keys as they were. Start
+		Short: "Make a data folder from a backup",
+		Long: `Makes a new data folder from a backup: the store and the keys as they were. Start
 a server on it, with the configuration that it had.
 
 Never let a server run on the former folder at the same time. Clients that were
@@ -177,7 +177,7 @@ Secret, compares all with what was saved, and removes the folder again.`,
 		}),
 	}
 	restoring.addTo(cmd.Flags())
-	cmd.Flags().StringVar(&temp, "temp-dir", temp, "Folder to restore into for a while. It must have room for the store. $TMPDIR if not given.")
+	cmd.Flags().StringVar(&temp, "temp-dir", temp, "Temporary folder to restore into. It must have room for the store. $TMPDIR if not given.")
 	return cmd
 }
 
@@ -282,7 +282,7 @@ func parseRecipients(given []string) ([]age.Recipient, error) {
 }
 
 func addPassphraseFlag(flags *pflag.FlagSet, file *string) {
-	flags.StringVar(file, "passphrase-file", "", "File whose first line is the passphrase. If not given: $"+passphraseEnv+", else it is asked for.")
+	flags.StringVar(file, "passphrase-file", "", "File whose first line is the passphrase. If not given: $"+passphraseEnv+", else the user is prompted for it.")
 }
 
 // sealFlags are the flags for encrypting a new file.
@@ -369,7 +369,7 @@ func ask(out io.Writer, terminal *os.File, prompt string) (string, error) {
 func withArgument(what string, run func(cmd *cobra.Command, argument string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name %s, and nothing else", what))
+			return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name %s, and give no other arguments", what))
 		}
 		return run(cmd, args[0])
 	}
@@ -411,10 +411,10 @@ func printSummary(out io.Writer, summary backup.Summary) error {
 		return err
 	}
 	if !summary.Keys {
-		fmt.Fprintln(out, "The keys are not in the file: without the folder pki of that time it is of no use.")
+		fmt.Fprintln(out, "The keys are not in the file: it cannot be restored without the folder pki of that time.")
 	}
 	if len(keys.Encryption) == 0 && summary.Encrypted > 0 {
-		fmt.Fprintln(out, "What is encrypted was not read: encryption.configFile names the keys. Keep that file and its keys too.")
+		fmt.Fprintln(out, "Encrypted values were not read: encryption.configFile names the keys. Keep that file and its keys too.")
 	}
 	return nil
 }

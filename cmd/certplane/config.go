@@ -41,7 +41,7 @@ func newPrintDefaults(streams genericiooptions.IOStreams) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			file, ok := defaultsFiles[kind]
 			if !ok {
-				return fmt.Errorf("--kind: there is no configuration of kind %q: there are %s", kind, kinds)
+				return fmt.Errorf("--kind: there is no configuration of kind %q: use one of %s", kind, kinds)
 			}
 			_, err := fmt.Fprint(streams.Out, file)
 			return err

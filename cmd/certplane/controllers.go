@@ -55,7 +55,7 @@ place of three controllers of Kubernetes:
 // that kube-controller-manager has too have the same names as there.
 func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	client, election := &cfg.ClientConnection, &cfg.LeaderElection
-	flags.StringVar(&client.Kubeconfig, "kubeconfig", client.Kubeconfig, "File that says where the API is and who asks. Not needed in a pod.")
+	flags.StringVar(&client.Kubeconfig, "kubeconfig", client.Kubeconfig, "File with the address and the credentials for the API. Not needed in a pod.")
 	flags.Float32Var(&client.QPS, "kube-api-qps", client.QPS, "Requests a second that each controller may send. 0 is no limit.")
 	flags.IntVar(&client.Burst, "kube-api-burst", client.Burst, "Requests that each controller may send at once, with --kube-api-qps.")
 	addChoice(flags, &cfg.Controllers, "run")

@@ -33,7 +33,7 @@ two pods, of which one works, each controller with an account and rights of its 
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file of the controllers to install.")
-	cmd.Flags().StringVar(&image, "image", image, "Container image of this program. The one that is meant if not given is in no registry: build and push it first.")
+	cmd.Flags().StringVar(&image, "image", image, "Container image of this program. The default image is in no registry: build and push it first.")
 	addManifestsFlags(cmd.Flags(), &flags)
 	return cmd
 }

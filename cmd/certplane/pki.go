@@ -20,7 +20,7 @@ import (
 func newPKI(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
-		Short: "Bring a server's CAs and keys to another server of the same store",
+		Short: "Copy a server's CAs and keys to another server of the same store",
 		Long: `Servers that share an etcd need the same CAs and keys. Export them on one server
 into an encrypted file, and import that on the others, before their first start
 and after each 'certplane encryption rotate --one-step'.
@@ -42,9 +42,9 @@ func newPKIExport(streams genericiooptions.IOStreams) *cobra.Command {
 file that only you can read. The server may run.
 
 The file is encrypted: with a passphrase, from --passphrase-file, from
-$` + passphraseEnv + ` or asked for, or to the public key of a key pair made with
-'certplane backup keygen'. Whoever can open it has your CAs: delete it once it is
-imported.`,
+$` + passphraseEnv + ` or a prompt, or to the public key of a key pair made with
+'certplane backup keygen'. Every user who can open it has your CAs: delete it after
+the import.`,
 		Example: "  certplane pki export --data-dir ./data keys",
 		RunE: withArgument("the file to write", func(cmd *cobra.Command, file string) error {
 			dir, err := cli.DataDir(dataDir)

@@ -55,7 +55,7 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file. Flags win over it. See 'certplane config print-defaults'.")
-	cmd.Flags().BoolVar(&newPKI, "new-pki", newPKI, "Start although the folder pki does not belong to the store, for once: with the keys that are there, and new ones for those that are missing.")
+	cmd.Flags().BoolVar(&newPKI, "new-pki", newPKI, "Start once although the folder pki does not belong to the store: with the keys that are there, and new ones for those that are missing.")
 	addConfigFlags(cmd.Flags(), &flags)
 	return cmd
 }
@@ -90,7 +90,7 @@ func keepPace(ctx context.Context) (started, stop func()) {
 func addConfigFlags(flags *pflag.FlagSet, cfg *server.Config) {
 	cli.AddDataDirFlag(flags, &cfg.DataDir)
 	addLoggingFlags(flags, &cfg.Logging)
-	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records who asked for what. '-' is standard output. Default: none.")
+	flags.StringVar(&cfg.Audit.Log.Path, "audit-log-path", cfg.Audit.Log.Path, "File that records requests and their users. '-' is standard output. Default: none.")
 	flags.StringVar(&cfg.Serving.Listen, "listen", cfg.Serving.Listen, "Address of the API, HOST:PORT. Port 0 picks a free one.")
 	addChoice(flags, &cfg.Controllers, "run")
 	addLeaseFlags(flags, &cfg.LeaderElection)

@@ -124,7 +124,7 @@ func (p Protection) decrypt(src io.Reader, kind Kind) (io.Reader, error) {
 	var noMatch *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &noMatch) && kind == ByPassphrase:
-		return nil, errors.New("the passphrase is not that of the backup; without it, nobody can read the file")
+		return nil, errors.New("the passphrase is not that of the backup; without it, the file cannot be read")
 	case errors.As(err, &noMatch):
 		return nil, errors.New("the backup is encrypted to another key than the one given")
 	case err != nil:

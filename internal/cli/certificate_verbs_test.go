@@ -34,7 +34,7 @@ func TestOtherProgramsVerbs(t *testing.T) {
 		})
 	}
 	if got := certplane(t, "nosuch"); got.stderr != "Error: unknown command \"nosuch\" for \"certplane\"\nSee 'certplane --help'.\n" {
-		t.Errorf("a verb that nobody has: %q", got.stderr)
+		t.Errorf("an unknown verb: %q", got.stderr)
 	}
 }
 

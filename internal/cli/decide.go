@@ -19,7 +19,7 @@ import (
 
 const decideLong = `%s CertificateRequests of cert-manager.io. A decision cannot be changed.
 
-It takes get on certificaterequests, update on certificaterequests/status, and
+It requires get on certificaterequests, update on certificaterequests/status, and
 the verb approve on the issuer's name among signers.cert-manager.io in the whole
 cluster. CertificateSigningRequests are decided with "certplane kubectl
 certificate".`
@@ -45,7 +45,7 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 		Use:               verb + " NAME...",
 		Short:             title + " CertificateRequests of cert-manager.io",
 		Long:              fmt.Sprintf(decideLong, does),
-		Example:           "  certplane " + verb + " -n shop web-1 --reason Checked --message 'the web team has asked'",
+		Example:           "  certplane " + verb + " -n shop web-1 --reason Checked --message 'requested by the web team'",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -77,8 +77,8 @@ func newDecide(streams genericiooptions.IOStreams, verb, title, does string, dec
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addNamespace(flags, &namespace, "the requests")
-	flags.StringVar(&decision.Reason, "reason", decision.Reason, "One word that says by what it was decided.")
-	flags.StringVar(&decision.Message, "message", decision.Message, "Why, for people.")
+	flags.StringVar(&decision.Reason, "reason", decision.Reason, "The reason of the decision, one word.")
+	flags.StringVar(&decision.Message, "message", decision.Message, "The reason of the decision, as text for people.")
 	connection.addTo(flags)
 	return cmd
 }

@@ -14,23 +14,23 @@ import (
 )
 
 const rotateLong = `Changes the key with which a running server encrypts what it stores, such as
-Secrets: makes a new key, has everything stored anew with it, and removes the
-old one. The server goes on serving meanwhile.
+Secrets: makes a new key, has everything stored again with it, and removes the
+old one. The server keeps serving meanwhile.
 
-If it is interrupted, run it again: it goes on where it was.
+If it is interrupted, run it again: it continues where it stopped.
 
 Servers that share an etcd need the same keys. Use --one-step there: each call
-takes one of the three steps, and after each the keys have to be brought to all
+takes one of the three steps, and after each the keys have to be copied to all
 other servers, with 'certplane pki export' here and 'certplane pki import' there.
-They take them up within seconds.
+They use them within seconds.
 
-The command must run where the file is, with the right to write it.`
+The command must run where the file is, with the permission to write it.`
 
 // NewEncryption returns the encryption verb with its subcommands.
 func NewEncryption(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "encryption",
-		Short: "Look after the keys that encrypt what is stored",
+		Short: "Manage the keys that encrypt stored objects",
 	}
 	cmd.AddCommand(newRotate(streams))
 	return cmd

@@ -15,7 +15,7 @@ import (
 
 // Execute runs the command that root's arguments name and returns the process's
 // exit code. An error is one line on stderr and what to do next; the usage text
-// is shown only to those who ask for it.
+// is shown only on request.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors = true
 	root.SilenceUsage = true

@@ -14,120 +14,86 @@ import (
 	"github.com/certplane/certplane/internal/cli/print"
 )
 
-const explainCSRLong = `Tells what becomes of a certificate signing request and why: what it asks for,
-whether it needs a person to approve it, what permission is missing, whether its
-signer would accept it, what controllers said of it, and what to do next.
+// explainLong returns the long help of a verb that explains objects of a kind:
+// what it tells about them, and which permissions it needs.
+func explainLong(tells, needs, kind string) string {
+	return fmt.Sprintf(`%s
 
-It works with any Kubernetes API server and changes nothing. Whoever may read
-the request gets an answer; what you may not ask is shown as unknown. To ask
-what others may do takes create on subjectaccessreviews.authorization.k8s.io.
+It works with any Kubernetes API server and changes nothing. What you may not read
+is shown as unknown. It requires %s.
 
-Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
-
-const explainCSRExample = `  certplane explain csr node-csr-x7Lw
-  certplane explain csr alice -o json`
-
-const explainSignerLong = `Tells what a signer is: what KEP-1513 asks every signer to state, who may sign, and
-which requests wait for it; of a signer that a Signer declares also its CA, and
-what it has issued and refused. NAME is that of the signer, or of its Signer.
-
-It works with any Kubernetes API server, and changes nothing. It takes get or list
-on signers.certplane.dev, where there are any; what you may not ask is shown as
-unknown.
-
-Exit codes: 0 explained, 1 error, 2 wrong usage.`
-
-const explainSignerExample = `  certplane explain signer spiffe
-  certplane explain signer kubernetes.io/kubelet-serving
-  certplane explain signer spiffe -o json`
-
-const explainPodLong = `Tells what becomes of a pod's certificate request and why: whether a signer is
-declared for it and ready, whether what it says of its pod is true, what the
-signer's profile gives or refuses, who may sign, and what was answered.
-
-It works with any Kubernetes API server and changes nothing. Whoever may read
-the request gets an answer; what you may not ask is shown as unknown.
-
-Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
-
-const explainRequestLong = `Tells what becomes of a CertificateRequest of cert-manager.io and why: whether
-somebody has to approve it and who may, what right is missing, whether its issuer
-can sign, what was answered, and what to do next.
-
-It works with any Kubernetes API server that has the kind, and changes nothing.
-Whoever may read the request gets an answer; what you may not ask is shown as
-unknown.
-
-Exit codes: 0 explained, whatever became of the request, 1 error, 2 wrong usage.`
-
-const explainRequestExample = `  certplane explain certificaterequest -n shop web-1
-  certplane explain cr -n shop web-1 -o json`
-
-const explainCertificateLong = `Tells what becomes of a Certificate of cert-manager.io and why: whether it is
-ready, what its next certificate waits for, whether its Secret exists and is its
-own, until when a failure holds it back, whether its issuer can sign, and what to
-do next. It reads no keys: of Secrets only the metadata.
-
-It works with any Kubernetes API server that has the kind, and changes nothing.
-Whoever may read the Certificate gets an answer; what you may not ask is shown as
-unknown.
-
-Exit codes: 0 explained, whatever became of the Certificate, 1 error, 2 wrong
-usage.`
-
-const explainCertificateExample = `  certplane explain certificate -n shop web
-  certplane explain cert -n shop web -o json`
-
-const explainPodExample = `  certplane explain podcertificaterequest -n shop req-x7lw2
-  certplane explain pcr -n shop req-x7lw2 -o json`
+Exit codes: 0 explained, whatever the state of the %s, 1 error, 2 wrong usage.`, tells, needs, kind)
+}
 
 // NewExplain returns the explain verb with its subcommands.
 func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Tell what becomes of a request or a Certificate, and why",
+		Short: "Explain the state of a request, a Certificate or a signer",
 	}
 	cmd.AddCommand(
 		newExplain(streams, explained{
 			kind: "certificate signing request", run: explain.Run,
 			cmd: cobra.Command{
-				Use: "csr NAME", Aliases: []string{"certificatesigningrequest", "certificatesigningrequests"}, Short: "Tell what becomes of a certificate signing request, and why",
-				Long: explainCSRLong, Example: explainCSRExample,
+				Use: "csr NAME", Aliases: []string{"certificatesigningrequest", "certificatesigningrequests"}, Short: "Explain the state of a certificate signing request",
+				Long: explainLong(`Explains the state of a certificate signing request: what it asks for, whether it
+needs a person to approve it, which permission is missing, whether its signer
+would accept it, what controllers reported about it, and what to do next.`,
+					"get on the request, and to check the permissions\nof other users create on subjectaccessreviews.authorization.k8s.io", "request"),
+				Example: "  certplane explain csr node-csr-x7Lw\n  certplane explain csr alice -o json",
 			},
 		}),
 		newExplain(streams, explained{
 			kind: "signer", run: explain.Signer,
 			cmd: cobra.Command{
-				Use: "signer NAME", Short: "Tell what a signer is and does, and what waits for it",
-				Long: explainSignerLong, Example: explainSignerExample,
+				Use: "signer NAME", Short: "Explain what a signer issues, and which requests wait for it",
+				Long: explainLong(`Explains a signer: what KEP-1513 requires every signer to state, which accounts may
+sign for it, and which requests wait for it; for a signer that a Signer declares
+also its CA, and how many certificates it has issued and refused. NAME is that of
+the signer or of its Signer.`,
+					"get or list on signers.certplane.dev, if the server\nhas any", "signer"),
+				Example: "  certplane explain signer spiffe\n  certplane explain signer kubernetes.io/kubelet-serving\n  certplane explain signer spiffe -o json",
 			},
 		}),
 		newExplain(streams, explained{
 			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true,
 			cmd: cobra.Command{
-				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Tell what becomes of a pod's certificate request, and why",
-				Long: explainPodLong, Example: explainPodExample,
+				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Explain the state of a pod's certificate request",
+				Long: explainLong(`Explains the state of a pod's certificate request: whether a signer is declared for
+it and ready, whether what it says about its pod is true, what the signer's profile
+grants or refuses, which accounts may sign, and what was answered.`,
+					"get on the request", "request"),
+				Example: "  certplane explain podcertificaterequest -n shop req-x7lw2\n  certplane explain pcr -n shop req-x7lw2 -o json",
 			},
 		}),
 		newExplain(streams, explained{
 			kind: "CertificateRequest", run: explain.CertificateRequest, namespaced: true,
 			cmd: cobra.Command{
-				Use: "certificaterequest NAME", Aliases: []string{"cr", "certificaterequests"}, Short: "Tell what becomes of a CertificateRequest, and why",
-				Long: explainRequestLong, Example: explainRequestExample,
+				Use: "certificaterequest NAME", Aliases: []string{"cr", "certificaterequests"}, Short: "Explain the state of a CertificateRequest",
+				Long: explainLong(`Explains the state of a CertificateRequest of cert-manager.io: whether a person has
+to approve it, which permission is missing, whether its issuer can sign, what was
+answered, and what to do next.`,
+					"get on the request", "request"),
+				Example: "  certplane explain certificaterequest -n shop web-1\n  certplane explain cr -n shop web-1 -o json",
 			},
 		}),
 		newExplain(streams, explained{
 			kind: "Certificate", run: explain.IssuedCertificate, namespaced: true,
 			cmd: cobra.Command{
-				Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Tell what becomes of a Certificate, and why",
-				Long: explainCertificateLong, Example: explainCertificateExample,
+				Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Explain the state of a Certificate",
+				Long: explainLong(`Explains the state of a Certificate of cert-manager.io: whether it is ready, what
+its next certificate waits for, whether its Secret exists and is its own, until when
+a failure delays it, whether its issuer can sign, and what to do next. It reads only
+the metadata of Secrets, and no keys.`,
+					"get on the Certificate", "Certificate"),
+				Example: "  certplane explain certificate -n shop web\n  certplane explain cert -n shop web -o json",
 			},
 		}),
 	)
 	return cmd
 }
 
-// explained is a kind whose objects can be explained, one at a time.
+// explained is a kind whose objects can be explained one at a time.
 type explained struct {
 	kind       string
 	namespaced bool

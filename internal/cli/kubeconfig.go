@@ -22,7 +22,7 @@ const noServerAdvice = "Start a server with 'certplane serve', or say where one 
 
 // kubeconfigAdvice is the advice for a user whose kubeconfig cannot be used.
 var kubeconfigAdvice = []string{
-	"Mend it, or name another with --kubeconfig, $KUBECONFIG or --data-dir, and one of its contexts with --context.",
+	"Fix it, or name another with --kubeconfig, $KUBECONFIG or --data-dir, and one of its contexts with --context.",
 	"To see its contexts: certplane kubectl config get-contexts",
 }
 

@@ -17,14 +17,14 @@ import (
 	"github.com/certplane/certplane/internal/cli/renew"
 )
 
-const renewLong = `Has new certificates issued for Certificates of cert-manager.io, whether or not
-theirs are due for renewal, and even if the last attempt failed a moment ago. What
-is in their Secrets stays until the new certificates are there.
+const renewLong = `Issues new certificates for Certificates of cert-manager.io, whether or not they
+are due for renewal, and even if the last attempt failed a moment ago. The Secrets
+keep their content until the new certificates are issued.
 
 It works with any Kubernetes API server that has Certificates, and does not wait.
-It takes get on certificates and update on certificates/status; with --all or
---selector, list on certificates. With that right, a Certificate whose Secret
-belongs to another one is refused: nothing would be issued for it.
+It requires get on certificates and update on certificates/status; with --all or
+--selector, list on certificates. With that permission, a Certificate whose Secret
+belongs to another one is refused: no certificate would be issued for it.
 
 Exit codes: 0 all are being renewed, 1 error, 2 wrong usage.`
 
@@ -44,7 +44,7 @@ func NewRenew(streams genericiooptions.IOStreams) *cobra.Command {
 	var given renewFlags
 	cmd := &cobra.Command{
 		Use:               "renew (NAME... | --all | --selector LABELS)",
-		Short:             "Have Certificates renewed before their time",
+		Short:             "Renew Certificates before they are due",
 		Long:              renewLong,
 		Example:           renewExample,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -20,9 +20,9 @@ for it, waits until it is approved and signed, and writes
   DIR/tls.key  the private key (mode 0600), before the request is submitted
   DIR/tls.crt  the certificate and its chain
 
-A private key is never overwritten. To renew a certificate or to go on with an
-interrupted run, name the key with --key; together with --name a request that
-was submitted before with that key is taken up again.
+A private key is never overwritten. To renew a certificate or to continue an
+interrupted run, name the key with --key; together with --name, a request that
+was submitted before with that key is continued.
 
 Without --usage, certificates for kubernetes.io/kubelet-serving, and from
 unknown signers those with --dns or --ip, are for "server auth", all others for
@@ -39,7 +39,7 @@ Exit codes: 0 issued, 1 error, 2 wrong usage, 3 denied, 4 failed at the signer,
 const requestExample = `  # A client certificate for the server itself, approved at once
   certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --org dev --out alice --approve
 
-  # A serving certificate; somebody else approves it
+  # A serving certificate; another user approves it
   certplane request --signer example.com/web --cn web --dns web.example.com --ip 10.0.0.7 --expires 24h --out web
 
   # The same as a manifest for kubectl
@@ -109,7 +109,7 @@ func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "key", f.key, "File with the private key to use. A new key is made if not given.")
 	flags.StringVar(&f.keyType, "key-type", f.keyType, "Type of a new key: "+keyTypeNames()+".")
 	flags.StringVar(&f.out, "out", f.out, "Folder for tls.key and tls.crt. The current one if not given.")
-	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request at once. It takes the right to approve for the signer.")
+	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request immediately. Requires the permission to approve for the signer.")
 	duration.Var(flags, &f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
 	flags.StringVar(&f.dryRun, "dry-run", f.dryRun, "none, client (print the request and do not send it) or server (have the server check it).")
 	flags.StringVarP(&f.output, "output", "o", f.output, "Print the request as yaml or json. A dry run prints yaml if not given.")

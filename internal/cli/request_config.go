@@ -24,7 +24,7 @@ const minExpires = 600 * time.Second
 // config checks the flags and returns the configuration for the request
 // package.
 func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
-	wish, err := f.wish(given)
+	options, err := f.options(given)
 	if err != nil {
 		return request.Config{}, err
 	}
@@ -33,7 +33,7 @@ func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
 		return request.Config{}, err
 	}
 	cfg := request.Config{
-		Wish: wish, Name: f.name, KeyFile: f.key, KeyType: keyType, Out: f.out,
+		Options: options, Name: f.name, KeyFile: f.key, KeyType: keyType, Out: f.out,
 		Approve: f.approve, Wait: f.wait, DryRun: request.DryRun(f.dryRun), Output: f.output,
 	}
 	if cfg.DryRun == request.DryRunNone && cfg.Out == "" {
@@ -59,8 +59,8 @@ func (f *requestFlags) checkMode() error {
 	return nil
 }
 
-func (f *requestFlags) wish(given *pflag.FlagSet) (request.Wish, error) {
-	w := request.Wish{Signer: f.signer, Expires: f.expires}
+func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
+	w := request.Options{Signer: f.signer, Expires: f.expires}
 	w.CommonName, w.Organizations = f.cn, f.orgs
 	w.DNSNames, w.EmailAddresses = f.dns, f.emails
 	for _, usage := range f.usages {

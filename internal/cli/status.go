@@ -18,34 +18,29 @@ import (
 	"github.com/certplane/certplane/internal/cli/status"
 )
 
-const statusCertificateLong = `Tells how a Certificate of cert-manager.io is: its conditions, its issuer, what is
-in its Secret but for the key, and the request for its next certificate, each with
-the Events about it; and what to do if something holds it up. "certplane explain
-certificate" says less of the objects, and more of who has to do what.
+const inspectSecretLong = `Shows what is in the Secret of a Certificate: the names in the certificate, its
+lifetime, usages and issuer, and whether the key matches, the chain is in order and
+leads to ca.crt, and this computer trusts it. The key itself is never shown. The
+addresses of CRL and OCSP are shown but not contacted.
 
-It works with any Kubernetes API server that has Certificates, and changes nothing.
-It takes get on the Certificate; what else you may not read is shown so.
-
-Exit codes: 0 told, however the Certificate is, 1 error, 2 wrong usage.`
-
-const inspectSecretLong = `Shows what is in the Secret of a Certificate: whom the certificate is for and for
-how long, its usages and issuer, and whether the key fits, the chain is in order
-and leads to ca.crt, and this computer trusts it. The key itself is never shown.
-Where CRL and OCSP are served is shown; nobody is asked there.
-
-It works with any Kubernetes API server. It takes get on the Secret.
+It works with any Kubernetes API server. It requires get on the Secret.
 
 Exit codes: 0 shown, whatever is in the Secret, 1 no certificate or another error,
 2 wrong usage.`
 
 // NewStatus returns the status verb with its subcommands.
 func NewStatus(streams genericiooptions.IOStreams) *cobra.Command {
-	cmd := &cobra.Command{Use: "status", Short: "Tell how a Certificate is, and what it waits for"}
+	cmd := &cobra.Command{Use: "status", Short: "Show a Certificate with everything that belongs to it"}
 	cmd.AddCommand(newExplain(streams, explained{
 		kind: "Certificate", run: status.Certificate, namespaced: true, alone: true,
 		cmd: cobra.Command{
-			Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Tell how a Certificate is, and what it waits for",
-			Long: statusCertificateLong, Example: "  certplane status certificate -n shop web\n  certplane status certificate -n shop web -o json",
+			Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Show a Certificate with everything that belongs to it",
+			Long: explainLong(`Explains the state of a Certificate of cert-manager.io like "certplane explain
+certificate", and shows the objects that belong to it: its conditions, its issuer, the
+content of its Secret except for the key, and the request for its next certificate,
+each with the Events about it.`,
+				"get on the Certificate", "Certificate"),
+			Example: "  certplane status certificate -n shop web\n  certplane status certificate -n shop web -o json",
 		},
 	}))
 	return cmd
@@ -57,7 +52,7 @@ func NewInspect(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.AddCommand(newExplain(streams, explained{
 		kind: "Secret", run: inspectSecret, namespaced: true, alone: true,
 		cmd: cobra.Command{
-			Use: "secret NAME", Aliases: []string{"secrets"}, Short: "Show what is in the Secret of a Certificate, but for its key",
+			Use: "secret NAME", Aliases: []string{"secrets"}, Short: "Show what is in the Secret of a Certificate, except for the key",
 			Long: inspectSecretLong, Example: "  certplane inspect secret -n shop web-tls\n  certplane inspect secret -n shop web-tls -o json",
 		},
 	}))
@@ -72,7 +67,7 @@ func inspectSecret(ctx context.Context, cfg verb.Config) error {
 	secret := &corev1.Secret{}
 	err = api.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return exit.WithNext(fmt.Errorf("there is no Secret %q in namespace %q", cfg.Name, cfg.Namespace), "To see which there are:",
+		return exit.WithNext(fmt.Errorf("there is no Secret named %s in the namespace %s", cfg.Name, cfg.Namespace), "To see which there are:",
 			"  "+print.CommandLine(cfg.Query().Certplane("kubectl", "get", "secrets", "-n", cfg.Namespace)...))
 	}
 	if err != nil {

@@ -24,8 +24,8 @@ const tokenCreateLong = `Makes a bootstrap token and prints it as a kubeconfig w
 requests its first certificate, which it gets without a person's approval. The
 token stands for the user system:bootstrap:ID in the group system:bootstrappers.
 
-With --out it goes to a file that only its owner can read: whoever has the token
-can join.
+With --out, it is written to a file that only its owner can read: every user who
+has the token can join.
 
 The kubeconfig names the server as this command reaches it. If nodes reach it
 by another name, say so with --server; that name must be in the server's
@@ -51,14 +51,14 @@ func NewToken(streams genericiooptions.IOStreams) *cobra.Command {
 // tokenCreation holds the options of "token create".
 type tokenCreation struct {
 	connection      connection
-	wish            token.Wish
+	options         token.Options
 	printKubeconfig bool
 	server          string
 	place           token.Place
 }
 
 func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
-	c := tokenCreation{wish: token.Wish{TTL: 24 * time.Hour}, printKubeconfig: true}
+	c := tokenCreation{options: token.Options{TTL: 24 * time.Hour}, printKubeconfig: true}
 	cmd := &cobra.Command{
 		Use:               "create",
 		Short:             "Make a bootstrap token and print a kubeconfig for kubelets",
@@ -75,9 +75,9 @@ func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	duration.Var(flags, &c.wish.TTL, "ttl", c.wish.TTL, "How long the token works, like 1h or 7d. 0 is forever.")
-	flags.StringVar(&c.wish.Description, "description", "", "What the token is for.")
-	flags.StringSliceVar(&c.wish.Groups, "groups", nil, "More groups for the token's user; they start with system:bootstrappers:.")
+	duration.Var(flags, &c.options.TTL, "ttl", c.options.TTL, "How long the token works, like 1h or 7d. 0 is forever.")
+	flags.StringVar(&c.options.Description, "description", "", "What the token is for.")
+	flags.StringSliceVar(&c.options.Groups, "groups", nil, "More groups for the token's user; they start with system:bootstrappers:.")
 	flags.StringVar(&c.place.Path, "out", "", "File to write, which only you can read. It must not exist. Standard output if not given.")
 	flags.BoolVar(&c.place.Overwrite, "overwrite", false, "Replace the file of --out if it exists.")
 	flags.BoolVar(&c.printKubeconfig, "print-kubeconfig", c.printKubeconfig, "Print a kubeconfig with the token. If false, the token alone.")
@@ -88,7 +88,7 @@ func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
 
 // complete checks the options before a token is created.
 func (c *tokenCreation) complete() error {
-	if err := c.wish.Validate(); err != nil {
+	if err := c.options.Validate(); err != nil {
 		return err
 	}
 	if c.server != "" {
@@ -112,14 +112,14 @@ func (c *tokenCreation) run(ctx context.Context, streams genericiooptions.IOStre
 	if err != nil {
 		return err
 	}
-	created, err := token.Create(ctx, secrets, c.wish, now)
+	created, err := token.Create(ctx, secrets, c.options, now)
 	if err != nil {
 		return err
 	}
 	server := at(config, c.server)
 	data := []byte(created + "\n")
 	if c.printKubeconfig {
-		if data, err = token.Kubeconfig(created, c.wish, server, now); err != nil {
+		if data, err = token.Kubeconfig(created, c.options, server, now); err != nil {
 			return err
 		}
 		if isLoopback(server.Host) {
@@ -134,7 +134,7 @@ func (c *tokenCreation) run(ctx context.Context, streams genericiooptions.IOStre
 		// The token was not delivered, so it must not work.
 		return errors.Join(err, token.Delete(ctx, secrets, streams.ErrOut, created))
 	}
-	_, err = fmt.Fprintf(streams.Out, "%s: bootstrap token %s, works %s\n", c.place.Path, token.ID(created), c.wish.Until(now))
+	_, err = fmt.Fprintf(streams.Out, "%s: bootstrap token %s, works %s\n", c.place.Path, token.ID(created), c.options.Until(now))
 	return err
 }
 

@@ -50,15 +50,15 @@ func certplaneAccounts(controllers ...rights.Controller) []string {
 
 // Texts for permissions that the caller lacks.
 const (
-	mayNotAskOthers   = "you may not ask what others may do: it takes create on subjectaccessreviews"
-	mayNotAskSigners  = "you may not ask who may sign"
-	mayNotListSigners = "you may not list signers." + v1alpha1.GroupName
+	mayNotCheckOthers  = "you may not check the permissions of other users: that requires create on subjectaccessreviews"
+	mayNotCheckSigners = "you may not check which accounts may sign"
+	mayNotListSigners  = "you may not list signers." + v1alpha1.GroupName
 )
 
 // malformedIssuer returns the text for the name of a signer that should name an
 // issuer, which would have this form.
 func malformedIssuer(signerName, form string) string {
-	return fmt.Sprintf("nobody signs for %s: issuers have names of the form %s", signerName, form)
+	return fmt.Sprintf("no signer has the name %s: issuers have names of the form %s", signerName, form)
 }
 
 func noSignerAccount(signerName string) string {

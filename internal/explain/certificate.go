@@ -36,7 +36,7 @@ type CertificateExplanation struct {
 	Created   time.Time  `json:"created"`
 	// Checks are what matters, in the order in which it does.
 	Checks []Check `json:"checks"`
-	// Events are what controllers told of the Certificate, the latest last.
+	// Events are what controllers reported about the Certificate, the latest last.
 	Events []Event `json:"events,omitempty"`
 	Next   []Step  `json:"next,omitempty"`
 }
@@ -92,7 +92,7 @@ func GatherCertificate(ctx context.Context, api Reader, q Query, contents bool) 
 		return nil, err
 	}
 	f := &CertificateFacts{Query: q, Situation: issuance.Situation{Certificate: crt}}
-	return f, reading("finding out about the Certificate", f.gather(ctx, api, contents))
+	return f, readError("finding out about the Certificate", f.gather(ctx, api, contents))
 }
 
 func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool) error {

@@ -71,13 +71,13 @@ func (f *CertificateFacts) conflicting() *cmv1.Certificate {
 	return f.Owner
 }
 
-// saidOf returns the text of a condition.
-func (f *CertificateFacts) saidOf(kind cmv1.CertificateConditionType) string {
+// conditionTextOf returns the text of a condition.
+func (f *CertificateFacts) conditionTextOf(kind cmv1.CertificateConditionType) string {
 	c := certmanager.CertificateCondition(f.Certificate, kind)
 	if c == nil {
 		return noReason
 	}
-	return said(c.Reason, c.Message)
+	return conditionText(c.Reason, c.Message)
 }
 
 // verdict returns the rest of a sentence that begins with the Certificate's
@@ -95,11 +95,11 @@ func (f *CertificateFacts) verdict(state CertificateState) string {
 	case state == CertificateIssuing:
 		return "is not ready, and its certificate is under way: " + f.progress()
 	case state == CertificateFailed:
-		return "is not ready, as its issuance has failed: " + f.saidOf(cmv1.CertificateConditionIssuing) + f.retry()
+		return "is not ready, as its issuance has failed: " + f.conditionTextOf(cmv1.CertificateConditionIssuing) + f.retry()
 	case certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady) == nil:
 		return f.untouched()
 	default:
-		return "is not ready: " + f.saidOf(cmv1.CertificateConditionReady)
+		return "is not ready: " + f.conditionTextOf(cmv1.CertificateConditionReady)
 	}
 }
 
@@ -123,7 +123,7 @@ func (f *CertificateFacts) outdated() string {
 	case until != nil && f.Now.After(until.Time):
 		return "was ready, and its certificate expired on " + until.UTC().Format(time.RFC3339)
 	case f.stale(cmv1.CertificateConditionReady):
-		return "was ready before the last change of its spec, and no controller has looked at that yet"
+		return "was ready before the last change of its spec, and no controller has processed that yet"
 	default:
 		return ""
 	}
@@ -151,7 +151,7 @@ func (f *CertificateFacts) progress() string {
 	if f.Next != nil && !f.isAnswered() {
 		return f.Next.explain().Verdict
 	}
-	return f.saidOf(cmv1.CertificateConditionIssuing)
+	return f.conditionTextOf(cmv1.CertificateConditionIssuing)
 }
 
 // isAnswered reports whether the next certificate has been issued, and only has
@@ -170,16 +170,16 @@ func (f *CertificateFacts) retry() string {
 
 func (f *CertificateFacts) untouched() string {
 	age := f.Now.Sub(f.Certificate.CreationTimestamp.Time)
-	if age < soon {
-		return "is new, and no controller has looked at it yet"
+	if age < answerGrace {
+		return "is new, and no controller has processed it yet"
 	}
-	return fmt.Sprintf("is not ready, and no controller has looked at it for %s", duration.HumanDuration(age))
+	return fmt.Sprintf("is not ready, and no controller has processed it for %s", duration.HumanDuration(age))
 }
 
 // checks returns the checks in the order in which they matter.
 func (f *CertificateFacts) checks() []Check {
 	checks := []Check{
-		f.checkCondition("ready", cmv1.CertificateConditionReady, "no controller has looked at it yet"),
+		f.checkCondition("ready", cmv1.CertificateConditionReady, "no controller has processed it yet"),
 		f.checkCondition("issuing", cmv1.CertificateConditionIssuing, "no certificate is under way"),
 		f.checkSecret(),
 	}
@@ -210,7 +210,7 @@ func (f *CertificateFacts) checkCondition(name string, kind cmv1.CertificateCond
 	if c == nil {
 		return Check{name, Open, absent}
 	}
-	message := said(c.Reason, c.Message)
+	message := conditionText(c.Reason, c.Message)
 	if f.stale(kind) {
 		message += "; that is about the spec before its last change"
 	}
@@ -233,7 +233,7 @@ func (f *CertificateFacts) checkConflicts() Check {
 	if conflicting := f.conflicting(); conflicting != nil {
 		return Check{"secretName", No, fmt.Sprintf("Certificate %s names the same Secret and owns it", conflicting.Name)}
 	}
-	return Check{"secretName", Yes, fmt.Sprintf("is this Certificate's, although others name it too and get nothing: %s", strings.Join(f.others, ", "))}
+	return Check{"secretName", Yes, fmt.Sprintf("is owned by this Certificate; others that name it get nothing: %s", strings.Join(f.others, ", "))}
 }
 
 func (f *CertificateFacts) checkNext() Check {
@@ -243,7 +243,7 @@ func (f *CertificateFacts) checkNext() Check {
 	case f.Next != nil:
 		return Check{"request", map[bool]Result{true: Open, false: No}[f.IsIssuing()], f.progress()}
 	case f.IsIssuing():
-		return Check{"request", Open, fmt.Sprintf("the one for certificate number %d is not made yet", issuance.NextRevision(f.Certificate))}
+		return Check{"request", Open, fmt.Sprintf("the one for certificate number %d does not exist yet", issuance.NextRevision(f.Certificate))}
 	default:
 		return Check{"request", Yes, "none is needed"}
 	}
@@ -259,11 +259,11 @@ func (f *CertificateFacts) steps() []Step {
 		return []Step{step("Choose another spec.secretName for one of the two, or delete one:",
 			f.kubectl("edit", issuedCertificates.resource, "-n", crt.Namespace, crt.Name))}
 	case state == CertificateReady:
-		return []Step{step("To have it renewed before its time:", f.renew())}
+		return []Step{step("To renew it now:", f.renew())}
 	case state == CertificateFailed:
-		return append(f.issuerSteps(), step("Once the reason is gone, to try again at once; a change of the spec does that too:", f.renew()))
+		return append(f.issuerSteps(), step("After fixing the cause, retry immediately with this command, or by changing the spec:", f.renew()))
 	case f.IsIssuing() && f.Next != nil:
-		return append(f.nextUnderWay(), step("All about the request:",
+		return append(f.nextUnderWay(), step("To see everything about the request:",
 			f.explainCommand(certificateRequests, client.ObjectKeyFromObject(f.Next.Request))))
 	default:
 		return f.nextUntouched()
@@ -285,7 +285,7 @@ func (f *CertificateFacts) nextUnderWay() []Step {
 func (f *CertificateFacts) nextUntouched() []Step {
 	steps := f.issuerSteps()
 	if certmanager.CertificateCondition(f.Certificate, cmv1.CertificateConditionReady) == nil {
-		steps = append(steps, Step{Text: "Certificates are looked at as soon as they are made where their controller runs: 'certplane serve', or 'certplane controllers' with the controller " + rights.IssueCertificates.Name + "."})
+		steps = append(steps, Step{Text: "Certificates are processed immediately where their controller runs: 'certplane serve', or 'certplane controllers' with the controller " + rights.IssueCertificates.Name + "."})
 	}
 	return steps
 }

@@ -24,7 +24,7 @@ func CertificateRequest(ctx context.Context, api Reader, q Query) (RequestExplan
 	}
 	f, err := gatherRequest(ctx, api, cr, q)
 	if err != nil {
-		return RequestExplanation{}, reading("finding out about the request", err)
+		return RequestExplanation{}, readError("finding out about the request", err)
 	}
 	return f.explain(), nil
 }
@@ -157,9 +157,9 @@ func (f *RequestFacts) progress() progress {
 	is := func(kind cmv1.CertificateRequestConditionType) bool { return certmanager.RequestIs(cr, kind) }
 	switch {
 	case is(cmv1.CertificateRequestConditionDenied):
-		p.state, p.reason = certificates.Denied, f.saidOf(cmv1.CertificateRequestConditionDenied)
+		p.state, p.reason = certificates.Denied, f.conditionTextOf(cmv1.CertificateRequestConditionDenied)
 	case is(cmv1.CertificateRequestConditionInvalidRequest):
-		p.state, p.reason = invalid, f.saidOf(cmv1.CertificateRequestConditionInvalidRequest)
+		p.state, p.reason = invalid, f.conditionTextOf(cmv1.CertificateRequestConditionInvalidRequest)
 	case reason == cmv1.CertificateRequestReasonFailed:
 		p.state, p.reason = certificates.Failed, p.delay
 	case reason == cmv1.CertificateRequestReasonIssued, len(cr.Status.Certificate) > 0:
@@ -173,14 +173,14 @@ func (f *RequestFacts) progress() progress {
 	return p
 }
 
-// saidOf returns the text of a condition of the request; empty if it is not
+// conditionTextOf returns the text of a condition of the request; empty if it is not
 // true.
-func (f *RequestFacts) saidOf(kind cmv1.CertificateRequestConditionType) string {
+func (f *RequestFacts) conditionTextOf(kind cmv1.CertificateRequestConditionType) string {
 	if !certmanager.RequestIs(f.Request, kind) {
 		return ""
 	}
 	c := certmanager.RequestCondition(f.Request, kind)
-	return said(c.Reason, c.Message)
+	return conditionText(c.Reason, c.Message)
 }
 
 func (f *RequestFacts) words() words {

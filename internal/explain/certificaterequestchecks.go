@@ -29,14 +29,14 @@ func (f *RequestFacts) checkRequest() Check {
 	if err := certmanager.CheckRequest(&f.Request.Spec); err != nil {
 		return Check{"request", No, err.Error()}
 	}
-	return Check{"request", Yes, "can be read, is signed with its own key, and asks for what the other fields say"}
+	return Check{"request", Yes, "can be read, is signed with its own key, and requests what the other fields say"}
 }
 
 func (f *RequestFacts) checkApproval(p progress) Check {
 	if p.state == certificates.Pending && len(f.names()) == 0 {
 		return Check{"approval", No, f.issuer.check().Message}
 	}
-	return p.checkApproval(f.saidOf(cmv1.CertificateRequestConditionApproved), f.mayApprove, fmt.Sprintf(
+	return p.checkApproval(f.conditionTextOf(cmv1.CertificateRequestConditionApproved), f.mayApprove, fmt.Sprintf(
 		"update on certificaterequests/status in the namespace %s and, in the whole cluster, %s", f.Request.Namespace, f.approveSigners()))
 }
 
@@ -46,7 +46,7 @@ func (f *RequestFacts) checkApproval(p progress) Check {
 func (f *RequestFacts) checkApprover() Check {
 	switch {
 	case f.approversUnknown:
-		return Check{"permission", Unknown, "you may not ask who approves without a person"}
+		return Check{"permission", Unknown, "you may not check which accounts approve without a person"}
 	case len(f.approvers) > 0:
 		return Check{"permission", Yes, "may approve without a person, where it runs: " + strings.Join(f.approvers, ", ")}
 	case f.approver != "":
@@ -66,7 +66,7 @@ func (f *RequestFacts) checkKey() Check {
 func (f *RequestFacts) steps(p progress) []Step {
 	switch p.state {
 	case certificates.Denied, certificates.Failed, invalid:
-		return []Step{f.again()}
+		return []Step{f.requestAgain()}
 	case certificates.Issued:
 		return []Step{f.fetchStep(certificateRequests, f.Request)}
 	case certificates.Approved:
@@ -76,13 +76,13 @@ func (f *RequestFacts) steps(p progress) []Step {
 	}
 }
 
-// again returns how to request the certificate again.
-func (f *RequestFacts) again() Step {
+// requestAgain returns how to request the certificate again.
+func (f *RequestFacts) requestAgain() Step {
 	owner := ownerOf(f.Request)
 	if owner == "" {
-		return Step{Text: "This is final. Once the reason is gone, create a new request under another name."}
+		return Step{Text: "This is final. After fixing the cause, create a new request under another name."}
 	}
-	return step("This is final. The Certificate makes another request after a while; once the reason is gone, to have that done at once:",
+	return step("This is final. The Certificate makes another request after a while. After fixing the cause, retry immediately with:",
 		f.Certplane("renew", "-n", f.Request.Namespace, owner), f.explainCommand(issuedCertificates, client.ObjectKey{Namespace: f.Request.Namespace, Name: owner}))
 }
 
@@ -112,7 +112,7 @@ func (f *RequestFacts) stepsBeforeApproval() []Step {
 	switch {
 	case len(f.approvers) > 0:
 		steps = append(steps, Step{Text: fmt.Sprintf(
-			"The approver acts at once where it runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.ApproveRequests.Name)})
+			"The approver acts immediately where it runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.ApproveRequests.Name)})
 	case f.approver != "":
 		steps = append(steps, f.permit())
 	}

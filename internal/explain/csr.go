@@ -27,7 +27,7 @@ func CertificateSigningRequest(ctx context.Context, api Reader, q Query) (Explan
 	}
 	f := &facts{Query: q, csr: c, objection: objection(c, q.Now)}
 	if err := f.gather(ctx, api); err != nil {
-		return Explanation{}, reading("finding out about the request", err)
+		return Explanation{}, readError("finding out about the request", err)
 	}
 	return f.explain(), nil
 }
@@ -129,7 +129,7 @@ func (f *facts) explain() Explanation {
 		switch c.Type {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 		default: // decides nothing
-			e.Checks = append(e.Checks, Check{string(c.Type), resultOf(c.Status), said(c.Reason, c.Message)})
+			e.Checks = append(e.Checks, Check{string(c.Type), resultOf(c.Status), conditionText(c.Reason, c.Message)})
 		}
 	}
 	return e
@@ -151,7 +151,7 @@ func (f *facts) object() client.Object { return f.csr }
 func (f *facts) progress() progress {
 	v := certificates.Judge(f.csr)
 	p := progress{
-		state: v.State, reason: said(v.Condition.Reason, v.Condition.Message),
+		state: v.State, reason: conditionText(v.Condition.Reason, v.Condition.Message),
 		since: f.csr.CreationTimestamp.Time, chain: f.csr.Status.Certificate,
 	}
 	if at := v.Condition.LastUpdateTime; v.State == certificates.Approved && !at.IsZero() {

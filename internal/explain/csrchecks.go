@@ -19,7 +19,7 @@ func (f *facts) checks(p progress) []Check {
 	}
 	approved := ""
 	if c := certificates.Condition(f.csr, certificatesv1.CertificateApproved); c != nil {
-		approved = said(c.Reason, c.Message)
+		approved = conditionText(c.Reason, c.Message)
 	}
 	checks = append(checks, p.checkApproval(approved, f.mayApprove,
 		fmt.Sprintf("update on certificatesigningrequests/approval and approve on signer %s", f.csr.Spec.SignerName)))
@@ -68,7 +68,7 @@ func (f *facts) checkPermission() Check {
 	case No:
 		return Check{"permission", No, (&approval.NotPermittedError{User: f.csr.Spec.Username, Recognisers: f.known}).Missing()}
 	default:
-		return Check{"permission", answer, mayNotAskOthers}
+		return Check{"permission", answer, mayNotCheckOthers}
 	}
 }
 
@@ -95,13 +95,13 @@ func (f *facts) checkSigner() Check {
 		return Check{"signer", No, malformedIssuer(name, form)}
 	}
 	if f.declared != nil {
-		if ready, verdict := judge(f.declared); ready == No {
+		if ready, verdict := signerReadiness(f.declared); ready == No {
 			return Check{"signer", No, verdict}
 		}
 	}
 	switch {
 	case f.signersUnknown:
-		return Check{"signer", Unknown, mayNotAskSigners}
+		return Check{"signer", Unknown, mayNotCheckSigners}
 	case len(f.signers) == 0:
 		return Check{"signer", No, noSignerAccount(name)}
 	default:

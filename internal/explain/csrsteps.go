@@ -13,7 +13,7 @@ import (
 func (f *facts) steps(p progress) []Step {
 	switch p.state {
 	case certificates.Denied, certificates.Failed:
-		final := Step{Text: "This is final. Once the reason is gone, submit a new request under another name."}
+		final := Step{Text: "This is final. After fixing the cause, submit a new request under another name."}
 		return append(f.referralSteps(p), final)
 	case certificates.Issued:
 		return []Step{f.fetchStep(signingRequests, f.csr)}
@@ -33,7 +33,7 @@ func (f *facts) stepsAfterApproval(p progress) []Step {
 	case f.objection != nil:
 		return nil
 	case profiled(f.csr.Spec.SignerName):
-		return []Step{{Text: "A signer answers at once where one runs: 'certplane serve', or 'certplane controllers' with a CA for this signer."}}
+		return []Step{{Text: "A signer answers immediately where one runs: 'certplane serve', or 'certplane controllers' with a CA for this signer."}}
 	default:
 		return []Step{{Text: "Is the signer's name right, and does the program that signs for it run?"}}
 	}
@@ -45,7 +45,7 @@ func (f *facts) stepsBeforeApproval(p progress) []Step {
 	case No:
 		steps = append(steps, f.permit())
 	case Yes:
-		steps = append(steps, Step{Text: fmt.Sprintf("An approver acts at once where one runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.Approve.Name)})
+		steps = append(steps, Step{Text: fmt.Sprintf("An approver acts immediately where one runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.Approve.Name)})
 	}
 	typed := f.typedBy(f.mayApprove)
 	decide := decideStep(f.mayApprove, typed.kubectl("certificate", "approve", f.csr.Name), typed.kubectl("certificate", "deny", f.csr.Name))

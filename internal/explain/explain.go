@@ -72,8 +72,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Err
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// reading wraps the error of an API; nil stays nil.
-func reading(doing string, err error) error {
+// readError wraps the error of an API; nil stays nil.
+func readError(doing string, err error) error {
 	if err == nil {
 		return nil
 	}

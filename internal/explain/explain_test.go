@@ -80,10 +80,10 @@ func TestExplain(t *testing.T) {
 		{
 			reason: "all goes by itself", verdict: "waits for approval, which takes no person where an approver runs",
 			checks: "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
-			next:   "An approver acts at once where one runs",
+			next:   "An approver acts immediately where one runs",
 		},
 		{
-			reason: "it should have, but nobody acted", change: []func(*facts){func(f *facts) { f.csr.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) }},
+			reason: "no approver acted", change: []func(*facts){func(f *facts) { f.csr.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) }},
 			verdict: "may be approved without a person, and for 60m no approver has done so",
 			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "unless approve is switched off",
@@ -98,10 +98,10 @@ func TestExplain(t *testing.T) {
 			reason: "a permission is missing that the caller may not give", change: []func(*facts){func(f *facts) { f.permitted, f.mayGrant = []Result{No}, No }},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
 			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
-			next:    "To have such requests approved without a person, for somebody who may grant that:\n  kubectl create clusterrolebinding approve-nodeclient ",
+			next:    "To have such requests approved without a person, for a user who may grant that:\n  kubectl create clusterrolebinding approve-nodeclient ",
 		},
 		{
-			reason: "a permission of somebody else", change: []func(*facts){func(f *facts) {
+			reason: "a permission of another user", change: []func(*facts){func(f *facts) {
 				f.permitted, f.csr.Spec.Groups, f.csr.Spec.Username = []Result{No}, nil, "it's me"
 			}},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
@@ -126,9 +126,9 @@ func TestExplain(t *testing.T) {
 			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
 				f.permitted, f.mayApprove, f.signersUnknown, f.events.Unknown = []Result{Unknown}, No, true, "you may not list events"
 			}},
-			verdict: "waits for approval; you may not ask whether that takes a person",
+			verdict: "waits for approval; you may not check whether that takes a person",
 			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
-			next:    "Somebody with the right to decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+			next:    "A user who has the permission decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
 		},
 		{
 			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
@@ -152,7 +152,7 @@ func TestExplain(t *testing.T) {
 			checks:  "request No, policy No, approval Open, profile No, signer Yes, signing Open",
 		},
 		{
-			reason: "approved a moment ago, for nobody", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.signers = nil }},
+			reason: "approved a moment ago, for a signer that no account signs for", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.signers = nil }},
 			verdict: "is approved, and no service account of certplane or Kubernetes may sign for example.com/signer: another program has to",
 			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer No, signing Open",
 			next:    "Is the signer's name right",
@@ -219,7 +219,7 @@ func TestExplain(t *testing.T) {
 			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
 		},
 		{
-			reason: "issued by somebody with other ideas of certificates", change: []func(*facts){conditions(approved), func(f *facts) { f.csr.Status.Certificate = []byte("x") }},
+			reason: "issued with something that is not a certificate", change: []func(*facts){conditions(approved), func(f *facts) { f.csr.Status.Certificate = []byte("x") }},
 			verdict: "has a certificate that cannot be read",
 			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
 		},
@@ -303,7 +303,7 @@ func TestEventTime(t *testing.T) {
 		{"a series", eventsv1.Event{Series: &eventsv1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(3))}, EventTime: metav1.NewMicroTime(at(1))}, at(3)},
 		{"one", eventsv1.Event{EventTime: metav1.NewMicroTime(at(1))}, at(1)},
 		{"of the older API", eventsv1.Event{DeprecatedLastTimestamp: metav1.NewTime(at(2))}, at(2)},
-		{"of nobody knows when", eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(4))}}, at(4)},
+		{"without a time", eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(4))}}, at(4)},
 	}
 	for _, tc := range tests {
 		if got := apievents.LastSeen(tc.event); !got.Equal(tc.want) {

@@ -35,7 +35,7 @@ type Explained[R any] struct {
 	Certificate *Certificate `json:"certificate,omitempty"`
 	// RefreshAt is when a pod's next certificate is due.
 	RefreshAt *time.Time `json:"refreshAt,omitempty"`
-	// Events are what controllers told of the request, the latest last.
+	// Events are what controllers reported about the request, the latest last.
 	Events []Event `json:"events,omitempty"`
 	// Next is what can be done now.
 	Next []Step `json:"next,omitempty"`

@@ -66,7 +66,7 @@ func (k kind) get(ctx context.Context, api Reader, q Query, into client.Object) 
 // do about it.
 func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) error {
 	if !apierrors.IsNotFound(err) || lacksKind(err) && k.install == nil {
-		return reading("reading the "+k.noun, err)
+		return readError("reading the "+k.noun, err)
 	}
 	if lacksKind(err) {
 		return &NotFoundError{Message: "the server has no " + k.resource, KindMissing: true, Next: k.install}

@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// soon is how long controllers may take for what they do immediately.
-const soon = requests.ApprovalGrace
+// answerGrace is how long controllers may take for what they do immediately.
+const answerGrace = requests.ApprovalGrace
 
 // outlook is what a request without an answer waits for. Everything that a
 // headline says about it follows from the checks, so that the two cannot
@@ -43,10 +43,10 @@ type words struct {
 	silent string
 }
 
-// aside are the checks whose failure does not keep a request from being signed:
+// nonBlocking are the checks whose failure does not prevent the signature:
 // they decide whether a person is needed, which party has to sign, and for
 // what.
-var aside = []string{"policy", "permission", "approver", "approval", "claim", "signer", "signing"}
+var nonBlocking = []string{"policy", "permission", "approver", "approval", "claim", "signer", "signing"}
 
 // refusals are the checks whose failure makes the signer refuse a request.
 var refusals = []string{"reference", "terms", "profile", "request"}
@@ -74,7 +74,7 @@ func (o outlook) obstacle(refuse string) (text string, found bool) {
 		return "its issuer cannot sign: " + c.Message, true
 	}
 	for _, c := range o.checks {
-		if c.Result == No && !slices.Contains(aside, c.Name) {
+		if c.Result == No && !slices.Contains(nonBlocking, c.Name) {
 			return c.Message, true
 		}
 	}
@@ -95,7 +95,7 @@ func (o outlook) unsigned() string {
 		return o.state + ", and " + signer.Message
 	case signing.Result == No:
 		return o.state + ", and " + signing.Message
-	case o.waited < soon:
+	case o.waited < answerGrace:
 		return o.state + " and waits to be signed"
 	default:
 		return fmt.Sprintf("%s, and %s has not answered for %s", o.state, o.silent, duration.HumanDuration(o.waited))
@@ -106,7 +106,7 @@ func (o outlook) unsigned() string {
 // approved or denied.
 func (o outlook) undecided() string {
 	if c := o.find("approval"); c.Result == No {
-		return "cannot be approved by anybody: " + c.Message
+		return "cannot be approved: " + c.Message
 	}
 	if obstacle, stopped := o.obstacle("would refuse"); stopped {
 		return "waits for approval, and " + obstacle
@@ -123,14 +123,14 @@ func (o outlook) undecided() string {
 func (o outlook) approver() string {
 	permission := o.find("permission").Result
 	switch {
-	case permission == Yes && o.waited < soon:
+	case permission == Yes && o.waited < answerGrace:
 		return "waits for approval, which takes no person where an approver runs"
 	case permission == Yes:
 		return fmt.Sprintf("may be approved without a person, and for %s no approver has done so", duration.HumanDuration(o.waited))
 	case permission == No:
 		return fmt.Sprintf("waits for a person to approve it, as %s lacks a permission", o.lacking)
 	case permission == Unknown:
-		return "waits for approval; you may not ask whether that takes a person"
+		return "waits for approval; you may not check whether that takes a person"
 	default:
 		return "waits for a person to approve or deny it"
 	}

@@ -76,21 +76,21 @@ func contradiction(headline string, o outlook, signed bool) string {
 	case !stopped && (says("refuse it") || o.delay == "" && says("cannot sign")):
 		return "it names an obstacle that there is not"
 	case signed && !stopped && o.delay == "" && failed("signer") && !says(o.find("signer").Message):
-		return "it does not say that nobody may sign"
+		return "it does not say that no account may sign"
 	case signed && says("waits to be signed") && (stopped || failed("signer") || failed("signing") || o.delay != "" || o.waited >= 10*time.Second):
 		return "nothing is left to wait for, or it has waited for too long"
 	case signed && says("has not answered") && o.waited < 10*time.Second:
-		return "nobody has had the time to answer"
+		return "there was no time to answer"
 	case !signed && says("no person") && (stopped || permission != Yes || o.waited >= 10*time.Second):
-		return "it takes a person, or nobody has acted"
+		return "it takes a person, or no controller has acted"
 	case !signed && says("without a person") && (stopped || permission != Yes || o.waited < 10*time.Second):
-		return "it takes a person, or nobody has had the time"
+		return "it takes a person, or there was no time"
 	case !signed && says("a person to approve") && permission == Yes:
 		return "it takes no person"
 	case !signed && failed("approval") != says("cannot be approved"):
 		return "it differs from the check of the approval"
 	case !signed && !stopped && !failed("approval") && failed("signer") && !says(o.find("signer").Message):
-		return "it does not say that nobody may sign"
+		return "it does not say that no account may sign"
 	}
 	return ""
 }

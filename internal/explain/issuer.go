@@ -138,7 +138,7 @@ func (i *IssuerFacts) readCondition(object *unstructured.Unstructured) {
 		i.ready = resultOf(status)
 		reason, _ := fields["reason"].(string)
 		message, _ := fields["message"].(string)
-		i.message = said(reason, message)
+		i.message = conditionText(reason, message)
 	}
 }
 
@@ -174,20 +174,20 @@ func (i *IssuerFacts) check() Check {
 	case i.Exists == Unknown:
 		return Check{"issuer", Unknown, mayNotRead("get", i.resource.Name+"."+certmanager.IssuerGroup(i.Ref), i.where())}
 	case builtIn && !i.obstacle.None():
-		return Check{"issuer", No, said(i.obstacle.Reason, i.obstacle.Message) + i.meant()}
+		return Check{"issuer", No, conditionText(i.obstacle.Reason, i.obstacle.Message) + i.nearHint()}
 	case i.Exists == No:
 		return Check{"issuer", No, fmt.Sprintf("there is no %s", i)}
 	case builtIn:
 		return Check{"issuer", Yes, fmt.Sprintf("%s is ready", i)}
 	case i.ready == Unknown:
-		return Check{"issuer", Unknown, fmt.Sprintf("%s exists; whether it is ready it does not say", i)}
+		return Check{"issuer", Unknown, fmt.Sprintf("%s exists and does not report whether it is ready", i)}
 	default:
 		return Check{"issuer", i.ready, fmt.Sprintf("%s: %s", i, i.message)}
 	}
 }
 
-// meant returns the name of the issuer that may be meant.
-func (i *IssuerFacts) meant() string {
+// nearHint returns the name of the issuer that may be meant.
+func (i *IssuerFacts) nearHint() string {
 	if i.near == nil {
 		return ""
 	}
@@ -218,7 +218,7 @@ func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", issuertypes.Names("", "and"), i.kind, otherwise),
 			q.kubectl(i.inNamespace("get", names)...))}
 	default:
-		return []Step{step("Mend the issuer; what waits for it goes on by itself. To see what it says:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}
+		return []Step{step("Fix the issuer; everything that waits for it then continues automatically. To see what it reports:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}
 	}
 }
 

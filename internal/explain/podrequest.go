@@ -18,11 +18,11 @@ func PodCertificateRequest(ctx context.Context, api Reader, q Query) (PodExplana
 	}
 	g := &podGatherer{Query: q, api: api, req: req}
 	if err := g.gather(ctx); err != nil {
-		return PodExplanation{}, reading("finding out about the request", err)
+		return PodExplanation{}, readError("finding out about the request", err)
 	}
 	events, err := eventsOf(ctx, api, req)
 	if err != nil {
-		return PodExplanation{}, reading("finding out about the request", err)
+		return PodExplanation{}, readError("finding out about the request", err)
 	}
 	e := explainRequest[PodRequest](q, g, events)
 	if at := req.Status.BeginRefreshAt; at != nil && e.State == certificates.Issued {
@@ -39,7 +39,7 @@ func podProgress(req *podRequest) progress {
 	p := progress{state: certificates.Pending, since: req.CreationTimestamp.Time, chain: []byte(req.Status.CertificateChain)}
 	outcome := certificates.PodRequestOutcome(req.Status.Conditions)
 	if c := meta.FindStatusCondition(req.Status.Conditions, outcome); c != nil {
-		p.reason = said(c.Reason, c.Message)
+		p.reason = conditionText(c.Reason, c.Message)
 	}
 	switch outcome {
 	case certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
@@ -70,7 +70,7 @@ func (g *podGatherer) checks(progress) []Check { return g.found }
 func (g *podGatherer) steps(p progress) []Step {
 	switch {
 	case p.state == certificates.Denied || p.state == certificates.Failed:
-		return []Step{{Text: "This is final: the kubelet asks again only for a new pod, 'certplane agent' after some time."}}
+		return []Step{{Text: "This is final: the kubelet requests again only for a new pod, 'certplane agent' after some time."}}
 	case p.state == certificates.Issued:
 		return nil
 	case g.signer == nil:

@@ -31,7 +31,7 @@ type podGatherer struct {
 	signer *v1alpha1.Signer
 }
 
-func (g *podGatherer) say(name string, result Result, format string, args ...any) {
+func (g *podGatherer) addCheck(name string, result Result, format string, args ...any) {
 	g.found = append(g.found, Check{name, result, fmt.Sprintf(format, args...)})
 }
 
@@ -39,10 +39,10 @@ func (g *podGatherer) say(name string, result Result, format string, args ...any
 func (g *podGatherer) gather(ctx context.Context) error {
 	facts := request.FromPodRequest(g.req)
 	if facts.Unreadable != nil {
-		g.say("request", No, "%v", facts.Unreadable)
+		g.addCheck("request", No, "%v", facts.Unreadable)
 	} else {
 		g.key = profile.KeyType(facts.Key)
-		g.say("request", Yes, "can be read, with a key of the type %s", g.key)
+		g.addCheck("request", Yes, "can be read, with a key of the type %s", g.key)
 	}
 	if err := g.findSigner(ctx); err != nil || facts.Unreadable != nil {
 		return err
@@ -65,12 +65,12 @@ func (g *podGatherer) findSigner(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !known:
-		g.say("signer", Unknown, "%s", mayNotListSigners)
+		g.addCheck("signer", Unknown, "%s", mayNotListSigners)
 	case signer == nil:
-		g.say("signer", No, "no Signer declares %s: another program has to sign for it", name)
+		g.addCheck("signer", No, "no Signer declares %s: another program has to sign for it", name)
 	default:
-		ready, verdict := judge(signer)
-		g.say("signer", ready, "%s", verdict)
+		ready, verdict := signerReadiness(signer)
+		g.addCheck("signer", ready, "%s", verdict)
 		g.signer = signer
 	}
 	return nil
@@ -85,7 +85,7 @@ func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (kno
 	}
 	facts.Pod = pod
 	if refusal := profile.CheckPod(&spec, pod); refusal != nil {
-		g.say("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
+		g.addCheck("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
 		return false, nil
 	}
 	for _, object := range []struct {
@@ -106,11 +106,11 @@ func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (kno
 		profile.CheckUID("ServiceAccount", facts.ServiceAccount, spec.ServiceAccountUID), profile.CheckUID("Node", facts.Node, spec.NodeUID),
 	} {
 		if refusal != nil {
-			g.say("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
+			g.addCheck("pod", No, "%s (%s)", refusal.Message, refusal.Reason)
 			return false, nil
 		}
 	}
-	g.say("pod", Yes, "%s runs on %s as %s", pod.Name, node.Name, account.Name)
+	g.addCheck("pod", Yes, "%s runs on %s as %s", pod.Name, node.Name, account.Name)
 	return true, nil
 }
 
@@ -119,9 +119,9 @@ func (g *podGatherer) complete(ctx context.Context, facts *request.Request) (kno
 func (g *podGatherer) find(ctx context.Context, name, resource string, key client.ObjectKey, into client.Object) (known bool, err error) {
 	switch err := g.api.Get(ctx, key, into); {
 	case apierrors.IsNotFound(err):
-		g.say(name, No, "%v (%s)", err, profile.ReasonIdentity)
+		g.addCheck(name, No, "%v (%s)", err, profile.ReasonIdentity)
 	case apierrors.IsForbidden(err):
-		g.say(name, Unknown, "%s", mayNotRead("get", resource, key.Namespace))
+		g.addCheck(name, Unknown, "%s", mayNotRead("get", resource, key.Namespace))
 	default:
 		return err == nil, err
 	}
@@ -132,7 +132,7 @@ func (g *podGatherer) find(ctx context.Context, name, resource string, key clien
 func (g *podGatherer) decide(ctx context.Context, facts request.Request) error {
 	compiled, errs := profile.Compile(g.signer.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
-		g.say("profile", No, "%v", errs.ToAggregate())
+		g.addCheck("profile", No, "%v", errs.ToAggregate())
 		return nil
 	}
 	if compiled.NeedsServices() {
@@ -144,10 +144,10 @@ func (g *podGatherer) decide(ctx context.Context, facts request.Request) error {
 	cert, err := compiled.Decide(facts)
 	var refusal *profile.Refusal
 	if errors.As(err, &refusal) {
-		g.say("profile", No, "%s (%s, %s of the Signer)", refusal.Message, refusal.Reason, refusal.Field)
+		g.addCheck("profile", No, "%s (%s, %s of the Signer)", refusal.Message, refusal.Reason, refusal.Field)
 		return nil
 	}
-	g.say("profile", Yes, "gives a certificate for %s, valid for %v", identity(cert), cert.Duration)
+	g.addCheck("profile", Yes, "gives a certificate for %s, valid for %v", identity(cert), cert.Duration)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (g *podGatherer) services(ctx context.Context, facts *request.Request) (kno
 	list := &corev1.ServiceList{}
 	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
 	if apierrors.IsForbidden(err) {
-		g.say("services", Unknown, "%s", mayNotRead("list", "services", g.req.Namespace))
+		g.addCheck("services", Unknown, "%s", mayNotRead("list", "services", g.req.Namespace))
 		return false, nil
 	}
 	if err != nil {
@@ -186,12 +186,12 @@ func (g *podGatherer) services(ctx context.Context, facts *request.Request) (kno
 		case err != nil:
 			return false, err
 		case allowed == Unknown:
-			g.say("services", Unknown, "you may not ask what %s may claim", facts.Requester.Username)
+			g.addCheck("services", Unknown, "you may not check what %s may claim", facts.Requester.Username)
 			return false, nil
 		case allowed == Yes:
 			facts.Services = append(facts.Services, request.ServiceName{Name: service.Name, Namespace: service.Namespace})
 		default:
-			g.say("claim", No, "%s may not claim the service %s", facts.Requester.Username, service.Name)
+			g.addCheck("claim", No, "%s may not claim the service %s", facts.Requester.Username, service.Name)
 		}
 	}
 	return true, nil
@@ -207,11 +207,11 @@ func (g *podGatherer) maySign(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !known:
-		g.say("signing", Unknown, mayNotAskSigners)
+		g.addCheck("signing", Unknown, mayNotCheckSigners)
 	case len(signers) > 0:
-		g.say("signing", Yes, "%s may sign for %s", signers[0], g.req.Spec.SignerName)
+		g.addCheck("signing", Yes, "%s may sign for %s", signers[0], g.req.Spec.SignerName)
 	default:
-		g.say("signing", No, "none of %s may sign for %s", strings.Join(declaredAccounts, ", "), g.req.Spec.SignerName)
+		g.addCheck("signing", No, "none of %s may sign for %s", strings.Join(declaredAccounts, ", "), g.req.Spec.SignerName)
 	}
 	return nil
 }

@@ -100,9 +100,9 @@ func (r *referral) checks(username string) []Check {
 	case No:
 		checks = append(checks, Check{"reference", No, issuing.DeniedReference(username, r.signer).Error()})
 	case Unknown:
-		checks = append(checks, Check{"reference", Unknown, mayNotAskOthers})
+		checks = append(checks, Check{"reference", Unknown, mayNotCheckOthers})
 	}
-	terms := Check{"terms", Yes, "an issuer has no objection to what is asked for"}
+	terms := Check{"terms", Yes, "an issuer has no objection to what is requested"}
 	if r.terms != nil {
 		terms = Check{"terms", No, r.terms.Error()}
 	}
@@ -132,7 +132,7 @@ func (f *facts) referralSteps(p progress) []Step {
 	case p.state != certificates.Approved, len(steps) > 0, f.objection != nil:
 		return steps
 	case p.delay != "":
-		return []Step{{Text: "The request goes on by itself when what it waits for comes."}}
+		return []Step{{Text: "The request continues automatically when what it waits for exists."}}
 	default:
 		return []Step{controllerStep(rights.AnswerCSRs)}
 	}

@@ -68,7 +68,7 @@ func (o outlook) headline(now time.Time, p progress, cert *Certificate) string {
 	case certificates.Denied:
 		return "was denied: " + p.reason
 	case invalid:
-		return "is invalid, and nobody signs it: " + p.reason
+		return "is invalid and is not signed: " + p.reason
 	case certificates.Failed:
 		return "failed at its " + o.signer + ": " + p.reason
 	case certificates.Issued:
@@ -104,11 +104,11 @@ func (p progress) checkApproval(approved string, mayApprove Result, needed strin
 	case approved != "":
 		return Check{"approval", Yes, approved}
 	case mayApprove == Yes:
-		return Check{"approval", Open, "nobody has decided yet; you may"}
+		return Check{"approval", Open, "not decided yet; you may decide"}
 	case mayApprove == No:
-		return Check{"approval", Open, "nobody has decided yet; you may not, it takes " + needed}
+		return Check{"approval", Open, "not decided yet; you may not decide: that requires " + needed}
 	default:
-		return Check{"approval", Open, "nobody has decided yet"}
+		return Check{"approval", Open, "not decided yet"}
 	}
 }
 
@@ -122,7 +122,7 @@ func (p progress) checkSigning() Check {
 	case p.state == certificates.Denied:
 		return Check{"signing", No, "denied requests are not signed"}
 	case p.state == invalid:
-		return Check{"signing", No, "invalid requests are left alone"}
+		return Check{"signing", No, "invalid requests are not signed"}
 	case p.delay != "":
 		return Check{"signing", Open, p.delay}
 	case p.state == certificates.Approved:
@@ -136,7 +136,7 @@ func (p progress) checkSigning() Check {
 func decideStep(mayApprove Result, approve, deny []string) Step {
 	text := "To decide about this request:"
 	if mayApprove == No {
-		text = "Somebody with the right to decides about this request:"
+		text = "A user who has the permission decides about this request:"
 	}
 	return step(text, approve, deny)
 }
@@ -144,7 +144,7 @@ func decideStep(mayApprove Result, approve, deny []string) Step {
 // controllerStep returns the step if no controller of certplane has answered a
 // request to an issuer.
 func controllerStep(c rights.Controller) Step {
-	return Step{Text: fmt.Sprintf("An issuer answers at once where its controller runs: 'certplane serve', or 'certplane controllers' with the controller %s.", c.Name)}
+	return Step{Text: fmt.Sprintf("An issuer answers immediately where its controller runs: 'certplane serve', or 'certplane controllers' with the controller %s.", c.Name)}
 }
 
 // grantStep returns the step that grants a permission.
@@ -157,7 +157,7 @@ func (q Query) grantStep(mayCaller Result, purpose string, g grant) Step {
 // grantText returns the text before commands that grant a permission.
 func grantText(mayCaller Result, purpose string) string {
 	if mayCaller == No {
-		return purpose + ", for somebody who may grant that:"
+		return purpose + ", for a user who may grant that:"
 	}
 	return purpose + ":"
 }
@@ -165,8 +165,8 @@ func grantText(mayCaller Result, purpose string) string {
 // noReason is the text of a condition that gives no reason.
 const noReason = "no reason given"
 
-// said returns the text of a condition.
-func said(reason, message string) string {
+// conditionText returns the text of a condition.
+func conditionText(reason, message string) string {
 	switch {
 	case message != "" && reason != "":
 		return fmt.Sprintf("%s (%s)", message, reason)

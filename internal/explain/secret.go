@@ -60,7 +60,7 @@ func (s *secretKey) check(name string) Check {
 func (s *secretKey) steps(q Query, reported bool) []Step {
 	switch {
 	case s.exists == No:
-		return []Step{step(fmt.Sprintf("Create the Secret with %s under the key %s; what waits for it then goes on by itself:", s.what, s.key),
+		return []Step{step(fmt.Sprintf("Create the Secret with %s under the key %s; everything that waits for it then continues automatically:", s.what, s.key),
 			q.kubectl("create", "secret", "generic", "-n", s.namespace, s.secret, "--from-file="+s.key+"=FILE"))}
 	case reported:
 		return []Step{step(fmt.Sprintf("In Secret %s, %s belongs under the key %s. To see which keys it has, without their values:", s.secret, s.what, s.key),

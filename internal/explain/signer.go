@@ -31,7 +31,7 @@ type SignerExplanation struct {
 	Ready Result `json:"ready"`
 	// Verdict is the explanation in one sentence.
 	Verdict string `json:"verdict"`
-	// Statements are what KEP-1513 asks every signer to say of itself.
+	// Statements are what KEP-1513 requires every signer to state.
 	Statements []Statement         `json:"statements,omitempty"`
 	CA         *v1alpha1.CAStatus  `json:"ca,omitempty"`
 	FormerCAs  []v1alpha1.CAStatus `json:"formerCAs,omitempty"`
@@ -73,7 +73,7 @@ func Signer(ctx context.Context, api Reader, q Query) (*SignerExplanation, error
 		case apierrors.IsForbidden(err):
 			e.Unknown = append(e.Unknown, err.Error())
 		case err != nil:
-			return nil, reading("looking for requests that wait", err)
+			return nil, readError("looking for requests that wait", err)
 		}
 		e.Waiting = append(e.Waiting, found...)
 	}
@@ -94,12 +94,12 @@ func findSigner(ctx context.Context, api Reader, q Query) (*SignerExplanation, e
 	signer, known, err := declarer(ctx, api, q.Name)
 	switch {
 	case err != nil:
-		return nil, reading("looking for the Signer", err)
+		return nil, readError("looking for the Signer", err)
 	case signer != nil:
 		return explainDeclared(signer, q), nil
 	}
 	e, err := explainUndeclared(ctx, api, q, known)
-	return e, reading("finding out about the signer", err)
+	return e, readError("finding out about the signer", err)
 }
 
 // explainDeclared explains a signer that an object declares.
@@ -108,8 +108,8 @@ func explainDeclared(signer *v1alpha1.Signer, q Query) *SignerExplanation {
 		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
 		CA: signer.Status.CA, FormerCAs: signer.Status.FormerCAs, Issued: &signer.Status.Issued, Refused: &signer.Status.Refused,
 	}
-	if e.Ready, e.Verdict = judge(signer); e.Ready != Yes {
-		e.Next = []Step{step("What happens with the Signer is in its events:", q.kubectl("describe", "signer", signer.Name))}
+	if e.Ready, e.Verdict = signerReadiness(signer); e.Ready != Yes {
+		e.Next = []Step{step("To see the Signer's events:", q.kubectl("describe", "signer", signer.Name))}
 	}
 	return e
 }
@@ -128,16 +128,18 @@ func getSigner(ctx context.Context, api Reader, q Query) (*v1alpha1.Signer, erro
 		absent.Next = []Step{step(byName+" To see which objects there are:", q.kubectl("get", "signers"))}
 		return nil, absent
 	default:
-		return signer, reading("reading the Signer", err)
+		return signer, readError("reading the Signer", err)
 	}
 }
 
-func judge(signer *v1alpha1.Signer) (Result, string) {
+// signerReadiness reports whether a declared signer signs, and says so in a
+// sentence.
+func signerReadiness(signer *v1alpha1.Signer) (Result, string) {
 	subject := fmt.Sprintf("%s signs for %s", signer.Name, signer.Spec.SignerName)
 	ready := meta.FindStatusCondition(signer.Status.Conditions, v1alpha1.Ready)
 	switch {
 	case ready == nil, ready.ObservedGeneration < signer.Generation:
-		return Open, fmt.Sprintf("%s is to sign for %s, and no controller has looked at it", signer.Name, signer.Spec.SignerName)
+		return Open, fmt.Sprintf("%s will sign for %s once a controller has processed it", signer.Name, signer.Spec.SignerName)
 	case ready.Status == metav1.ConditionTrue:
 		return Yes, subject
 	default:

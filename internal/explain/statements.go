@@ -86,7 +86,7 @@ func lifetime(p v1alpha1.SignerProfile) string {
 	if p.Lifetime.Default != nil {
 		text += ", " + length(p.Lifetime.Default.Duration) + " if a request names none"
 	}
-	return fmt.Sprintf("%s, of which %s lie before the making; pods refresh after %d%% of it, give or take %d%%",
+	return fmt.Sprintf("%s, of which %s are before it is signed; pods refresh after %d%% of it, plus or minus %d%%",
 		text, length(times.Backdate), times.RefreshPercent, times.RefreshJitter)
 }
 

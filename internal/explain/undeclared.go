@@ -93,11 +93,11 @@ func (e *SignerExplanation) judgeRights(signers []string, known, declarersKnown 
 	case e.Statements != nil:
 		e.Verdict = e.SignerName + " is a signer of Kubernetes"
 	case !declarersKnown:
-		e.Verdict = e.SignerName + " is no signer of Kubernetes"
+		e.Verdict = e.SignerName + " is not a signer of Kubernetes"
 	}
 	switch {
 	case !known:
-		e.Verdict += "; " + mayNotAskSigners
+		e.Verdict += "; " + mayNotCheckSigners
 	case len(signers) == 0:
 		e.Ready = No
 		e.Verdict += "; no service account of certplane or Kubernetes may sign for it: another program has to"

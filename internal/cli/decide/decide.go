@@ -99,7 +99,7 @@ func refused(key client.ObjectKey, d Decision, err error) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w %q in namespace %q", ErrNotFound, key.Name, key.Namespace)
 	case apierrors.IsForbidden(err):
-		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), fmt.Sprintf("To see what it takes: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), fmt.Sprintf("To see which permissions it requires: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
 	default:
 		return exit.Advise(doing, err)
 	}

@@ -49,7 +49,7 @@ func TestApproveByHand(t *testing.T) {
 	exit.Report(&text, err)
 	for _, part := range []string{
 		"setting Approved on CertificateRequest shop/root-1: ", "setting Approved on CertificateRequest shop/web: ",
-		"To see what it takes: certplane explain certificaterequest -n shop root-1\n",
+		"To see which permissions it requires: certplane explain certificaterequest -n shop root-1\n",
 	} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("it does not say %q: %s", part, text.String())

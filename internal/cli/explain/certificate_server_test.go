@@ -85,7 +85,7 @@ func TestCertificates(t *testing.T) {
 	w.certificate(t, "late", "web-tls", "self")
 	e, text = w.certificateBecomes(t, "late", "gets no certificate: its Secret web-tls belongs to Certificate web, which names it too")
 	says(t, text, "Choose another spec.secretName for one of the two")
-	if _, text = w.certificateBecomes(t, "web", "is ready"); !strings.Contains(text, "others name it too and get nothing: late") {
+	if _, text = w.certificateBecomes(t, "web", "is ready"); !strings.Contains(text, "others that name it get nothing: late") {
 		t.Error(text)
 	}
 

@@ -72,12 +72,12 @@ func TestRequestsToIssuers(t *testing.T) {
 		e, text = w.explainCSR(t, "again")
 		return strings.HasPrefix(e.Verdict, "again is approved, and its signer cannot sign: Referenced secret default/key not found")
 	})
-	says(t, text, `user "eve" may refer to the Issuer "self" in namespace "default"`, "goes on by itself when what it waits for comes")
+	says(t, text, `user "eve" may refer to the Issuer "self" in namespace "default"`, "continues automatically when what it waits for exists")
 
 	for _, tc := range []struct{ name, signer, verdict, says string }{
 		{"keyless", self, `its signer would refuse it: annotation "` + key + `" is missing or empty`, "terms"},
 		{"nobody", "clusterissuers.cert-manager.io/no.body", `waits for approval, and its issuer cannot sign: Referenced "ClusterIssuer" not found`, "Create the issuer, or make another request that names another issuer."},
-		{"misnamed", "issuers.cert-manager.io/self", "waits for a person to approve or deny it; nobody signs for issuers.cert-manager.io/self", "nobody signs for issuers.cert-manager.io/self: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>"},
+		{"misnamed", "issuers.cert-manager.io/self", "waits for a person to approve or deny it; no signer has the name issuers.cert-manager.io/self", "no signer has the name issuers.cert-manager.io/self: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>"},
 	} {
 		w.csr(t, "eve", tc.name, tc.signer, nil)
 		e, text := w.explainCSR(t, tc.name)

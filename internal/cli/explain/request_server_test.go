@@ -164,7 +164,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	w.create(t, &corev1.Secret{ObjectMeta: named("undecided"), Data: map[string][]byte{"tls.key": []byte("x")}})
 	w.request(t, "undecided", self, "undecided")
 	_, text := w.becomes(t, "undecided", "waits for approval, which takes no person where an approver runs")
-	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "nobody has decided yet; you may", "unless certificaterequests-approver is switched off")
+	says(t, text, "certplane approve -n default undecided --context c", "certplane deny -n default undecided --context c", "not decided yet; you may decide", "unless certificaterequests-approver is switched off")
 	late, _ := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.Admin(t), "undecided", time.Now().Add(time.Hour))
 	if !strings.Contains(late.Verdict, "for 60m no approver has done so") {
 		t.Error(late.Verdict)
@@ -189,7 +189,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	}
 
 	w.set(t, w.request(t, "invalid", self), invalid, "cannot be")
-	e, _ = w.becomes(t, "invalid", "is invalid, and nobody signs it: cannot be (Test)")
+	e, _ = w.becomes(t, "invalid", "is invalid and is not signed: cannot be (Test)")
 	if e.State != "Invalid" {
 		t.Error(e.State)
 	}
@@ -219,7 +219,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	says(t, text, "certplane signs for issuers of the types ca and selfSigned, not vault. Create one of these under another name and make another request that names another issuer.")
 
 	w.request(t, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
-	_, text = w.becomes(t, "outside", "cannot be approved by anybody: no API has the kind Remote of example.com")
+	_, text = w.becomes(t, "outside", "cannot be approved: no API has the kind Remote of example.com")
 	says(t, text, "Install the program that brings the kind Remote of example.com")
 }
 
@@ -279,7 +279,7 @@ func TestRequestsElsewhere(t *testing.T) {
 	if !strings.Contains(late.Verdict, "is approved, and the program that signs for issuers of the group example.com has not answered for 60m") {
 		t.Error(late.Verdict)
 	}
-	says(t, text, "Remote.example.com x in the namespace default exists; whether it is ready it does not say", "Does the program that signs for issuers of the group example.com run?")
+	says(t, text, "Remote.example.com x in the namespace default exists and does not report whether it is ready", "Does the program that signs for issuers of the group example.com run?")
 }
 
 // A user who may read only the request gets an answer.
@@ -291,13 +291,13 @@ func TestRequestForItsRequester(t *testing.T) {
 	rule.APIGroups = []string{api.Group}
 	w.Grant(t, "ann", rule)
 	e, text := ask[explain.RequestExplanation](t, verb.CertificateRequest, w.As(t, "ann"), "web", time.Now())
-	if e.Verdict != "web waits for approval; you may not ask whether that takes a person" {
+	if e.Verdict != "web waits for approval; you may not check whether that takes a person" {
 		t.Error(e.Verdict)
 	}
-	says(t, text, "you may not ask who approves without a person", "you may not get issuers.cert-manager.io", "you may not list events in the namespace default",
-		"nobody has decided yet; you may not, it takes update on certificaterequests/status in the namespace default and, in the whole cluster, "+
+	says(t, text, "you may not check which accounts approve without a person", "you may not get issuers.cert-manager.io", "you may not list events in the namespace default",
+		"not decided yet; you may not decide: that requires update on certificaterequests/status in the namespace default and, in the whole cluster, "+
 			"approve on signers.cert-manager.io named issuers.cert-manager.io/* or issuers.cert-manager.io/default.self",
-		"Somebody with the right to decides about this request:\n    certplane approve -n default web\n    certplane deny -n default web\n")
+		"A user who has the permission decides about this request:\n    certplane approve -n default web\n    certplane deny -n default web\n")
 }
 
 func newLoose(object map[string]any) *unstructured.Unstructured {

@@ -117,9 +117,9 @@ func (w world) testCallers(t *testing.T) {
 	w.Grant(t, "halfway", apitest.Allow("get", "certificatesigningrequests"), apitest.Allow("update", "certificatesigningrequests/approval"))
 	w.ask(t, "requester", "n3")
 	for user, want := range map[string]string{
-		"requester": "nobody has decided yet; you may not, it takes update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
-		"halfway":   "nobody has decided yet; you may not, it takes update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
-		"approver":  "nobody has decided yet; you may",
+		"requester": "not decided yet; you may not decide: that requires update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
+		"halfway":   "not decided yet; you may not decide: that requires update on certificatesigningrequests/approval and approve on signer " + kubeletClient,
+		"approver":  "not decided yet; you may decide",
 	} {
 		e := explainAs(t, w.As(t, user), "n3")
 		if got := check(t, e, "approval").Message; got != want {

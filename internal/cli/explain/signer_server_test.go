@@ -104,7 +104,7 @@ func TestSigner(t *testing.T) {
 	text := string(signerOf(t, s.Admin(t), "workload", ""))
 	for _, want := range []string{
 		"published as ClusterTrustBundles with spec.signerName=example.com/workload", "only if request.kind != ",
-		"digital signature, client auth; keys: RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519", "at most 36h, 24h if a request names none, of which 2m lie before the making; pods refresh after 66% of it, give or take 10%",
+		"digital signature, client auth; keys: RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519", "at most 36h, 24h if a request names none, of which 2m are before it is signed; pods refresh after 66% of it, plus or minus 10%",
 		"never set; requests for it are denied", "nearest first, without the root", "requests for others are denied",
 	} {
 		if !strings.Contains(text, want) {
@@ -145,7 +145,7 @@ func testSignerNames(t *testing.T, s *apitest.Server) {
 		{"kubernetes.io/kubelet-serving", explain.Unknown, "kubernetes.io/kubelet-serving is a signer of Kubernetes; may sign, where they run: kube-system/csr-signer", 7},
 		{"example.com/nobody", explain.No, "example.com/nobody is declared by no Signer; no service account of certplane or Kubernetes may sign for it: another program has to", 0},
 		{"issuers.cert-manager.io/default.none", explain.No, `issuers.cert-manager.io/default.none is Issuer none in the namespace default: Referenced "Issuer" not found`, 0},
-		{"issuers.cert-manager.io/none", explain.No, "nobody signs for issuers.cert-manager.io/none: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>", 0},
+		{"issuers.cert-manager.io/none", explain.No, "no signer has the name issuers.cert-manager.io/none: issuers have names of the form issuers.cert-manager.io/<namespace>.<name>", 0},
 	} {
 		var e explain.SignerExplanation
 		if err := json.Unmarshal(signerOf(t, s.Admin(t), tc.name, "json"), &e); err != nil {

@@ -98,7 +98,7 @@ func (c *Contents) checkKey(data []byte) Check {
 	key, err := pki.ParsePrivateKey(data)
 	switch {
 	case err != nil:
-		check.Result, check.Message = Bad, corev1.TLSPrivateKeyKey+" is no private key in PEM"
+		check.Result, check.Message = Bad, corev1.TLSPrivateKeyKey+" is not a private key in PEM"
 	case !pki.SameKey(key.Public(), c.leaf().PublicKey):
 		check.Result, check.Message = Bad, corev1.TLSPrivateKeyKey+" is of another certificate"
 	}
@@ -120,7 +120,7 @@ func (c *Contents) checkOrder() Check {
 func (c *Contents) checkCA(data []byte, now time.Time) Check {
 	const name = "leads to ca.crt"
 	if len(data) == 0 {
-		return Check{name, Unknown, "there is no ca.crt: the issuer has not said one"}
+		return Check{name, Unknown, "there is no ca.crt: the issuer has not provided one"}
 	}
 	ca, err := pki.ParseBundle(data)
 	if err != nil {

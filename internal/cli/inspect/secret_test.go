@@ -74,7 +74,7 @@ func TestSecret(t *testing.T) {
 	}{
 		{reason: "a key of its own", check: "key fits", want: inspect.Good},
 		{reason: "another key", change: func(s *corev1.Secret) { s.Data["tls.key"] = encode(t, other.key) }, check: "key fits", want: inspect.Bad, says: "another certificate"},
-		{reason: "a broken key", change: func(s *corev1.Secret) { s.Data["tls.key"] = []byte("secret stuff") }, check: "key fits", want: inspect.Bad, says: "no private key in PEM"},
+		{reason: "a broken key", change: func(s *corev1.Secret) { s.Data["tls.key"] = []byte("secret stuff") }, check: "key fits", want: inspect.Bad, says: "not a private key in PEM"},
 		{reason: "no key", change: func(s *corev1.Secret) { delete(s.Data, "tls.key") }, check: "key fits", want: inspect.Bad, says: "no tls.key"},
 		{reason: "in time", check: "valid now", want: inspect.Good},
 		{reason: "ended", later: 48 * time.Hour, check: "valid now", want: inspect.Bad, says: "has ended at 2026-05-02"},

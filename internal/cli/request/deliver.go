@@ -25,7 +25,7 @@ func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
 	if !pki.SameKey(leaf.PublicKey, r.key.Public()) {
 		return errors.New("the issued certificate is for another key; it was not written")
 	}
-	asked, err := pki.ParseRequest(csr.Spec.Request)
+	requested, err := pki.ParseRequest(csr.Spec.Request)
 	if err != nil {
 		return fmt.Errorf("reading the request back: %w", err)
 	}
@@ -35,7 +35,7 @@ func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
 	}
 	r.say("wrote %s: %s, valid until %s", path, nameOf(leaf), leaf.NotAfter.Format(time.RFC3339))
 	r.say("its private key is %s", r.key.path)
-	for _, surprise := range surprises(csr.Spec, asked, leaf, r.Now()) {
+	for _, surprise := range surprises(csr.Spec, requested, leaf, r.Now()) {
 		r.warn("%s", surprise)
 	}
 	return nil
@@ -51,23 +51,23 @@ func nameOf(cert *x509.Certificate) string {
 // surprises returns the ways in which a certificate differs from the request. A
 // signer is permitted to make each of these changes, but the user should not
 // learn of them from an outage.
-func surprises(spec certificatesv1.CertificateSigningRequestSpec, asked *pki.Request, leaf *x509.Certificate, now time.Time) []string {
+func surprises(spec certificatesv1.CertificateSigningRequestSpec, requested *pki.Request, leaf *x509.Certificate, now time.Time) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if got, want := leaf.Subject.String(), asked.Subject.String(); got != want {
-		add("the certificate's subject is %q, asked for was %q", got, want)
+	if got, want := leaf.Subject.String(), requested.Subject.String(); got != want {
+		add("the certificate's subject is %q, requested was %q", got, want)
 	}
-	for _, name := range missing(pki.RequestNames(asked), pki.CertificateNames(leaf)) {
+	for _, name := range missing(pki.RequestNames(requested), pki.CertificateNames(leaf)) {
 		add("the certificate lacks the name %s", name)
 	}
 	for _, usage := range missingUsages(spec.Usages, leaf) {
 		add("the certificate lacks the usage %q", usage)
 	}
 	for _, usage := range extraUsages(spec.Usages, leaf) {
-		add("the certificate has the usage %q, which was not asked for", usage)
+		add("the certificate has the usage %q, which was not requested", usage)
 	}
 	if got, honoured := lifetime(spec.ExpirationSeconds, leaf); !honoured {
-		add("the certificate lives %s, asked for was %s", got, time.Duration(*spec.ExpirationSeconds)*time.Second)
+		add("the certificate lives %s, requested was %s", got, time.Duration(*spec.ExpirationSeconds)*time.Second)
 	}
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		add("the certificate is valid from %s to %s, so not now", leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))
@@ -82,11 +82,11 @@ func missing(want, have []string) []string {
 // lifetime returns how long a certificate is valid, and whether that is what
 // was requested within the tolerance of KEP-2784: five minutes for backdating
 // plus a twentieth.
-func lifetime(asked *int32, cert *x509.Certificate) (got time.Duration, honoured bool) {
+func lifetime(requested *int32, cert *x509.Certificate) (got time.Duration, honoured bool) {
 	got = cert.NotAfter.Sub(cert.NotBefore)
-	if asked == nil {
+	if requested == nil {
 		return got, true
 	}
-	want := time.Duration(*asked) * time.Second
+	want := time.Duration(*requested) * time.Second
 	return got, (want - got).Abs() < 5*time.Minute+want/20
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// print writes the request as a manifest, YAML unless JSON is asked for.
+// print writes the request as a manifest, YAML unless JSON is requested.
 func (r *run) print(csr *certificatesv1.CertificateSigningRequest) error {
 	object, err := manifestOf(csr)
 	if err != nil {

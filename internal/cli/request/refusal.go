@@ -61,15 +61,15 @@ func (r *run) timeoutError(w *waiter) error {
 	case delay(w.last) != nil:
 		late := delay(w.last)
 		out.Err = fmt.Errorf("%s is approved, but within %s signer %s could not sign it%s", w.name, r.Wait, w.last.Spec.SignerName, because(late.Reason, late.Message))
-		out.Next = append([]string{"The signer tries again by itself. What else is known of the request:", "  " + r.Explain(w.name)}, again...)
+		out.Next = append([]string{"The signer tries again automatically. To see what else is known about the request:", "  " + r.Explain(w.name)}, again...)
 	case certificates.Judge(w.last).State == certificates.Approved:
 		out.Err = fmt.Errorf("%s is approved, but within %s signer %s has not issued it", w.name, r.Wait, w.last.Spec.SignerName)
 		out.Next = append([]string{
-			"Is the signer's name right, and does the controller that answers to it run? What is known of the request, and who may sign it:",
+			"Is the signer's name right, and does the controller that answers to it run? To see what is known about the request, and which accounts may sign it:",
 			"  " + r.Explain(w.name),
 		}, again...)
 	default:
-		out.Err = fmt.Errorf("nobody approved or denied %s within %s", w.name, r.Wait)
+		out.Err = fmt.Errorf("%s was not approved or denied within %s", w.name, r.Wait)
 		out.Next = append([]string{"To approve it:", "  certplane kubectl certificate approve " + w.name}, again...)
 	}
 	return out

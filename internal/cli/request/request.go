@@ -40,7 +40,7 @@ const (
 
 // Config says which certificate to obtain and how.
 type Config struct {
-	Wish Wish
+	Options Options
 	// Name is the request's name. If it is empty, the server generates one.
 	Name string
 	// KeyFile holds the private key to use. If it is empty, a key of KeyType is
@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	csr, err := r.Wish.manifest(r.Name, r.key)
+	csr, err := r.Options.manifest(r.Name, r.key)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigning
 	}
 	if r.Wait == 0 {
 		r.say("not waiting for the certificate; to fetch it:\n  %s", r.again(csr.Name))
-		return r.printIfAsked(csr)
+		return r.printIfRequested(csr)
 	}
 	issued, err := r.wait(ctx, csr)
 	if err != nil {
@@ -168,12 +168,12 @@ func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigning
 	if err := r.deliver(issued); err != nil {
 		return exit.WithNext(err, fmt.Sprintf("The request is %s: certplane kubectl get csr %[1]s -o yaml", issued.Name))
 	}
-	return r.printIfAsked(issued)
+	return r.printIfRequested(issued)
 }
 
 func (r *run) again(name string) string { return r.Again(name, r.key.path) }
 
-func (r *run) printIfAsked(csr *certificatesv1.CertificateSigningRequest) error {
+func (r *run) printIfRequested(csr *certificatesv1.CertificateSigningRequest) error {
 	if r.Output == "" {
 		return nil
 	}

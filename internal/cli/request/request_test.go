@@ -34,7 +34,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{server: &server{t: t}}
 	b.Config = Config{
-		Wish:    Wish{Subject: pki.Subject{CommonName: "alice", Organizations: []string{"dev"}}, Signer: "example.com/test"},
+		Options: Options{Subject: pki.Subject{CommonName: "alice", Organizations: []string{"dev"}}, Signer: "example.com/test"},
 		KeyType: pki.ECDSAP256,
 		Out:     t.TempDir(),
 		Wait:    time.Minute,

@@ -76,16 +76,16 @@ func TestResume(t *testing.T) {
 		change func(*bench)
 		want   string // how the stored request differs; "" if it is taken up
 	}{
-		{reason: "the same wish and key", change: func(*bench) {}},
+		{reason: "the same options and key", change: func(*bench) {}},
 		{reason: "usages in another order", change: func(b *bench) {
-			b.Wish.Usages = []certificatesv1.KeyUsage{"client auth", "digital signature", "client auth"}
+			b.Options.Usages = []certificatesv1.KeyUsage{"client auth", "digital signature", "client auth"}
 		}},
 		{reason: "another key", change: func(b *bench) { b.KeyFile = ""; b.Out += "/2" }, want: "another key"},
-		{reason: "another signer", change: func(b *bench) { b.Wish.Signer = "example.com/other" }, want: "another signer, example.com/test"},
-		{reason: "another subject", change: func(b *bench) { b.Wish.CommonName = "bob" }, want: "another subject, CN=alice,O=dev"},
-		{reason: "another name", change: func(b *bench) { b.Wish.EmailAddresses = []string{"a@example.com"} }, want: "other alternative names"},
-		{reason: "other usages", change: func(b *bench) { b.Wish.Usages = []certificatesv1.KeyUsage{"server auth"} }, want: "other usages"},
-		{reason: "a duration", change: func(b *bench) { b.Wish.Expires = time.Hour }, want: "another duration"},
+		{reason: "another signer", change: func(b *bench) { b.Options.Signer = "example.com/other" }, want: "another signer, example.com/test"},
+		{reason: "another subject", change: func(b *bench) { b.Options.CommonName = "bob" }, want: "another subject, CN=alice,O=dev"},
+		{reason: "another name", change: func(b *bench) { b.Options.EmailAddresses = []string{"a@example.com"} }, want: "other alternative names"},
+		{reason: "other usages", change: func(b *bench) { b.Options.Usages = []certificatesv1.KeyUsage{"server auth"} }, want: "other usages"},
+		{reason: "a duration", change: func(b *bench) { b.Options.Expires = time.Hour }, want: "another duration"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestResume(t *testing.T) {
 
 func TestResumeComparesDurations(t *testing.T) {
 	b := newBench(t)
-	b.Name, b.Wait, b.Wish.Expires = "alice", 0, time.Hour
+	b.Name, b.Wait, b.Options.Expires = "alice", 0, time.Hour
 	if err := b.run(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestResumeComparesDurations(t *testing.T) {
 	if err := b.run(); err != nil {
 		t.Errorf("the same duration: %v", err)
 	}
-	b.Wish.Expires = 2 * time.Hour
+	b.Options.Expires = 2 * time.Hour
 	wantEnd(t, b.run(), exit.General, "another duration")
 }
 
@@ -171,17 +171,17 @@ func TestSurprisesAreWarnedOf(t *testing.T) {
 		change func(*issue)
 		want   string
 	}{
-		{"a shorter life", func(i *issue) { i.lifetime = 30 * time.Minute }, "lives 35m0s, asked for was 2h0m0s"},
-		{"another subject", func(i *issue) { i.subject.Organizations = nil }, `subject is "CN=alice", asked for was "CN=alice,O=dev"`},
+		{"a shorter life", func(i *issue) { i.lifetime = 30 * time.Minute }, "lives 35m0s, requested was 2h0m0s"},
+		{"another subject", func(i *issue) { i.subject.Organizations = nil }, `subject is "CN=alice", requested was "CN=alice,O=dev"`},
 		{"a name less", func(i *issue) { i.subject.DNSNames = nil }, "lacks the name DNS:alice.example.com"},
 		{"a usage less", func(i *issue) { i.usages = []certificatesv1.KeyUsage{"server auth"} }, `lacks the usage "digital signature"`},
-		{"a usage more", func(i *issue) { i.usages = append(i.usages, "client auth") }, `has the usage "client auth", which was not asked for`},
+		{"a usage more", func(i *issue) { i.usages = append(i.usages, "client auth") }, `has the usage "client auth", which was not requested`},
 		{"not valid yet", func(i *issue) { i.now = testNow.Add(20 * time.Minute) }, "so not now"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			b := newBench(t)
-			b.Wish.Expires, b.Wish.DNSNames = 2*time.Hour, []string{"alice.example.com"}
+			b.Options.Expires, b.Options.DNSNames = 2*time.Hour, []string{"alice.example.com"}
 			b.server.onWatch = []step{signed(ca.with(tt.change))}
 			if err := b.run(); err != nil {
 				t.Fatal(err)

@@ -63,16 +63,16 @@ var distinctUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageNetscapeSGC,
 }
 
-// missingUsages returns the usages in asked that a certificate does not have.
-func missingUsages(asked []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
+// missingUsages returns the usages in requested that a certificate does not have.
+func missingUsages(requested []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
 	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
-	return slices.DeleteFunc(slices.Clone(asked), func(u certificatesv1.KeyUsage) bool { return includes(have, u) })
+	return slices.DeleteFunc(slices.Clone(requested), func(u certificatesv1.KeyUsage) bool { return includes(have, u) })
 }
 
-// extraUsages returns the usages of a certificate that are not in asked.
-func extraUsages(asked []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
+// extraUsages returns the usages of a certificate that are not in requested.
+func extraUsages(requested []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
 	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
-	wanted, err := pki.ParseUsages(asked)
+	wanted, err := pki.ParseUsages(requested)
 	if err != nil {
 		return nil
 	}

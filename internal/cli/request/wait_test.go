@@ -100,11 +100,11 @@ func TestTimeouts(t *testing.T) {
 		wantNext string
 	}{
 		{
-			reason:   "nobody decided: it says how to approve",
-			wantText: "nobody approved or denied alice within", wantNext: "certplane kubectl certificate approve alice",
+			reason:   "no decision: it says how to approve",
+			wantText: "alice was not approved or denied within", wantNext: "certplane kubectl certificate approve alice",
 		},
 		{
-			reason:   "nobody signed: it says where to look",
+			reason:   "no signature: it says where to look",
 			steps:    []step{condition(certificatesv1.CertificateApproved, "", "")},
 			wantText: "is approved, but within 50ms signer example.com/test has not issued it", wantNext: "explain alice",
 		},
@@ -146,7 +146,7 @@ func TestCertificateCountsOnceApproved(t *testing.T) {
 		s.stored.ResourceVersion = s.next()
 		w.Modify(s.stored.DeepCopy())
 	}}
-	wantEnd(t, b.run(), exit.TimedOut, "nobody approved or denied")
+	wantEnd(t, b.run(), exit.TimedOut, "was not approved or denied")
 	wantNone(t, b.path(chainName))
 }
 

@@ -32,9 +32,9 @@ type Config struct {
 type Server interface {
 	// AwaitFile returns when the server uses the file with this hash.
 	AwaitFile(ctx context.Context, hash string) error
-	// StoreAnew makes the server store all objects of the resources again and
+	// StoreAgain makes the server store all objects of the resources again and
 	// returns their number. It is safe to repeat.
-	StoreAnew(ctx context.Context, resources []string) (int, error)
+	StoreAgain(ctx context.Context, resources []string) (int, error)
 }
 
 // Run changes the keys: it adds a new key, makes it the encrypting key once the
@@ -91,7 +91,7 @@ func (cfg Config) step(ctx context.Context, keys *encryption.Keys) error {
 		keys.Promote()
 		fmt.Fprintln(cfg.Out, "Encrypting with the new key from now on.")
 	case encryption.Promoted:
-		if err := cfg.storeAnew(ctx, keys.Covered()); err != nil {
+		if err := cfg.storeAgain(ctx, keys.Covered()); err != nil {
 			return err
 		}
 		keys.Drop()
@@ -106,17 +106,17 @@ func (cfg Config) step(ctx context.Context, keys *encryption.Keys) error {
 	return nil
 }
 
-// storeAnew stores everything twice: a write that was in progress while the
+// storeAgain stores everything twice: a write that was in progress while the
 // server changed keys may have completed after the first pass.
-func (cfg Config) storeAnew(ctx context.Context, resources []string) error {
+func (cfg Config) storeAgain(ctx context.Context, resources []string) error {
 	var count int
 	for range 2 {
 		var err error
-		if count, err = cfg.Server.StoreAnew(ctx, resources); err != nil {
-			return fmt.Errorf("storing everything anew: %w", err)
+		if count, err = cfg.Server.StoreAgain(ctx, resources); err != nil {
+			return fmt.Errorf("storing everything again: %w", err)
 		}
 	}
-	fmt.Fprintf(cfg.Out, "Stored anew: %s, %d objects.\n", strings.Join(resources, ", "), count)
+	fmt.Fprintf(cfg.Out, "Stored again: %s, %d objects.\n", strings.Join(resources, ", "), count)
 	return nil
 }
 

@@ -116,17 +116,17 @@ func (b *breaking) AwaitFile(ctx context.Context, hash string) error {
 	return b.Server.AwaitFile(ctx, hash)
 }
 
-// StoreAnew fails after the work is done, as if the answer was lost.
-func (b *breaking) StoreAnew(ctx context.Context, resources []string) (int, error) {
-	n, err := b.Server.StoreAnew(ctx, resources)
+// StoreAgain fails after the work is done, as if the answer was lost.
+func (b *breaking) StoreAgain(ctx context.Context, resources []string) (int, error) {
+	n, err := b.Server.StoreAgain(ctx, resources)
 	return n, errors.Join(err, b.next())
 }
 
 // willing is a server that does not fail.
 type willing struct{}
 
-func (willing) AwaitFile(context.Context, string) error          { return nil }
-func (willing) StoreAnew(context.Context, []string) (int, error) { return 0, nil }
+func (willing) AwaitFile(context.Context, string) error           { return nil }
+func (willing) StoreAgain(context.Context, []string) (int, error) { return 0, nil }
 
 func create(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()

@@ -75,16 +75,16 @@ func uses(metrics []byte, hash string) bool {
 	return false
 }
 
-// StoreAnew sends an empty patch for each object, which makes the server store
+// StoreAgain sends an empty patch for each object, which makes the server store
 // it with the current encrypting key if it was stored with another.
-func (a *API) StoreAnew(ctx context.Context, covered []string) (int, error) {
+func (a *API) StoreAgain(ctx context.Context, covered []string) (int, error) {
 	resources, err := a.resolve(covered)
 	if err != nil {
 		return 0, err
 	}
 	count := 0
 	for _, resource := range resources {
-		n, err := a.storeAnew(ctx, resource)
+		n, err := a.storeAgain(ctx, resource)
 		if err != nil {
 			return count, fmt.Errorf("%s: %w", resource.GroupResource(), err)
 		}
@@ -93,7 +93,7 @@ func (a *API) StoreAnew(ctx context.Context, covered []string) (int, error) {
 	return count, nil
 }
 
-func (a *API) storeAnew(ctx context.Context, resource schema.GroupVersionResource) (int, error) {
+func (a *API) storeAgain(ctx context.Context, resource schema.GroupVersionResource) (int, error) {
 	count := 0
 	list := func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		return a.objects.Resource(resource).List(ctx, opts)

@@ -26,7 +26,7 @@ type Report struct {
 	Ready   bool                     `json:"ready"`
 	State   explain.CertificateState `json:"state"`
 	Verdict string                   `json:"verdict"`
-	// IssuerRef says who issues, with the defaults of the API filled in.
+	// IssuerRef is the reference to the issuer, with the defaults of the API.
 	IssuerRef  cmmeta.IssuerReference `json:"issuerRef"`
 	SecretName string                 `json:"secretName"`
 	// Revision is that of the certificate in the Secret; not there before the
@@ -43,8 +43,9 @@ type Report struct {
 	Checks []explain.Check `json:"checks"`
 	// Events are those about the Certificate, the latest last.
 	Events []explain.Event `json:"events,omitempty"`
-	// Issuer is whom IssuerRef names, Secret that of SecretName, and Request the
-	// request for the next certificate: not there if nothing is being issued.
+	// Issuer is the issuer that IssuerRef names, Secret the Secret of SecretName,
+	// and Request the request for the next certificate, absent if nothing is being
+	// issued.
 	Issuer  Part   `json:"issuer"`
 	Secret  Secret `json:"secret"`
 	Request *Part  `json:"request,omitempty"`

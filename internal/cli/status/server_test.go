@@ -207,7 +207,7 @@ func TestCertificateWithout(t *testing.T) {
 
 	w.create(t, &cmv1.Issuer{ObjectMeta: in("empty"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "none"}}}})
 	w.create(t, certificate("stuck", "empty"))
-	w.says(t, w.admin, "stuck", `^Issuer empty\n  Ready +False .* ErrGetKeyPair `, `^Events of Issuer empty\n`, `^Next\n  Mend the issuer`)
+	w.says(t, w.admin, "stuck", `^Issuer empty\n  Ready +False .* ErrGetKeyPair `, `^Events of Issuer empty\n`, `^Next\n  Fix the issuer`)
 
 	foreign := certificate("foreign", "theirs")
 	foreign.Spec.IssuerRef.Group = "example.com"

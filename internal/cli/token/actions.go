@@ -22,12 +22,12 @@ import (
 type Secrets = corev1client.SecretInterface
 
 // Create creates a token that is valid from now on.
-func Create(ctx context.Context, secrets Secrets, wish Wish, now time.Time) (string, error) {
+func Create(ctx context.Context, secrets Secrets, options Options, now time.Time) (string, error) {
 	token, err := tokens.GenerateBootstrapToken()
 	if err != nil {
 		return "", fmt.Errorf("making a bootstrap token: %w", err)
 	}
-	if _, err := secrets.Create(ctx, wish.secret(token, now), metav1.CreateOptions{}); err != nil {
+	if _, err := secrets.Create(ctx, options.secret(token, now), metav1.CreateOptions{}); err != nil {
 		return "", exit.Advise("storing the bootstrap token", err)
 	}
 	return token, nil

@@ -11,7 +11,7 @@ import (
 
 // Kubeconfig returns a file for kubelet's flag --bootstrap-kubeconfig. server
 // has the URL and the CA of the server.
-func Kubeconfig(token string, wish Wish, server *rest.Config, now time.Time) ([]byte, error) {
+func Kubeconfig(token string, options Options, server *rest.Config, now time.Time) ([]byte, error) {
 	const name = "bootstrap"
 	withCA := rest.CopyConfig(server)
 	if err := rest.LoadTLSFiles(withCA); err != nil {
@@ -30,9 +30,9 @@ func Kubeconfig(token string, wish Wish, server *rest.Config, now time.Time) ([]
 	if err != nil {
 		return nil, fmt.Errorf("encoding the bootstrap kubeconfig: %w", err)
 	}
-	return append([]byte(heading(token, wish, now)), data...), nil
+	return append([]byte(heading(token, options, now)), data...), nil
 }
 
-func heading(token string, wish Wish, now time.Time) string {
-	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, wish.Until(now))
+func heading(token string, options Options, now time.Time) string {
+	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, options.Until(now))
 }

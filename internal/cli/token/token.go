@@ -16,8 +16,8 @@ import (
 	"k8s.io/cluster-bootstrap/util/secrets"
 )
 
-// Wish describes a new token.
-type Wish struct {
+// Options describes a new token.
+type Options struct {
 	// TTL is how long the token is valid; 0 is forever.
 	TTL time.Duration
 	// Description is for people.
@@ -28,11 +28,11 @@ type Wish struct {
 
 // Validate returns an error for a value that the server would not honour, by
 // its flag.
-func (w Wish) Validate() error {
-	if w.TTL < 0 {
-		return fmt.Errorf("--ttl is %s, want 0 or more", w.TTL)
+func (o Options) Validate() error {
+	if o.TTL < 0 {
+		return fmt.Errorf("--ttl is %s, want 0 or more", o.TTL)
 	}
-	for _, group := range w.Groups {
+	for _, group := range o.Groups {
 		if tokens.ValidateBootstrapGroupName(group) != nil {
 			return fmt.Errorf("--groups %q is not a group of bootstrap tokens: it must start with %s:, like %s:rack-7",
 				group, bootstrapapi.BootstrapDefaultGroup, bootstrapapi.BootstrapDefaultGroup)
@@ -42,11 +42,11 @@ func (w Wish) Validate() error {
 }
 
 // Until returns the text for how long a token that is created now is valid.
-func (w Wish) Until(now time.Time) string {
-	if w.TTL == 0 {
+func (o Options) Until(now time.Time) string {
+	if o.TTL == 0 {
 		return "until it is deleted"
 	}
-	return "until " + now.Add(w.TTL).UTC().Format(time.RFC3339)
+	return "until " + now.Add(o.TTL).UTC().Format(time.RFC3339)
 }
 
 // ID returns the part of a token that is not secret.
@@ -56,21 +56,21 @@ func ID(token string) string {
 }
 
 // secret returns the Secret object of token, which has the form ID.SECRET.
-func (w Wish) secret(token string, now time.Time) *corev1.Secret {
+func (o Options) secret(token string, now time.Time) *corev1.Secret {
 	id, secretPart, _ := strings.Cut(token, ".")
 	data := map[string]string{
 		bootstrapapi.BootstrapTokenIDKey:               id,
 		bootstrapapi.BootstrapTokenSecretKey:           secretPart,
 		bootstrapapi.BootstrapTokenUsageAuthentication: "true",
 	}
-	if w.TTL > 0 {
-		data[bootstrapapi.BootstrapTokenExpirationKey] = now.Add(w.TTL).UTC().Format(time.RFC3339)
+	if o.TTL > 0 {
+		data[bootstrapapi.BootstrapTokenExpirationKey] = now.Add(o.TTL).UTC().Format(time.RFC3339)
 	}
-	if w.Description != "" {
-		data[bootstrapapi.BootstrapTokenDescriptionKey] = w.Description
+	if o.Description != "" {
+		data[bootstrapapi.BootstrapTokenDescriptionKey] = o.Description
 	}
-	if len(w.Groups) > 0 {
-		data[bootstrapapi.BootstrapTokenExtraGroupsKey] = strings.Join(w.Groups, ",")
+	if len(o.Groups) > 0 {
+		data[bootstrapapi.BootstrapTokenExtraGroupsKey] = strings.Join(o.Groups, ",")
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokens.BootstrapTokenSecretName(id)},

@@ -19,19 +19,19 @@ var testNow = time.Date(2030, 5, 17, 12, 0, 0, 0, time.UTC)
 
 func TestSecret(t *testing.T) {
 	tests := []struct {
-		reason string
-		wish   Wish
-		want   map[string]string // besides what every token has
+		reason  string
+		options Options
+		want    map[string]string // besides what every token has
 	}{
-		{"for ever", Wish{}, nil},
-		{"for a day", Wish{TTL: 24 * time.Hour}, map[string]string{"expiration": "2030-05-18T12:00:00Z"}},
-		{"with groups", Wish{Groups: []string{"system:bootstrappers:a", "system:bootstrappers:b"}},
+		{"for ever", Options{}, nil},
+		{"for a day", Options{TTL: 24 * time.Hour}, map[string]string{"expiration": "2030-05-18T12:00:00Z"}},
+		{"with groups", Options{Groups: []string{"system:bootstrappers:a", "system:bootstrappers:b"}},
 			map[string]string{"auth-extra-groups": "system:bootstrappers:a,system:bootstrappers:b"}},
-		{"described", Wish{Description: "rack 7"}, map[string]string{"description": "rack 7"}},
+		{"described", Options{Description: "rack 7"}, map[string]string{"description": "rack 7"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			secret := tt.wish.secret("abcdef.0123456789abcdef", testNow)
+			secret := tt.options.secret("abcdef.0123456789abcdef", testNow)
 			if got := secret.Namespace + "/" + secret.Name; got != "kube-system/bootstrap-token-abcdef" {
 				t.Errorf("name is %s", got)
 			}
@@ -55,18 +55,18 @@ func TestSecret(t *testing.T) {
 
 func TestWishes(t *testing.T) {
 	tests := []struct {
-		reason string
-		wish   Wish
-		want   string // part of the error
+		reason  string
+		options Options
+		want    string // part of the error
 	}{
-		{"nothing special", Wish{TTL: time.Hour, Groups: []string{"system:bootstrappers:rack-7"}}, ""},
-		{"over already", Wish{TTL: -time.Hour}, "--ttl is -1h0m0s"},
-		{"a group of users", Wish{Groups: []string{"system:masters"}}, `--groups "system:masters" is not a group of bootstrap tokens`},
-		{"two groups in one", Wish{Groups: []string{"system:bootstrappers:a,system:masters"}}, "is not a group of bootstrap tokens"},
+		{"nothing special", Options{TTL: time.Hour, Groups: []string{"system:bootstrappers:rack-7"}}, ""},
+		{"over already", Options{TTL: -time.Hour}, "--ttl is -1h0m0s"},
+		{"a group of users", Options{Groups: []string{"system:masters"}}, `--groups "system:masters" is not a group of bootstrap tokens`},
+		{"two groups in one", Options{Groups: []string{"system:bootstrappers:a,system:masters"}}, "is not a group of bootstrap tokens"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			err := tt.wish.Validate()
+			err := tt.options.Validate()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error is %v, want %q", err, tt.want)
 			}
@@ -76,12 +76,12 @@ func TestWishes(t *testing.T) {
 
 func TestList(t *testing.T) {
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-of-mine"}}
-	broken := Wish{}.secret("brokn1.0123456789abcdef", testNow)
+	broken := Options{}.secret("brokn1.0123456789abcdef", testNow)
 	broken.Data["auth-extra-groups"] = []byte("system:masters")
 	client := fake.NewClientset(foreign, broken,
-		Wish{TTL: 90 * time.Minute, Description: "rack 7"}.secret("aaaaaa.0123456789abcdef", testNow),
-		Wish{TTL: time.Minute}.secret("bbbbbb.0123456789abcdef", testNow.Add(-time.Hour)),
-		Wish{Groups: []string{"system:bootstrappers:a"}}.secret("cccccc.0123456789abcdef", testNow),
+		Options{TTL: 90 * time.Minute, Description: "rack 7"}.secret("aaaaaa.0123456789abcdef", testNow),
+		Options{TTL: time.Minute}.secret("bbbbbb.0123456789abcdef", testNow.Add(-time.Hour)),
+		Options{Groups: []string{"system:bootstrappers:a"}}.secret("cccccc.0123456789abcdef", testNow),
 	)
 	var out bytes.Buffer
 	if err := List(context.Background(), client.CoreV1().Secrets("kube-system"), &out, testNow); err != nil {
@@ -109,7 +109,7 @@ func TestList(t *testing.T) {
 func TestCreateAndDelete(t *testing.T) {
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("kube-system")
-	token, err := Create(t.Context(), secrets, Wish{TTL: time.Hour}, testNow)
+	token, err := Create(t.Context(), secrets, Options{TTL: time.Hour}, testNow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestKubeconfig(t *testing.T) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA"), CertData: []byte("admin"), KeyData: []byte("secret")},
 		BearerToken:     "of the admin",
 	}
-	data, err := Kubeconfig("abcdef.0123456789abcdef", Wish{TTL: time.Hour}, server, testNow)
+	data, err := Kubeconfig("abcdef.0123456789abcdef", Options{TTL: time.Hour}, server, testNow)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Wish is the requested certificate.
-type Wish struct {
+// Options are the requested certificate.
+type Options struct {
 	pki.Subject
 	Signer string
 	// Usages are the requested usages; DefaultUsages if empty.
@@ -24,10 +24,10 @@ type Wish struct {
 	Expires time.Duration
 }
 
-// manifest returns the request object for w. If name is empty, the server
+// manifest returns the request object. If name is empty, the server
 // generates a name that begins like the subject's.
-func (w Wish) manifest(name string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
-	encoded, err := pki.NewRequest(w.Subject, key)
+func (o Options) manifest(name string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
+	encoded, err := pki.NewRequest(o.Subject, key)
 	if err != nil {
 		return nil, err
 	}
@@ -36,34 +36,34 @@ func (w Wish) manifest(name string, key crypto.Signer) (*certificatesv1.Certific
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    encoded,
-			SignerName: w.Signer,
-			Usages:     w.usages(key.Public()),
+			SignerName: o.Signer,
+			Usages:     o.usages(key.Public()),
 		},
 	}
 	if name == "" {
-		out.GenerateName = generateName(w.firstName())
+		out.GenerateName = generateName(o.firstName())
 	}
-	if w.Expires != 0 {
-		out.Spec.ExpirationSeconds = csr.DurationToExpirationSeconds(w.Expires)
+	if o.Expires != 0 {
+		out.Spec.ExpirationSeconds = csr.DurationToExpirationSeconds(o.Expires)
 	}
 	return out, nil
 }
 
-func (w Wish) usages(key crypto.PublicKey) []certificatesv1.KeyUsage {
-	if len(w.Usages) > 0 {
-		return w.Usages
+func (o Options) usages(key crypto.PublicKey) []certificatesv1.KeyUsage {
+	if len(o.Usages) > 0 {
+		return o.Usages
 	}
-	return DefaultUsages(w.Signer, key, len(w.DNSNames)+len(w.IPAddresses) > 0)
+	return DefaultUsages(o.Signer, key, len(o.DNSNames)+len(o.IPAddresses) > 0)
 }
 
 // firstName returns the name that a person would give the certificate.
-func (w Wish) firstName() string {
-	names := append([]string{w.CommonName}, w.DNSNames...)
-	names = append(names, w.EmailAddresses...)
-	for _, ip := range w.IPAddresses {
+func (o Options) firstName() string {
+	names := append([]string{o.CommonName}, o.DNSNames...)
+	names = append(names, o.EmailAddresses...)
+	for _, ip := range o.IPAddresses {
 		names = append(names, ip.String())
 	}
-	for _, uri := range w.URIs {
+	for _, uri := range o.URIs {
 		names = append(names, uri.Host+uri.Path)
 	}
 	for _, name := range names {
