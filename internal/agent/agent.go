@@ -199,7 +199,7 @@ func (a *agent) open(ctx context.Context, once bool) error {
 func (a *agent) join(ctx context.Context) error {
 	id, err := identity.Open(ctx, identity.Config{
 		Node: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, BootstrapKubeconfig: a.cfg.BootstrapKubeconfig, Dir: a.cfg.identityDir(),
-		Contact: a.contact, Waits: a.board.Start,
+		Contact: a.contact, Clock: a.clock, Waits: a.board.Start,
 	})
 	if err != nil {
 		return err

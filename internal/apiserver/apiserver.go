@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
@@ -43,6 +44,8 @@ type Config struct {
 	Listener net.Listener
 	// ServingCert is the server's own certificate and key.
 	ServingCert dynamiccertificates.CertKeyContentProvider
+	// Clock is the clock.
+	Clock clock.PassiveClock
 	// Namespaces are created at start, besides those of every API server.
 	Namespaces []string
 	// ClientCAs sign the client certificates that are accepted.
@@ -118,6 +121,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	who, err := authn.New(authn.Config{
 		Settings:          cfg.Authentication,
+		Clock:             cfg.Clock,
 		ServerID:          generic.APIServerID,
 		ClientCAs:         cfg.ClientCAs,
 		Tokens:            cfg.Tokens,
@@ -157,8 +161,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server: %w", err)
 	}
 	server.ShutdownTimeout = shutdownTimeout
-	identities := newIdentities(cfg.Authentication, who, client)
-	if err := installGroups(server, generic, cfg.API, resourceOf(mapper), identities); err != nil {
+	identities := newIdentities(cfg, who, client)
+	if err := installGroups(server, generic, cfg.API, cfg.Clock, resourceOf(mapper), identities); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -34,7 +33,7 @@ type identities struct {
 	tokenRequests rest.Storage
 }
 
-func newIdentities(settings authn.Settings, who *authn.Authentication, client kubernetes.Interface) identities {
+func newIdentities(cfg Config, who *authn.Authentication, client kubernetes.Interface) identities {
 	return identities{
 		tokens:    who.Tokens,
 		audiences: who.Audiences,
@@ -42,9 +41,9 @@ func newIdentities(settings authn.Settings, who *authn.Authentication, client ku
 			Issuer:           who.Issuer,
 			Objects:          client.CoreV1(),
 			Audiences:        who.Audiences,
-			MaxExpiration:    settings.ServiceAccounts.MaxTokenExpiration.Duration,
-			ExtendExpiration: settings.ServiceAccounts.ExtendTokenExpiration,
-			Now:              time.Now,
+			MaxExpiration:    cfg.Authentication.ServiceAccounts.MaxTokenExpiration.Duration,
+			ExtendExpiration: cfg.Authentication.ServiceAccounts.ExtendTokenExpiration,
+			Now:              cfg.Clock.Now,
 		}),
 	}
 }

@@ -28,6 +28,9 @@ func addBootstrap(server *genericapiserver.GenericAPIServer, client kubernetes.I
 	namespaces := func(ctx context.Context, client kubernetes.Interface) error {
 		return makeNamespaces(ctx, client, cfg.Namespaces...)
 	}
+	trackTokens := func(ctx context.Context, client kubernetes.Interface) error {
+		return trackTokens(ctx, client, cfg.Clock.Now())
+	}
 	for name, step := range map[string]func(context.Context, kubernetes.Interface) error{
 		"rbac/bootstrap-roles":             bootstrap.Reconcile,
 		"rbac/bootstrap-nodes":             bindNodes,

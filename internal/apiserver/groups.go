@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
@@ -19,7 +20,7 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig,
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, clock clock.PassiveClock,
 	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	codecs := api.NewCodecs(cfg.cbor())
 	legacy, err := coreGroups(config.RESTOptionsGetter, identities)
@@ -35,6 +36,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 		ServeV1beta1:  cfg.servesV1beta1(),
 		ServeV1alpha1: cfg.servesV1alpha1(),
 		CSRDuration:   cfg.csrDuration(),
+		Now:           clock.Now,
 		MaySign:       admission.MaySign(config.Authorization.Authorizer),
 	})
 	if err != nil {

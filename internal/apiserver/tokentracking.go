@@ -23,9 +23,9 @@ const (
 
 // trackTokens creates that ConfigMap, or adds today to one without a day.
 // Several servers may call it at the same time.
-func trackTokens(ctx context.Context, client kubernetes.Interface) error {
+func trackTokens(ctx context.Context, client kubernetes.Interface, now time.Time) error {
 	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	since := map[string]string{trackingKey: time.Now().UTC().Format(serviceaccount.DateFormat)}
+	since := map[string]string{trackingKey: now.UTC().Format(serviceaccount.DateFormat)}
 	stored, err := configMaps.Get(ctx, trackingName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -3,8 +3,6 @@ package apitest
 import (
 	"context"
 	"crypto"
-	"crypto/rand"
-	"crypto/x509"
 	"testing"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -13,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // BoundPod is a pod with a certificate source, on its node, and what a node
@@ -57,7 +57,7 @@ func PodSource(signerName string) corev1.PodCertificateProjection {
 // index; it is not sent yet.
 func (p BoundPod) Request(t testing.TB, source int, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
-	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	stub, err := pki.NewStubRequest(key)
 	if err != nil {
 		t.Fatal(err)
 	}

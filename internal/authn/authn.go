@@ -6,7 +6,6 @@ import (
 	"crypto"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/authn/bootstraptoken"
 	"github.com/certplane/certplane/internal/authn/configfile"
@@ -35,6 +35,8 @@ import (
 type Config struct {
 	// Settings are set by the operator.
 	Settings Settings
+	// Clock is the clock; nil means the real one.
+	Clock clock.PassiveClock
 	// ServerID distinguishes servers in metrics.
 	ServerID string
 	// ClientCAs sign client certificates: the subject's common name is the
@@ -80,6 +82,9 @@ var anonymousPaths = []apiserver.AnonymousAuthCondition{
 // New returns what authenticates with the credentials of cfg. An invalid
 // credential fails the request: it never falls back to anonymous.
 func New(cfg Config) (*Authentication, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
 	a := &Authentication{Audiences: cfg.Settings.ServiceAccounts.audiences()}
 	accounts, err := a.serviceAccounts(cfg)
 	if err != nil {
@@ -166,7 +171,7 @@ func (a *Authentication) serviceAccounts(cfg Config) (serviceaccount.Authenticat
 		Keys:      keys,
 		Audiences: a.Audiences,
 		Lookup:    objects.Find,
-		Now:       time.Now,
+		Now:       cfg.Clock.Now,
 	}, nil
 }
 
@@ -202,7 +207,7 @@ func (a *Authentication) bootstrapTokens(cfg Config) (authenticator.Token, error
 	}
 	secrets := bootstraptoken.NewSecrets(client)
 	a.starts = append(a.starts, secrets.Start)
-	return a.agnostic(bootstraptoken.Authenticator{Get: secrets.Get, Now: time.Now}), nil
+	return a.agnostic(bootstraptoken.Authenticator{Get: secrets.Get, Now: cfg.Clock.Now}), nil
 }
 
 func (a *Authentication) configFile(cfg Config) (*configfile.File, error) {

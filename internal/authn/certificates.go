@@ -25,7 +25,7 @@ func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authen
 		cas = append(cas, extra)
 	}
 	for _, ca := range cas {
-		all = append(all, podCertificates{newRememberedCertificates(ca.VerifyOptions), accounts})
+		all = append(all, podCertificates{newRememberedCertificates(ca.VerifyOptions, cfg.Clock.Now), accounts})
 	}
 	if cfg.Settings.RequestHeader.CAFile != "" {
 		proxy, err := cfg.Settings.RequestHeader.open()

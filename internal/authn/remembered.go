@@ -38,11 +38,11 @@ type provenCertificate struct {
 	until    time.Time
 }
 
-func newRememberedCertificates(cas x509request.VerifyOptionFunc) *rememberedCertificates {
+func newRememberedCertificates(cas x509request.VerifyOptionFunc, now func() time.Time) *rememberedCertificates {
 	return &rememberedCertificates{
 		cas:    cas,
 		prove:  x509request.NewDynamic(cas, x509request.CommonNameUserConversion),
-		now:    time.Now,
+		now:    now,
 		proven: map[fingerprint]provenCertificate{},
 	}
 }

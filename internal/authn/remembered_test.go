@@ -35,7 +35,7 @@ func newDoorkeeper(ca *pki.Authority) *doorkeeper {
 	d.trust(ca)
 	d.rememberedCertificates = newRememberedCertificates(func() (x509.VerifyOptions, bool) {
 		return x509.VerifyOptions{Roots: d.roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
-	})
+	}, time.Now)
 	d.proofs = &counting{Request: d.prove}
 	d.prove = d.proofs
 	return d

@@ -3,6 +3,7 @@ package backup
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ func newWorld(t *testing.T) world {
 		}
 		records := storerecord.Store{KV: client, Prefix: "/registry"}
 		if _, err := records.Change(t.Context(), func(*storerecord.Record) (storerecord.Record, error) {
-			return storerecord.New(storerecord.Format, keys), nil
+			return storerecord.New(storerecord.Format, rand.Text(), keys), nil
 		}); err != nil {
 			t.Fatal(err)
 		}

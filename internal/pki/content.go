@@ -3,7 +3,6 @@ package pki
 import (
 	"bytes"
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -35,11 +34,7 @@ func (c Content) Request(key crypto.Signer) ([]byte, error) {
 	if template.ExtraExtensions, err = c.extensions(); err != nil {
 		return nil, fmt.Errorf("making certificate request: %w", err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
-	if err != nil {
-		return nil, fmt.Errorf("making certificate request: %w", err)
-	}
-	return EncodeRequest(&x509.CertificateRequest{Raw: der}), nil
+	return newRequest(template, key)
 }
 
 // IsSaidBy reports whether csr has exactly this content, with any key. Without

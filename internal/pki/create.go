@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -30,17 +29,35 @@ func (s Subject) name() pkix.Name {
 
 // NewRequest makes a PKCS#10 certificate request in PEM, signed with key.
 func NewRequest(s Subject, key crypto.Signer) ([]byte, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+	return newRequest(&x509.CertificateRequest{
 		Subject:        s.name(),
 		DNSNames:       s.DNSNames,
 		IPAddresses:    s.IPAddresses,
 		URIs:           s.URIs,
 		EmailAddresses: s.EmailAddresses,
 	}, key)
+}
+
+func newRequest(template *x509.CertificateRequest, key crypto.Signer) ([]byte, error) {
+	der, err := newRequestDER(template, key)
+	if err != nil {
+		return nil, err
+	}
+	return EncodeRequest(&x509.CertificateRequest{Raw: der}), nil
+}
+
+// NewStubRequest makes a PKCS#10 certificate request in DER that has nothing but
+// a key, for PodCertificateRequests.
+func NewStubRequest(key crypto.Signer) ([]byte, error) {
+	return newRequestDER(&x509.CertificateRequest{}, key)
+}
+
+func newRequestDER(template *x509.CertificateRequest, key crypto.Signer) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
 		return nil, fmt.Errorf("making certificate request: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: RequestBlockType, Bytes: der}), nil
+	return der, nil
 }
 
 // DefaultRootLifetime is the default lifetime for a root from NewRoot: ten

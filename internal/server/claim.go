@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -146,9 +147,9 @@ func (c claim) record(ctx context.Context, encryptionFile string) (storerecord.R
 func (c claim) first(ctx context.Context, keys storerecord.Keys) (storerecord.Record, error) {
 	objects, err := c.records.HasObjects(ctx)
 	if objects {
-		return storerecord.New(storerecord.FormatFirst, keys), err
+		return storerecord.New(storerecord.FormatFirst, rand.Text(), keys), err
 	}
-	record := storerecord.New(storerecord.Format, keys)
+	record := storerecord.New(storerecord.Format, rand.Text(), keys)
 	record.ClusterResources = storerecord.CertManagerNamespace
 	return record, err
 }

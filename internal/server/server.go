@@ -189,6 +189,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	api, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
+		Clock:             clock.RealClock{},
 		ServingCert:       serving,
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
 		Loopback:          asServer,

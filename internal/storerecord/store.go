@@ -2,7 +2,6 @@ package storerecord
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 
@@ -25,9 +24,10 @@ type Store struct {
 // Key is the etcd key of the record.
 func (s Store) Key() string { return s.Prefix + OwnKeys + "store" }
 
-// New returns the record of a store that has none yet.
-func New(format int, keys Keys) Record {
-	return Record{Format: format, ID: rand.Text(), WrittenBy: buildinfo.Read().Version, Keys: keys}
+// New returns the record of a store that has none yet. No other store may have
+// its id.
+func New(format int, id string, keys Keys) Record {
+	return Record{Format: format, ID: id, WrittenBy: buildinfo.Read().Version, Keys: keys}
 }
 
 // Load returns the record, or nil if the store has none.

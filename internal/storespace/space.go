@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/share"
 )
@@ -68,6 +69,8 @@ type Config struct {
 	Quota int64
 	// PercentPerTenant is the share of a tenant in the quota; 0 is no bound.
 	PercentPerTenant int
+	// Clock is the clock; nil means the real one.
+	Clock clock.PassiveClock
 	// Metrics, if there is one, gets the metrics.
 	Metrics prometheus.Registerer
 }
@@ -100,6 +103,9 @@ type Space struct {
 
 // New returns a Space that has not read its store yet.
 func New(cfg Config) (*Space, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the store: %w", err)
@@ -126,7 +132,7 @@ func (s *Space) Recover(ctx context.Context) error {
 		return err
 	}
 	r = s.now()
-	if p := decide(r, s.cfg.Quota, s.history, time.Now()); p.reclaim || r.isHollow(s.cfg.Quota) {
+	if p := decide(r, s.cfg.Quota, s.history, s.cfg.Clock.Now()); p.reclaim || r.isHollow(s.cfg.Quota) {
 		if err := s.reclaim(ctx); err != nil {
 			return err
 		}
@@ -182,7 +188,7 @@ func (s *Space) tend(ctx context.Context) error {
 		s.history.lean = r.InUse
 	}
 	s.tell(ctx, r)
-	p := decide(r, s.cfg.Quota, s.history, time.Now())
+	p := decide(r, s.cfg.Quota, s.history, s.cfg.Clock.Now())
 	s.history.past = r.Revision
 	if p.compact > 0 {
 		if err := s.cfg.Store.Compact(ctx, p.compact); err != nil {
@@ -206,7 +212,7 @@ func (s *Space) tend(ctx context.Context) error {
 }
 
 func (s *Space) reclaim(ctx context.Context) error {
-	logger, begin := klog.FromContext(ctx), time.Now()
+	logger, begin := klog.FromContext(ctx), s.cfg.Clock.Now()
 	s.history.reclaimed = begin
 	if err := s.cfg.Store.Reclaim(ctx); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -218,7 +224,7 @@ func (s *Space) reclaim(ctx context.Context) error {
 	if err := s.look(ctx); err != nil {
 		return err
 	}
-	logger.Info("The file of the store is smaller", "sizeMiB", s.now().Size>>20, "took", time.Since(begin).Round(time.Millisecond))
+	logger.Info("The file of the store is smaller", "sizeMiB", s.now().Size>>20, "took", s.cfg.Clock.Since(begin).Round(time.Millisecond))
 	return nil
 }
 
@@ -249,7 +255,7 @@ func (s *Space) read(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	s.reading, s.at, s.written = r, time.Now(), s.written-before
+	s.reading, s.at, s.written = r, s.cfg.Clock.Now(), s.written-before
 	s.mu.Unlock()
 	s.metrics.show(r, s.cfg.Quota)
 	return nil
@@ -260,7 +266,7 @@ func (s *Space) lookAgain(ctx context.Context) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
 	s.mu.Lock()
-	age := time.Since(s.at)
+	age := s.cfg.Clock.Since(s.at)
 	s.mu.Unlock()
 	if age < lookEvery {
 		return
@@ -371,7 +377,7 @@ func (s *Space) countTenants(ctx context.Context) {
 	}
 	s.counting.Lock()
 	defer s.counting.Unlock()
-	if begin := time.Now(); begin.After(s.nextCount) {
+	if begin := s.cfg.Clock.Now(); begin.After(s.nextCount) {
 		s.count(ctx, begin)
 	}
 }
@@ -381,14 +387,14 @@ func (s *Space) countFirst(ctx context.Context, tenant share.Tenant) {
 	s.counting.Lock()
 	defer s.counting.Unlock()
 	if _, known := s.usage.of(tenant); !known {
-		s.count(ctx, time.Now())
+		s.count(ctx, s.cfg.Clock.Now())
 	}
 }
 
 func (s *Space) count(ctx context.Context, begin time.Time) {
 	s.usage.begin()
 	counted, err := count(ctx, s.cfg.KV, s.cfg.Prefix, s.cfg.Owner)
-	s.nextCount = time.Now().Add(max(countEvery, countPart*time.Since(begin)))
+	s.nextCount = s.cfg.Clock.Now().Add(max(countEvery, countPart*s.cfg.Clock.Since(begin)))
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot count who has how much of the store", "err", err)
 		return
@@ -400,10 +406,10 @@ func (s *Space) count(ctx context.Context, begin time.Time) {
 func (s *Space) tell(ctx context.Context, r Reading) {
 	const warnPercent = 80
 	percent := r.InUse * 100 / s.cfg.Quota
-	if percent < warnPercent && !r.Full || time.Since(s.told) < tellEvery {
+	if percent < warnPercent && !r.Full || s.cfg.Clock.Since(s.told) < tellEvery {
 		return
 	}
-	s.told = time.Now()
+	s.told = s.cfg.Clock.Now()
 	var largest []string
 	for _, h := range s.usage.largest(5) {
 		largest = append(largest, fmt.Sprintf("%s %s: %d MiB", h.tenant.Class, h.tenant.Name, h.bytes>>20))

@@ -85,12 +85,12 @@ func (r Resource) Follow(ctx context.Context, what string, work func(ctx context
 			log.FromContext(ctx).V(asPlanned).Info(state)
 		}
 		if version != "" {
-			started := time.Now()
+			lasted := time.NewTimer(every)
 			err := r.do(ctx, version, work)
 			if err != nil && ctx.Err() == nil {
 				log.FromContext(ctx).Error(err, what+" has failed; trying again")
 			}
-			if said = ""; time.Since(started) > every {
+			if said = ""; !lasted.Stop() {
 				pause = first
 			}
 		}

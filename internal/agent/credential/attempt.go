@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -21,9 +20,9 @@ func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	csr, err := pki.NewStubRequest(key)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate request: %w", err)
+		return nil, err
 	}
 	keyPEM, err := pki.EncodePrivateKey(key)
 	if err != nil {

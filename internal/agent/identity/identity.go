@@ -24,6 +24,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/agent/contact"
 )
@@ -51,6 +52,8 @@ type Config struct {
 	Dir string
 	// Contact observes all calls.
 	Contact *contact.Tracker
+	// Clock is the clock.
+	Clock clock.PassiveClock
 	// Waits is called with the reason that Open waits, whenever it changes.
 	Waits func(string) error
 }
@@ -243,7 +246,7 @@ func (o *opening) user() string { return "system:node:" + o.cfg.Node }
 
 // checkBootstrap returns an error early if a certificate cannot be obtained.
 func (o *opening) checkBootstrap(ctx context.Context) error {
-	if o.hasGood(time.Now()) {
+	if o.hasGood() {
 		return nil
 	}
 	if o.bootstrap == nil {
@@ -262,9 +265,9 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 	return nil // the manager retries everything beyond this
 }
 
-func (o *opening) hasGood(now time.Time) bool {
+func (o *opening) hasGood() bool {
 	current, err := o.store.Current()
-	return err == nil && current.Leaf != nil && now.Before(current.Leaf.NotAfter)
+	return err == nil && current.Leaf != nil && o.cfg.Clock.Now().Before(current.Leaf.NotAfter)
 }
 
 func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
@@ -272,7 +275,7 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 		Ctx:  &ctx,
 		Name: "node-identity",
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
-			return kubernetes.NewForConfig(o.asker(current, time.Now()))
+			return kubernetes.NewForConfig(o.asker(current))
 		},
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		Template: &x509.CertificateRequest{Subject: pkix.Name{
@@ -286,8 +289,8 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 // asker returns the client configuration that requests the next certificate:
 // the agent's own or, without a valid certificate, that of the bootstrap
 // kubeconfig if there is one.
-func (o *opening) asker(current *tls.Certificate, now time.Time) *rest.Config {
-	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !now.Before(current.Leaf.NotAfter)) {
+func (o *opening) asker(current *tls.Certificate) *rest.Config {
+	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !o.cfg.Clock.Now().Before(current.Leaf.NotAfter)) {
 		return o.bootstrap
 	}
 	return o.own

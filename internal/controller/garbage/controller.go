@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -31,11 +32,16 @@ type Config struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// Objects reads, patches and deletes objects of all kinds.
 	Objects metadata.Interface
+	// Clock is the clock; nil means the real one.
+	Clock clock.PassiveClock
 }
 
 // Add registers the controller with mgr. It does not use mgr's cache: it
 // watches every kind and stores very little of each object.
 func Add(mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		run(log.IntoContext(ctx, mgr.GetLogger().WithName("garbage")), cfg)
 		return nil
@@ -52,6 +58,7 @@ func run(ctx context.Context, cfg Config) {
 	watcher := &watcher{
 		discovery:  cfg.Discovery,
 		objects:    cfg.Objects,
+		clock:      cfg.Clock,
 		graph:      graph,
 		rediscover: make(chan struct{}, 1),
 		feeds:      map[schema.GroupKind]*feed{},
@@ -79,7 +86,7 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.
 		return false
 	}
 	defer queue.Done(uid)
-	if !watcher.settled(time.Now()) {
+	if !watcher.settled(watcher.clock.Now()) {
 		// A dependent that has not been seen yet would be overlooked.
 		queue.AddAfter(uid, unsettledPause)
 		return true

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -37,6 +38,7 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 type watcher struct {
 	discovery discovery.DiscoveryInterfaceWithContext
 	objects   metadata.Interface
+	clock     clock.PassiveClock
 	graph     *graph
 	// rediscover is signalled, without blocking, when kinds may have changed.
 	rediscover chan struct{}
@@ -117,7 +119,7 @@ func (w *watcher) sync(ctx context.Context) {
 
 func (w *watcher) start(ctx context.Context, k *kind) *feed {
 	ctx, stop := context.WithCancel(ctx)
-	f := &feed{watcher: w, kind: k, since: time.Now(), stop: stop, listed: make(chan struct{})}
+	f := &feed{watcher: w, kind: k, since: w.clock.Now(), stop: stop, listed: make(chan struct{})}
 	objects := w.objects.Resource(k.resource)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -32,6 +32,8 @@ type Options struct {
 	// CSRDuration lets clients request a certificate's duration (KEP-2784);
 	// without it, create drops spec.expirationSeconds.
 	CSRDuration bool
+	// Now returns the time.
+	Now func() time.Time
 	// MaySign reports whether a user may answer PodCertificateRequests.
 	MaySign podcertificaterequest.MaySign
 }
@@ -43,17 +45,17 @@ func NewAPIGroup(opts Options) (genericapiserver.APIGroupInfo, error) {
 		Typer:       api.Scheme,
 		Durations:   opts.CSRDuration,
 		Register:    legacyregistry.Register,
-		Now:         time.Now,
+		Now:         opts.Now,
 	})
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
-	bundles, err := clustertrustbundle.Kind().Open(opts.RESTOptions)
+	bundles, err := clustertrustbundle.Kind(opts.Now).Open(opts.RESTOptions)
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err
 	}
 	podRequests, err := podcertificaterequest.New(podcertificaterequest.Config{
-		RESTOptions: opts.RESTOptions, Typer: api.Scheme, MaySign: opts.MaySign, Now: time.Now,
+		RESTOptions: opts.RESTOptions, Typer: api.Scheme, MaySign: opts.MaySign, Now: opts.Now,
 	})
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, err

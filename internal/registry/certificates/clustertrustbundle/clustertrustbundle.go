@@ -15,13 +15,13 @@ type bundle = certificatesv1.ClusterTrustBundle
 
 // Kind describes trust bundles. Admission decides which users may write a
 // bundle of a signer.
-func Kind() kind.Kind[bundle, certificatesv1.ClusterTrustBundleList] {
+func Kind(now func() time.Time) kind.Kind[bundle, certificatesv1.ClusterTrustBundleList] {
 	return kind.Kind[bundle, certificatesv1.ClusterTrustBundleList]{
 		Version: certificatesv1.SchemeGroupVersion, Plural: "clustertrustbundles", Singular: "clustertrustbundle",
 		NeedsResourceVersion: true,
 		Validate:             certificates.ValidateTrustBundle,
 		Warn: func(b, old *bundle) []string {
-			return certificates.TrustBundleWarnings(b, old, time.Now())
+			return certificates.TrustBundleWarnings(b, old, now())
 		},
 		Update: kind.Update[bundle]{ValidateUpdate: certificates.ValidateTrustBundleUpdate},
 		Fields: certificates.TrustBundleFields,
