@@ -25,9 +25,9 @@ import (
 
 	"github.com/certplane/certplane/internal/agent/contact"
 	"github.com/certplane/certplane/internal/agent/identity"
-	"github.com/certplane/certplane/internal/agent/keep"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/node"
+	"github.com/certplane/certplane/internal/agent/podsync"
 	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/backoff"
@@ -132,13 +132,13 @@ type agent struct {
 	board    *status.Board
 	contact  *contact.Tracker
 	registry *prometheus.Registry
-	metrics  *keep.Metrics
+	metrics  *podsync.Metrics
 	records  *records.Store
 	closers  []func()
 
 	// The next two are set when the agent has joined.
 	node   *node.Node
-	keeper *keep.Keeper
+	keeper *podsync.Keeper
 
 	mu       sync.Mutex
 	identity *identity.Identity // nil before the agent has one
@@ -187,7 +187,7 @@ func (a *agent) open(ctx context.Context, once bool) error {
 	if err := a.board.Begin(a.cfg.NodeName, once); err != nil {
 		return err
 	}
-	if a.metrics, err = keep.NewMetrics(a.registry, a.board); err != nil {
+	if a.metrics, err = podsync.NewMetrics(a.registry, a.board); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	a.observeUntilStopped(ctx)
@@ -205,7 +205,7 @@ func (a *agent) join(ctx context.Context) error {
 		return err
 	}
 	a.closers = append(a.closers, id.Stop)
-	if err := a.connect(ctx, id.Config, keep.Config{
+	if err := a.connect(ctx, id.Config, podsync.Config{
 		Root: a.cfg.VolumesDir, Records: a.records, Board: a.board, Actions: a.cfg.AfterRefresh,
 		Metrics: a.metrics, Clock: a.clock, Jitter: backoff.Random,
 	}); err != nil {
@@ -222,7 +222,7 @@ func (a *agent) join(ctx context.Context) error {
 }
 
 // connect creates the parts that call the API.
-func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Config) error {
+func (a *agent) connect(ctx context.Context, config *rest.Config, cfg podsync.Config) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the server's priority and fairness decides
 	config.UserAgent = "certplane-agent"
@@ -246,7 +246,7 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg keep.Confi
 	a.node = node.New(a.cfg.NodeName, signs, clock.RealClock{})
 	cfg.Node, cfg.Client, cfg.Discovery, cfg.Dynamic = a.node, client, client.Discovery(), dynamic
 	cfg.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "certplane-agent", Host: a.cfg.NodeName})
-	a.keeper = keep.New(ctx, cfg)
+	a.keeper = podsync.New(ctx, cfg)
 	return nil
 }
 

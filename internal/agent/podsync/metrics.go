@@ -1,4 +1,4 @@
-package keep
+package podsync
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

@@ -1,6 +1,6 @@
-// Package keep keeps the volumes of a host's pods as their manifests describe
-// them.
-package keep
+// Package podsync is the agent's loop over its pods: it keeps their volumes as
+// their manifests describe them.
+package podsync
 
 import (
 	"context"
