@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policy/issuance/keystore"
+	"github.com/certplane/certplane/internal/policy/issuance/keystorefile"
 )
 
 // storeKeys are the keys in data of keystores.
@@ -58,33 +58,33 @@ func (c Content) keystores(o Options) (map[string][]byte, error) {
 	return stores, addPKCS12(stores, wantsPKCS12(spec), pair, o)
 }
 
-func (c Content) pair() (keystore.Pair, error) {
+func (c Content) pair() (keystorefile.Pair, error) {
 	key, err := pki.ParsePrivateKey(c.Key)
 	if err != nil {
-		return keystore.Pair{}, fmt.Errorf("reading the private key: %w", err)
+		return keystorefile.Pair{}, fmt.Errorf("reading the private key: %w", err)
 	}
 	chain, err := pki.ParseBundle(c.Chain)
 	if err != nil {
-		return keystore.Pair{}, fmt.Errorf("reading the certificate: %w", err)
+		return keystorefile.Pair{}, fmt.Errorf("reading the certificate: %w", err)
 	}
-	pair := keystore.Pair{Key: key, Chain: chain}
+	pair := keystorefile.Pair{Key: key, Chain: chain}
 	if len(c.CA) == 0 {
 		return pair, nil
 	}
 	if pair.CAs, err = pki.ParseBundle(c.CA); err != nil {
-		return keystore.Pair{}, fmt.Errorf("reading the CA: %w", err)
+		return keystorefile.Pair{}, fmt.Errorf("reading the CA: %w", err)
 	}
 	return pair, nil
 }
 
-func addJKS(stores map[string][]byte, jks *cmv1.JKSKeystore, pair keystore.Pair, o Options) (err error) {
+func addJKS(stores map[string][]byte, jks *cmv1.JKSKeystore, pair keystorefile.Pair, o Options) (err error) {
 	if jks == nil {
 		return nil
 	}
-	if stores[cmv1.JKSSecretKey], err = keystore.JKS(pair, aliasOf(jks), o.Passwords.JKS, o.Now); err != nil || len(pair.CAs) == 0 {
+	if stores[cmv1.JKSSecretKey], err = keystorefile.JKS(pair, aliasOf(jks), o.Passwords.JKS, o.Now); err != nil || len(pair.CAs) == 0 {
 		return err
 	}
-	stores[cmv1.JKSTruststoreKey], err = keystore.JKSTrust(pair, o.Passwords.JKS, o.Now)
+	stores[cmv1.JKSTruststoreKey], err = keystorefile.JKSTrust(pair, o.Passwords.JKS, o.Now)
 	return err
 }
 
@@ -92,17 +92,17 @@ func aliasOf(jks *cmv1.JKSKeystore) string {
 	if jks.Alias != nil && *jks.Alias != "" {
 		return *jks.Alias
 	}
-	return keystore.DefaultAlias
+	return keystorefile.DefaultAlias
 }
 
-func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, o Options) (err error) {
+func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystorefile.Pair, o Options) (err error) {
 	if p12 == nil {
 		return nil
 	}
-	if stores[cmv1.PKCS12SecretKey], err = keystore.PKCS12(pair, p12.Profile, o.Passwords.PKCS12); err != nil || len(pair.CAs) == 0 {
+	if stores[cmv1.PKCS12SecretKey], err = keystorefile.PKCS12(pair, p12.Profile, o.Passwords.PKCS12); err != nil || len(pair.CAs) == 0 {
 		return err
 	}
-	stores[cmv1.PKCS12TruststoreKey], err = keystore.PKCS12Trust(pair, p12.Profile, o.Passwords.PKCS12)
+	stores[cmv1.PKCS12TruststoreKey], err = keystorefile.PKCS12Trust(pair, p12.Profile, o.Passwords.PKCS12)
 	return err
 }
 
@@ -121,14 +121,14 @@ func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, er
 		p12 != nil && passwords.PKCS12 != "" && !hasPKCS12(s, p12, pair, passwords.PKCS12), nil
 }
 
-func hasJKS(s *corev1.Secret, jks *cmv1.JKSKeystore, pair keystore.Pair, password string) bool {
-	return keystore.HasJKS(s.Data[cmv1.JKSSecretKey], pair, aliasOf(jks), password) &&
-		(len(pair.CAs) == 0 || keystore.HasJKSTrust(s.Data[cmv1.JKSTruststoreKey], pair, password))
+func hasJKS(s *corev1.Secret, jks *cmv1.JKSKeystore, pair keystorefile.Pair, password string) bool {
+	return keystorefile.HasJKS(s.Data[cmv1.JKSSecretKey], pair, aliasOf(jks), password) &&
+		(len(pair.CAs) == 0 || keystorefile.HasJKSTrust(s.Data[cmv1.JKSTruststoreKey], pair, password))
 }
 
-func hasPKCS12(s *corev1.Secret, p12 *cmv1.PKCS12Keystore, pair keystore.Pair, password string) bool {
-	return keystore.HasPKCS12(s.Data[cmv1.PKCS12SecretKey], pair, p12.Profile, password) &&
-		(len(pair.CAs) == 0 || keystore.HasPKCS12Trust(s.Data[cmv1.PKCS12TruststoreKey], pair, p12.Profile, password))
+func hasPKCS12(s *corev1.Secret, p12 *cmv1.PKCS12Keystore, pair keystorefile.Pair, password string) bool {
+	return keystorefile.HasPKCS12(s.Data[cmv1.PKCS12SecretKey], pair, p12.Profile, password) &&
+		(len(pair.CAs) == 0 || keystorefile.HasPKCS12Trust(s.Data[cmv1.PKCS12TruststoreKey], pair, p12.Profile, password))
 }
 
 // PasswordRef is the source of a password: Value, or the entry Key of Secret.

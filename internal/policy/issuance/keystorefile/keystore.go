@@ -1,6 +1,6 @@
-// Package keystore writes keys and certificates in the formats that Java and
+// Package keystorefile writes keys and certificates in the formats that Java and
 // older programs read.
-package keystore
+package keystorefile
 
 import (
 	"bytes"
