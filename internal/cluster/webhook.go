@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/certplane/certplane/internal/admissionwebhook"
-	"github.com/certplane/certplane/internal/controller/inject"
+	"github.com/certplane/certplane/internal/controller/webhookcert"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
@@ -115,14 +115,14 @@ func (c Config) AdmitsSigners() bool {
 // WebhookObjects returns the names of the webhook's objects in the API. Its
 // configurations are cluster-scoped, and the cluster may have another
 // installation.
-func (c Config) WebhookObjects() inject.Objects {
-	return inject.Objects{
+func (c Config) WebhookObjects() webhookcert.Objects {
+	return webhookcert.Objects{
 		Namespace: c.Namespace, Secret: webhookName, Service: webhookName, Configuration: webhookName + "." + c.Namespace,
 	}
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
-func keepCertificate(process controllers.Process, objects inject.Objects, server *admissionwebhook.Server) error {
+func keepCertificate(process controllers.Process, objects webhookcert.Objects, server *admissionwebhook.Server) error {
 	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {
 		return err
@@ -135,5 +135,5 @@ func keepCertificate(process controllers.Process, objects inject.Objects, server
 	if err != nil {
 		return err
 	}
-	return inject.Add(actor.Manager, inject.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use})
+	return webhookcert.Add(actor.Manager, webhookcert.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use})
 }

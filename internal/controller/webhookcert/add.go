@@ -1,11 +1,11 @@
-// Package inject keeps the serving certificate of the admission webhook, and
+// Package webhookcert keeps the serving certificate of the admission webhook, and
 // writes its CA into the configurations from which the API server learns which
 // CA to trust.
 //
 // It works in every serving process, with or without the lease: each write
 // succeeds only if the object has not changed since it was read, so it does not
 // matter which process is first.
-package inject
+package webhookcert
 
 import (
 	"context"
