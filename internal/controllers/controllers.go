@@ -13,7 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/controller/declare"
+	"github.com/certplane/certplane/internal/controller/installsigners"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
@@ -45,7 +45,7 @@ type Settings struct {
 	// podSigning rules how PodCertificateRequests are signed.
 	PodSigning podsign.Settings `json:"podSigning"`
 	// podSigners says which ready-made Signers there are.
-	PodSigners declare.Settings `json:"podSigners"`
+	PodSigners installsigners.Settings `json:"podSigners"`
 	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
@@ -66,7 +66,7 @@ func DefaultSettings() Settings {
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),
 		PodSigning:      podsign.DefaultSettings(),
-		PodSigners:      declare.DefaultSettings(),
+		PodSigners:      installsigners.DefaultSettings(),
 		Cleaning:        clean.DefaultSettings(),
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),

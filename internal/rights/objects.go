@@ -69,7 +69,7 @@ var (
 			allow("get patch update", admissionregistration, "validatingadmissionpolicies/status"),
 		},
 	}
-	Define = Controller{
+	InstallCRDs = Controller{
 		Name: "define", Account: "definition-installer", Where: OnlyServe,
 		Doc: "keeps the definitions of certplane.dev and cert-manager.io",
 		Rules: []rbacv1.PolicyRule{

@@ -73,7 +73,7 @@ func Controllers() []Controller {
 		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, Define,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs,
 		KubeCertificates, KubeTrust,
 	}
 }

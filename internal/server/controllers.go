@@ -79,7 +79,7 @@ func keepers(tokenKey crypto.Signer) []controllers.Part {
 		{Controller: rights.Tokens, Add: tokens},
 		{Controller: rights.Garbage, Add: addGarbage},
 		{Controller: rights.TypeCheck, Add: addTypeCheck},
-		{Controller: rights.Define, Add: addDefinitions},
+		{Controller: rights.InstallCRDs, Add: addDefinitions},
 	}
 }
 

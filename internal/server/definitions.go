@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/buildinfo"
-	"github.com/certplane/certplane/internal/controller/define"
+	"github.com/certplane/certplane/internal/controller/installcrds"
 	"github.com/certplane/certplane/internal/controllers"
 	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/rights"
@@ -22,8 +22,8 @@ import (
 const definePatience = 15 * time.Second
 
 // newInstaller returns what installs the definitions of our own kinds.
-func newInstaller(writer client.Client) define.Installer {
-	return define.Installer{Client: writer, Names: crds.Names(), Read: crds.Read, Version: buildinfo.Read().Version}
+func newInstaller(writer client.Client) installcrds.Installer {
+	return installcrds.Installer{Client: writer, Names: crds.Names(), Read: crds.Read, Version: buildinfo.Read().Version}
 }
 
 // addDefinitions adds the controller that keeps the definitions.
@@ -34,7 +34,7 @@ func addDefinitions(a controllers.Actor, _ controllers.Config) error {
 	if err != nil {
 		return err
 	}
-	return define.Add(a.Manager, define.Config{Installer: newInstaller(a.Client), Stored: stored})
+	return installcrds.Add(a.Manager, installcrds.Config{Installer: newInstaller(a.Client), Stored: stored})
 }
 
 // define installs the definitions before controllers look for their kinds. A
@@ -43,13 +43,13 @@ func addDefinitions(a controllers.Actor, _ controllers.Config) error {
 func (p *parts) define(ctx context.Context) error {
 	writer, err := client.New(p.installing, client.Options{Mapper: p.controllers.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("making the client of %s: %w", rights.Define.Account, err)
+		return fmt.Errorf("making the client of %s: %w", rights.InstallCRDs.Account, err)
 	}
 	patient, cancel := context.WithTimeout(ctx, definePatience)
 	defer cancel()
 	installer := newInstaller(writer)
 	if installer.Discovery, err = discovery.NewDiscoveryClientForConfig(p.installing); err != nil {
-		return fmt.Errorf("making the discovery client of %s: %w", rights.Define.Account, err)
+		return fmt.Errorf("making the discovery client of %s: %w", rights.InstallCRDs.Account, err)
 	}
 	if err := installer.Install(patient); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot install the definitions of certplane's own kinds yet")

@@ -226,7 +226,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	installing, err := ids.asAccount(rights.Define.Account)
+	installing, err := ids.asAccount(rights.InstallCRDs.Account)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package declare keeps the ready-made Signers in an API.
-package declare
+// Package installsigners keeps the ready-made Signers in an API.
+package installsigners
 
 import (
 	"context"

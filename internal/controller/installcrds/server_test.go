@@ -1,4 +1,4 @@
-package define_test
+package installcrds_test
 
 import (
 	"testing"

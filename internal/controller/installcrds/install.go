@@ -1,10 +1,10 @@
-// Package define keeps the definitions of certplane's own kinds in an API
+// Package installcrds keeps the definitions of certplane's own kinds in an API
 // server.
 //
 // They are part of the server like its built-in kinds: if they are changed or
 // deleted, they are restored, and a newer server brings newer ones. As in
 // Kubernetes, the objects of a deleted definition are deleted with it.
-package define
+package installcrds
 
 import (
 	"context"

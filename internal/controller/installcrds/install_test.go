@@ -1,4 +1,4 @@
-package define_test
+package installcrds_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/certplane/certplane/internal/controller/define"
+	"github.com/certplane/certplane/internal/controller/installcrds"
 	"github.com/certplane/certplane/internal/generated/crds"
 )
 
@@ -40,15 +40,15 @@ func TestVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored.SetAnnotations(map[string]string{define.VersionAnnotation: tc.stored})
+			stored.SetAnnotations(map[string]string{installcrds.VersionAnnotation: tc.stored})
 			api := fake.NewClientBuilder().WithObjects(stored).Build()
-			if err := (define.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
+			if err := (installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
 				t.Fatal(err)
 			}
-			if got := stored.GetAnnotations()[define.VersionAnnotation]; got != tc.want {
+			if got := stored.GetAnnotations()[installcrds.VersionAnnotation]; got != tc.want {
 				t.Errorf("the definition is of %s, want %s", got, tc.want)
 			}
 		})
@@ -57,7 +57,7 @@ func TestVersions(t *testing.T) {
 
 // Install waits until clients discover the kinds.
 func TestInstallWaitsForDiscovery(t *testing.T) {
-	installer := define.Installer{Client: fake.NewClientBuilder().Build(), Names: []string{name}, Read: crds.Read}
+	installer := installcrds.Installer{Client: fake.NewClientBuilder().Build(), Names: []string{name}, Read: crds.Read}
 	for _, test := range []struct {
 		reason    string
 		discovery discovery.ServerResourcesInterface
@@ -89,7 +89,7 @@ func TestInstallTriesAgain(t *testing.T) {
 			return api.Get(ctx, key, o, options...)
 		},
 	})
-	installer := define.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read}
+	installer := installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read}
 	if err := installer.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package declare_test
+package installsigners_test
 
 import (
 	"strings"

@@ -3,7 +3,7 @@ package controllers
 import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/certplane/certplane/internal/controller/declare"
+	"github.com/certplane/certplane/internal/controller/installsigners"
 )
 
 // addReadyMade adds the controller that installs the ready-made Signers. It
@@ -13,5 +13,5 @@ func addReadyMade(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return declare.Add(a.Manager, declare.Config{Client: a.Client, Stored: stored, Settings: cfg.Settings.PodSigners, Events: a.Events})
+	return installsigners.Add(a.Manager, installsigners.Config{Client: a.Client, Stored: stored, Settings: cfg.Settings.PodSigners, Events: a.Events})
 }
