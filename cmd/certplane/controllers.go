@@ -10,7 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/controller/sign"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -77,7 +77,7 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 }
 
 // addChoice adds the flag that chooses the controllers for the verb.
-func addChoice(flags *pflag.FlagSet, choice *controllers.Selection, verb string) {
+func addChoice(flags *pflag.FlagSet, choice *controllermanager.Selection, verb string) {
 	flags.StringSliceVar((*[]string)(choice), "controllers", *choice,
 		fmt.Sprintf("Controllers to %s: * for all, NAME for one more, -NAME for one less. Names: %s.", verb, strings.Join(rights.Names(), ", ")))
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/logging"
 )
@@ -15,7 +15,7 @@ func addLoggingFlags(flags *pflag.FlagSet, cfg *logging.Config) {
 }
 
 // addLeaseFlags adds the flags for the times of a leader election.
-func addLeaseFlags(flags *pflag.FlagSet, times *controllers.LeaseTimes) {
+func addLeaseFlags(flags *pflag.FlagSet, times *controllermanager.LeaseTimes) {
 	duration.Var(flags, &times.LeaseDuration.Duration, "leader-elect-lease-duration", times.LeaseDuration.Duration, "How long others wait for a leader that says nothing.")
 	duration.Var(flags, &times.RenewDeadline.Duration, "leader-elect-renew-deadline", times.RenewDeadline.Duration, "How long a leader tries to renew its lease before it stops to work.")
 	duration.Var(flags, &times.RetryPeriod.Duration, "leader-elect-retry-period", times.RetryPeriod.Duration, "Time between two attempts to get or to renew the lease.")

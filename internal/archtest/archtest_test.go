@@ -161,7 +161,7 @@ var rules = []rule{
 		reason: "controllers reach objects through clients only, so each can run anywhere",
 	},
 	{
-		from: "internal/controllers",
+		from: "internal/controllermanager",
 		forbidden: []string{
 			module + "internal/registry", module + "internal/apiserver", module + "internal/admission",
 			module + "internal/server", module + "internal/etcd", module + "internal/cli", "k8s.io/apiserver/",
@@ -236,7 +236,7 @@ var rules = []rule{
 		forbidden: []string{
 			module + "internal/server", module + "internal/apiserver", module + "internal/registry",
 			module + "internal/admission", module + "internal/authn", module + "internal/authz",
-			module + "internal/controller", module + "internal/controllers", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
+			module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
 		},
 		reason: "a client is a client: what it can do, any client can do",
 	},

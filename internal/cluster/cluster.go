@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/certplane/certplane/internal/buildinfo"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -54,7 +54,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := controllers.Add(process, work); err != nil {
+	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
 	all, err := frontEnds(cfg, own, process)
@@ -63,7 +63,7 @@ func run(ctx context.Context, cfg Config) error {
 	}
 	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
 	err = frontend.Run(ctx, all, process.Manager.Start)
-	if controllers.IsLostLease(err) { // nothing has failed, but the lease is lost
+	if controllermanager.IsLostLease(err) { // nothing has failed, but the lease is lost
 		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
 			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
 	}
@@ -76,19 +76,19 @@ const stopTimeout = 20 * time.Second
 
 // newProcess returns what runs the controllers, under the lease if one is
 // configured.
-func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllers.Process, error) {
-	options := controllers.Options{
+func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllermanager.Process, error) {
+	options := controllermanager.Options{
 		Namespace: cfg.Namespace, As: as, Metrics: metrics.Registry, Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
 		Announcement: "The controllers work here from now on",
 	}
 	if election := cfg.LeaderElection; election.LeaderElect {
-		options.Lease = &controllers.Lease{Namespace: cfg.LeaseNamespace(), Name: election.ResourceName, Times: election.LeaseTimes, API: own}
+		options.Lease = &controllermanager.Lease{Namespace: cfg.LeaseNamespace(), Name: election.ResourceName, Times: election.LeaseTimes, API: own}
 	}
-	return controllers.NewProcess(options)
+	return controllermanager.NewProcess(options)
 }
 
 // plan returns what the controllers do.
-func plan(cfg Config, own *rest.Config) (controllers.Config, error) {
+func plan(cfg Config, own *rest.Config) (controllermanager.Config, error) {
 	work := cfg.work()
 	var err error
 	if work.RootCA, err = rootCA(own); err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/certplane/certplane/internal/configfile"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/logging"
 	"github.com/certplane/certplane/internal/rights"
@@ -50,7 +50,7 @@ type Config struct {
 	// logging says what the process tells about itself.
 	Logging logging.Config `json:"logging"`
 
-	controllers.Settings
+	controllermanager.Settings
 }
 
 // ClientConnection is the stanza "clientConnection".
@@ -82,7 +82,7 @@ type LeaderElection struct {
 	// namespace. Flag: --leader-elect-resource-namespace.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 
-	controllers.LeaseTimes `json:",inline"`
+	controllermanager.LeaseTimes `json:",inline"`
 }
 
 // HealthConfig is the stanza "health".
@@ -102,8 +102,8 @@ func DefaultConfig() Config {
 		UseServiceAccountCredentials: true,
 		LeaderElection: LeaderElection{
 			LeaderElect:  true,
-			ResourceName: controllers.LeaseName,
-			LeaseTimes: controllers.LeaseTimes{
+			ResourceName: controllermanager.LeaseName,
+			LeaseTimes: controllermanager.LeaseTimes{
 				LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
 				RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
 				RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
@@ -113,7 +113,7 @@ func DefaultConfig() Config {
 		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
 		Webhook:  WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
 		Logging:  logging.DefaultConfig(),
-		Settings: controllers.DefaultSettings(),
+		Settings: controllermanager.DefaultSettings(),
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
 )
 
 // frontEnds returns what the process serves over HTTP besides its probes. Each
 // front end runs with or without the lease.
-func frontEnds(cfg Config, own *rest.Config, process controllers.Process) ([]frontend.FrontEnd, error) {
+func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process) ([]frontend.FrontEnd, error) {
 	server, err := cfg.webhookServer()
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
 	errs := []error{
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", synced),
-		mgr.Add(controllers.Everywhere{Runnable: manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
+		mgr.Add(controllermanager.Everywhere{Runnable: manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
 	}
 	for _, f := range frontEnds {
 		if f.Ready != nil {

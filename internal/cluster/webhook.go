@@ -8,7 +8,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/controller/webhookcert"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
@@ -122,7 +122,7 @@ func (c Config) WebhookObjects() webhookcert.Objects {
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
-func keepCertificate(process controllers.Process, objects webhookcert.Objects, server *admissionwebhook.Server) error {
+func keepCertificate(process controllermanager.Process, objects webhookcert.Objects, server *admissionwebhook.Server) error {
 	actor, err := process.Actor(rights.WebhookAccount)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func keepCertificate(process controllers.Process, objects webhookcert.Objects, s
 	if err != nil {
 		return err
 	}
-	issuing, err := controllers.Issuing(process.Metrics)
+	issuing, err := controllermanager.Issuing(process.Metrics)
 	if err != nil {
 		return err
 	}

@@ -3,13 +3,13 @@ package cluster
 import (
 	"slices"
 
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/rights"
 )
 
 // work returns what the controllers do according to the configuration.
-func (c Config) work() controllers.Config {
-	return controllers.Config{Settings: c.Settings, InCluster: true}
+func (c Config) work() controllermanager.Config {
+	return controllermanager.Config{Settings: c.Settings, InCluster: true}
 }
 
 // Accounts returns the service accounts that the chosen controllers and the

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/configfile"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/logging"
 )
 
@@ -39,7 +39,7 @@ type Config struct {
 	// leaderElection says how servers that share an etcd (etcd.servers) take
 	// turns to run the controllers: one of them signs. Without etcd.servers
 	// there is no election.
-	LeaderElection controllers.LeaseTimes `json:"leaderElection"`
+	LeaderElection controllermanager.LeaseTimes `json:"leaderElection"`
 	// encryption says how what is stored is encrypted.
 	Encryption EncryptionConfig `json:"encryption"`
 	// api switches API versions and features.
@@ -57,7 +57,7 @@ type Config struct {
 	// tracing tells where the time of requests goes.
 	Tracing apiserver.TracingConfig `json:"tracing"`
 
-	controllers.Settings
+	controllermanager.Settings
 
 	// NewPKI is the operator's word, for one start, that the store shall
 	// belong to the keys in pki/, whatever it belonged to before.
@@ -119,7 +119,7 @@ func DefaultConfig() Config {
 		Kind:       configKind,
 		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:       EtcdConfig{Prefix: "/registry", QuotaMiB: defaultQuotaMiB, MaxPercentPerTenant: 20},
-		LeaderElection: controllers.LeaseTimes{
+		LeaderElection: controllermanager.LeaseTimes{
 			LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
 			RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
 			RetryPeriod:   metav1.Duration{Duration: time.Second},
@@ -129,7 +129,7 @@ func DefaultConfig() Config {
 		Admission:      admission.Config{},
 		Audit:          audit.DefaultConfig(),
 		Logging:        logging.DefaultConfig(),
-		Settings:       controllers.DefaultSettings(),
+		Settings:       controllermanager.DefaultSettings(),
 	}
 }
 

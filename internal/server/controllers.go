@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/token"
 	"github.com/certplane/certplane/internal/controller/typecheck"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
@@ -40,8 +40,8 @@ type clientCAs struct {
 
 // newControllers builds all controllers. The returned manager runs them, only
 // while it holds the lease if there is one.
-func newControllers(ids identities, credentials *credentials, settings controllers.Settings, clients clientCAs, lease *controllers.Lease) (ctrl.Manager, error) {
-	process, err := controllers.NewProcess(controllers.Options{
+func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, lease *controllermanager.Lease) (ctrl.Manager, error) {
+	process, err := controllermanager.NewProcess(controllermanager.Options{
 		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
 		Lease: lease, Announcement: "The controllers work on this server from now on",
 	})
@@ -52,14 +52,14 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
-	return process.Manager, controllers.Add(process, controllers.Config{
+	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
 		Honoured: clients.honoured, Honour: clients.honour, Keepers: keepers(credentials.serviceAccountKey),
 	})
 }
 
 // openGenerated opens the CA of the signers that have no configured CA.
-func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
+func openGenerated(process controllermanager.Process, pair keyPair) (sign.CA, error) {
 	settings := keystore.Settings{CertFile: pair.certFile, KeyFile: pair.keyFile}
 	ca, err := keystore.Open(context.Background(), settings, keystore.Options{Name: "generated", Metrics: process.Metrics})
 	if err != nil {
@@ -70,9 +70,11 @@ func openGenerated(process controllers.Process, pair keyPair) (sign.CA, error) {
 
 // keepers are the controllers that keep the API in order. In a cluster, other
 // programs do this.
-func keepers(tokenKey crypto.Signer) []controllers.Part {
-	tokens := func(a controllers.Actor, config controllers.Config) error { return addTokens(a, config, tokenKey) }
-	return []controllers.Part{
+func keepers(tokenKey crypto.Signer) []controllermanager.Part {
+	tokens := func(a controllermanager.Actor, config controllermanager.Config) error {
+		return addTokens(a, config, tokenKey)
+	}
+	return []controllermanager.Part{
 		{Controller: rights.Aggregate, Add: addAggregator},
 		{Controller: rights.Namespaces, Add: addNamespaces},
 		{Controller: rights.ServiceAccounts, Add: addAccounts},
@@ -83,11 +85,11 @@ func keepers(tokenKey crypto.Signer) []controllers.Part {
 	}
 }
 
-func addAggregator(a controllers.Actor, _ controllers.Config) error {
+func addAggregator(a controllermanager.Actor, _ controllermanager.Config) error {
 	return aggregate.Add(a.Manager, aggregate.Config{Client: a.Client})
 }
 
-func addNamespaces(a controllers.Actor, _ controllers.Config) error {
+func addNamespaces(a controllermanager.Actor, _ controllermanager.Config) error {
 	kinds, objects, err := anyKind(a.API)
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func addNamespaces(a controllers.Actor, _ controllers.Config) error {
 	})
 }
 
-func addAccounts(a controllers.Actor, _ controllers.Config) error {
+func addAccounts(a controllermanager.Actor, _ controllermanager.Config) error {
 	accounts, err := a.CacheOf(serviceaccount.Name)
 	if err != nil {
 		return err
@@ -107,7 +109,7 @@ func addAccounts(a controllers.Actor, _ controllers.Config) error {
 
 // addTokens adds the controller that fills Secrets with tokens. Its cache has
 // only the metadata of these Secrets: there may be very many others.
-func addTokens(a controllers.Actor, config controllers.Config, key crypto.Signer) error {
+func addTokens(a controllermanager.Actor, config controllermanager.Config, key crypto.Signer) error {
 	secrets, err := a.NewCache("Secrets for tokens", cache.Options{
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		DefaultFieldSelector: fields.OneTermEqualSelector("type", string(token.Type)),
@@ -131,7 +133,7 @@ func addTokens(a controllers.Actor, config controllers.Config, key crypto.Signer
 	})
 }
 
-func addGarbage(a controllers.Actor, _ controllers.Config) error {
+func addGarbage(a controllermanager.Actor, _ controllermanager.Config) error {
 	kinds, objects, err := anyKind(a.API)
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func addGarbage(a controllers.Actor, _ controllers.Config) error {
 
 // addTypeCheck adds the controller with a cache of its own: no other controller
 // reads policies, and so the shared cache needs no right to do so.
-func addTypeCheck(a controllers.Actor, _ controllers.Config) error {
+func addTypeCheck(a controllermanager.Actor, _ controllermanager.Config) error {
 	policies, err := a.NewCache("policies", cache.Options{})
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controller/installcrds"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -27,7 +27,7 @@ func newInstaller(writer client.Client) installcrds.Installer {
 }
 
 // addDefinitions adds the controller that keeps the definitions.
-func addDefinitions(a controllers.Actor, _ controllers.Config) error {
+func addDefinitions(a controllermanager.Actor, _ controllermanager.Config) error {
 	// It caches others' definitions too, but these are few and only metadata is
 	// kept.
 	stored, err := a.NewCache("definitions", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -12,7 +12,7 @@ import (
 func TestKeepersAreTheTable(t *testing.T) {
 	keepers := keepers(nil)
 	for _, c := range rights.Controllers() {
-		kept := slices.ContainsFunc(keepers, func(part controllers.Part) bool { return part.Name == c.Name })
+		kept := slices.ContainsFunc(keepers, func(part controllermanager.Part) bool { return part.Name == c.Name })
 		if kept != (c.Where == rights.OnlyServe) {
 			t.Errorf("%s: kept %t, runs %s", c.Name, kept, c.Where)
 		}

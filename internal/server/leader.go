@@ -10,20 +10,20 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/rights"
 )
 
 // newLease returns the lease by which one of the servers that share an etcd
 // runs the controllers. It returns nil if this server has the store to itself:
 // the lock of its data directory keeps others away.
-func newLease(cfg Config, lock *os.File) (*controllers.Lease, error) {
+func newLease(cfg Config, lock *os.File) (*controllermanager.Lease, error) {
 	if len(cfg.Etcd.Servers) == 0 {
 		return nil, nil
 	}
 	identity, err := leaseIdentity(lock)
-	return &controllers.Lease{
-		Namespace: rights.ServeNamespace, Name: controllers.LeaseName, Times: cfg.LeaderElection, Identity: identity,
+	return &controllermanager.Lease{
+		Namespace: rights.ServeNamespace, Name: controllermanager.LeaseName, Times: cfg.LeaderElection, Identity: identity,
 	}, err
 }
 
@@ -55,7 +55,7 @@ func leaseIdentity(lock *os.File) (string, error) {
 func (p *parts) work(ctx context.Context) error {
 	for {
 		err := p.controllers.Start(ctx)
-		if !controllers.IsLostLease(err) || ctx.Err() != nil {
+		if !controllermanager.IsLostLease(err) || ctx.Err() != nil {
 			return err
 		}
 		klog.FromContext(ctx).Info("The lease of the controllers is lost: another server may run them now. Waiting for it",

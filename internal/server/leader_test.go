@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
 )
@@ -20,7 +20,7 @@ import (
 // leaseTimes are for tests in which a lease runs out, or must not.
 func leaseTimes(lease time.Duration) func(*server.Config) {
 	return func(cfg *server.Config) {
-		cfg.LeaderElection = controllers.LeaseTimes{
+		cfg.LeaderElection = controllermanager.LeaseTimes{
 			LeaseDuration: metav1.Duration{Duration: lease},
 			RenewDeadline: metav1.Duration{Duration: lease * 3 / 4},
 			RetryPeriod:   metav1.Duration{Duration: 100 * time.Millisecond},
@@ -66,7 +66,7 @@ func awaitLeader(t *testing.T, client kubernetes.Interface, before string) strin
 	t.Helper()
 	var holder string
 	apitest.Eventually(t, "the controllers run on a server other than "+before, func() bool {
-		lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), controllers.LeaseName, metav1.GetOptions{})
+		lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), controllermanager.LeaseName, metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			return false
 		}
@@ -79,7 +79,7 @@ func awaitLeader(t *testing.T, client kubernetes.Interface, before string) strin
 func takeLease(t *testing.T, client kubernetes.Interface, holder string, renewed metav1.MicroTime) {
 	t.Helper()
 	patch := []byte(`{"spec":{"holderIdentity":"` + holder + `","renewTime":"` + renewed.UTC().Format(metav1.RFC3339Micro) + `"}}`)
-	_, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Patch(t.Context(), controllers.LeaseName, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Patch(t.Context(), controllermanager.LeaseName, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

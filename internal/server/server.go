@@ -20,7 +20,7 @@ import (
 
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/apiserver"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/loopback"
@@ -89,7 +89,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err := claim.check(ctx); err != nil { // before any key is made
 		return err
 	}
-	issuing, err := controllers.Issuing(legacyregistry.Registerer())
+	issuing, err := controllermanager.Issuing(legacyregistry.Registerer())
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ type parts struct {
 	// newControllers makes new controllers after the former ones have lost their
 	// lease.
 	newControllers func() (ctrl.Manager, error)
-	lease          *controllers.Lease
+	lease          *controllermanager.Lease
 	renewal        *renewal
 	advertise      advertise.Keeper
 	frontEnds      []frontend.FrontEnd
@@ -157,7 +157,7 @@ type parts struct {
 }
 
 // assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllers.Lease) (*parts, error) {
+func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllermanager.Lease) (*parts, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/controllers"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -93,7 +93,7 @@ func (r role) config() server.Config {
 	cfg.Cleaning = clean.Settings{PerRequester: clean.CapSettings{ExemptGroups: []string{}}}
 	if r.Etcd != "" {
 		cfg.Etcd.Servers = []string{r.Etcd}
-		cfg.LeaderElection = controllers.LeaseTimes{
+		cfg.LeaderElection = controllermanager.LeaseTimes{
 			LeaseDuration: metav1.Duration{Duration: r.Lease},
 			RenewDeadline: metav1.Duration{Duration: r.Lease * 2 / 3},
 			RetryPeriod:   metav1.Duration{Duration: retryPeriod},

@@ -1,4 +1,4 @@
-package controllers
+package controllermanager
 
 import "github.com/certplane/certplane/internal/controller/clean"
 

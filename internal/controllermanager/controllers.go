@@ -1,7 +1,7 @@
-// Package controllers is the composition root of the certificate controllers:
-// "certplane controllers" runs them against any Kubernetes API, "certplane
-// serve" against its own.
-package controllers
+// Package controllermanager is the composition root of the certificate
+// controllers: "certplane controllers" runs them against any Kubernetes API,
+// "certplane serve" against its own.
+package controllermanager
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package controllers
+package controllermanager
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package controllers
+package controllermanager
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
