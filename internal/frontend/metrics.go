@@ -54,6 +54,9 @@ func (c MetricsConfig) Validate() error {
 // own identity which users may read it.
 func openMetrics(p Process, cfg Config) (FrontEnd, error) {
 	c := cfg.Metrics
+	if c.BindAddress == "" || c.BindAddress == Off {
+		return FrontEnd{}, nil
+	}
 	options, follow := metricsserver.Options{BindAddress: c.BindAddress}, func(context.Context) {}
 	if !c.Anonymous {
 		certificate, followed, err := c.certificate()

@@ -33,43 +33,32 @@ type Config struct {
 	Webhook *admissionwebhook.Server
 }
 
-// row is a front end and the function that opens it.
-type row struct {
+// rows are the front ends of all processes. One that a process does not serve
+// is opened as the zero FrontEnd.
+var rows = []struct {
 	name string
-	// due reports whether a process serves it; nil means always.
-	due  func(Config) bool
 	open func(Process, Config) (FrontEnd, error)
-}
-
-// rows are the front ends of all processes.
-var rows = []row{
-	{"api", Config.servesAPI, openAPI},
-	{"metrics", Config.servesMetrics, openMetrics},
-	{"webhook", Config.servesWebhook, openWebhook},
+}{
+	{"api", openAPI},
+	{"metrics", openMetrics},
+	{"webhook", openWebhook},
 }
 
 // Open returns the front ends that a process serves.
 func Open(p Process, cfg Config) ([]FrontEnd, error) {
 	var all []FrontEnd
 	for _, row := range rows {
-		if row.due != nil && !row.due(cfg) {
-			continue
-		}
 		opened, err := row.open(p, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("opening the front end %s: %w", row.name, err)
 		}
-		opened.Name = row.name
-		all = append(all, opened)
+		if opened.Serve != nil || opened.Handler != nil {
+			opened.Name = row.name
+			all = append(all, opened)
+		}
 	}
 	return all, nil
 }
-
-func (c Config) servesAPI() bool { return c.API != nil }
-func (c Config) servesMetrics() bool {
-	return c.Metrics.BindAddress != "" && c.Metrics.BindAddress != Off
-}
-func (c Config) servesWebhook() bool { return c.Webhook != nil }
 
 // openAPI returns the API itself, which has its own probes.
 func openAPI(_ Process, cfg Config) (FrontEnd, error) { return FrontEnd{Serve: cfg.API}, nil }

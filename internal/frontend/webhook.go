@@ -13,6 +13,9 @@ import (
 // openWebhook returns the admission webhook, which asks the API as its own
 // account.
 func openWebhook(p Process, cfg Config) (FrontEnd, error) {
+	if cfg.Webhook == nil {
+		return FrontEnd{}, nil
+	}
 	api, err := p.As(rights.WebhookAccount)
 	if err != nil {
 		return FrontEnd{}, err
