@@ -146,12 +146,12 @@ func (c Config) Validate() error {
 	return c.Logging.Validate()
 }
 
-// off is the address for which nothing is served.
-const off = "0"
+// disabledAddress is the address for which nothing is served.
+const disabledAddress = "0"
 
 // Validate reports the first value that cannot work, by its field.
 func (c MetricsConfig) Validate() error {
-	if c.BindAddress == off {
+	if c.BindAddress == disabledAddress {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(c.BindAddress); err != nil {

@@ -18,7 +18,7 @@ import (
 // value if serving ends before that.
 func (a *agent) serve(ctx context.Context) (<-chan error, error) {
 	ended := make(chan error, 1)
-	if a.cfg.Metrics.BindAddress == off {
+	if a.cfg.Metrics.BindAddress == disabledAddress {
 		return ended, nil
 	}
 	listener, err := net.Listen("tcp", a.cfg.Metrics.BindAddress)

@@ -32,8 +32,9 @@ func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	return &Request{For: purpose, Name: "req-" + hex.EncodeToString(digest[:10]), Key: keyPEM, CSR: csr}, nil
 }
 
-// Asked returns the record with a new request, which has not been sent yet.
-func (r Record) Asked(request *Request) Record {
+// WithRequest returns the record with a new request, which has not been sent
+// yet.
+func (r Record) WithRequest(request *Request) Record {
 	r.Pending = request
 	return r
 }
@@ -53,7 +54,7 @@ func (r Record) Sent(now time.Time, jitter backoff.Jitter) Record {
 // the next attempt, unless the server will never accept it.
 func (r Record) Unsent(err error, never bool, now time.Time, jitter backoff.Jitter) Record {
 	r = r.copy()
-	r.Failure = Failure{For: r.Pending.For, Kind: Unsent, Message: err.Error()}.after(r.Failure, now, jitter)
+	r.Failure = Failure{For: r.Pending.For, Kind: Unsent, Message: err.Error()}.following(r.Failure, now, jitter)
 	if never {
 		r.Pending = nil
 	}
@@ -82,8 +83,8 @@ var backoffs = map[FailureKind]backoff.Backoff{
 	Unsent: {First: time.Second, Most: time.Minute},
 }
 
-// after returns f as the failure that follows last.
-func (f Failure) after(last *Failure, now time.Time, jitter backoff.Jitter) *Failure {
+// following returns f as the failure that follows last.
+func (f Failure) following(last *Failure, now time.Time, jitter backoff.Jitter) *Failure {
 	f.At, f.Count = now, 1
 	if last != nil && last.Kind == f.Kind {
 		f.Count = last.Count + 1

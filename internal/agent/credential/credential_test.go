@@ -52,12 +52,12 @@ func (h *host) step() {
 	for _, event := range h.last.Events {
 		h.events = append(h.events, event.Reason)
 	}
-	if h.last.Action == Ask {
+	if h.last.Action == CreateRequest {
 		request, err := NewRequest("ED25519", h.purpose)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		h.record = h.record.Asked(request)
+		h.record = h.record.WithRequest(request)
 	}
 	if h.last.Action == Wait {
 		return

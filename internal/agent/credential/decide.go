@@ -40,7 +40,7 @@ const (
 	// Wait for Decision.Wake or for a change of the request.
 	Wait Action = iota
 	// Ask: create a new key and a request, and send the request.
-	Ask
+	CreateRequest
 	// Send the pending request, perhaps for the second time.
 	Send
 )
@@ -171,7 +171,7 @@ func (d *Decision) issued(request *certificatesv1.PodCertificateRequest, now tim
 func (d *Decision) fail(f Failure, now time.Time, jitter backoff.Jitter) {
 	f.For = d.Record.Pending.For
 	d.Record.Pending = nil
-	d.Record.Failure = f.after(d.Record.Failure, now, jitter)
+	d.Record.Failure = f.following(d.Record.Failure, now, jitter)
 }
 
 // act decides what to do next, with the request observed.
@@ -191,7 +191,7 @@ func (d *Decision) act(purpose Purpose, now time.Time) {
 	case r.Pending != nil:
 		d.Action = Send
 	default:
-		d.Action = Ask
+		d.Action = CreateRequest
 	}
 }
 

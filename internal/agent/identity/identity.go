@@ -119,9 +119,9 @@ type opening struct {
 	cfg Config
 	// bootstrap is nil if the file does not exist.
 	bootstrap *rest.Config
-	// own uses the certificate in the store.
-	own   *rest.Config
-	store certificate.FileStore
+	// certConfig uses the certificate in the store.
+	certConfig *rest.Config
+	store      certificate.FileStore
 }
 
 func newOpening(ctx context.Context, cfg Config) (*opening, error) {
@@ -137,10 +137,10 @@ func newOpening(ctx context.Context, cfg Config) (*opening, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.own = rest.AnonymousClientConfig(server)
+	o.certConfig = rest.AnonymousClientConfig(server)
 	// One file has both. The client reads it repeatedly.
-	o.own.CertFile, o.own.KeyFile = store.CurrentPath(), store.CurrentPath()
-	cfg.Contact.Watch(o.own)
+	o.certConfig.CertFile, o.certConfig.KeyFile = store.CurrentPath(), store.CurrentPath()
+	cfg.Contact.Watch(o.certConfig)
 	if o.bootstrap != nil {
 		cfg.Contact.Watch(o.bootstrap)
 	}
@@ -167,17 +167,17 @@ func (o *opening) server() (*rest.Config, error) {
 	if o.bootstrap != nil {
 		return o.bootstrap, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.remembered())
+	config, err := clientcmd.BuildConfigFromFlags("", o.serverFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("this host has no identity yet: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one), or a kubeconfig of its own with --kubeconfig")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", o.remembered(), err)
+		return nil, fmt.Errorf("reading %s: %w", o.serverFile(), err)
 	}
 	return config, nil
 }
 
-func (o *opening) remembered() string { return filepath.Join(o.cfg.Dir, "server.kubeconfig") }
+func (o *opening) serverFile() string { return filepath.Join(o.cfg.Dir, "server.kubeconfig") }
 
 func (o *opening) open(ctx context.Context) (*Identity, error) {
 	if err := o.checkName(); err != nil {
@@ -195,11 +195,11 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 		manager.Stop()
 		return nil, err
 	}
-	if err := o.remember(); err != nil {
+	if err := o.saveServer(); err != nil {
 		manager.Stop()
 		return nil, err
 	}
-	return &Identity{Config: o.own, manager: manager}, nil
+	return &Identity{Config: o.certConfig, manager: manager}, nil
 }
 
 // await waits for the certificate, and reports meanwhile why it is missing.
@@ -275,7 +275,7 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 		Ctx:  &ctx,
 		Name: "node-identity",
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
-			return kubernetes.NewForConfig(o.asker(current))
+			return kubernetes.NewForConfig(o.requestConfig(current))
 		},
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		Template: &x509.CertificateRequest{Subject: pkix.Name{
@@ -286,24 +286,24 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 	})
 }
 
-// asker returns the client configuration that requests the next certificate:
-// the agent's own or, without a valid certificate, that of the bootstrap
-// kubeconfig if there is one.
-func (o *opening) asker(current *tls.Certificate) *rest.Config {
+// requestConfig returns the client configuration that requests the next
+// certificate: the agent's own or, without a valid certificate, that of the
+// bootstrap kubeconfig if there is one.
+func (o *opening) requestConfig(current *tls.Certificate) *rest.Config {
 	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !o.cfg.Clock.Now().Before(current.Leaf.NotAfter)) {
 		return o.bootstrap
 	}
-	return o.own
+	return o.certConfig
 }
 
-// remember saves the address of the API, so that the bootstrap kubeconfig is
+// saveServer saves the address of the API, so that the bootstrap kubeconfig is
 // not needed again.
-func (o *opening) remember() error {
-	server := rest.CopyConfig(o.own)
+func (o *opening) saveServer() error {
+	server := rest.CopyConfig(o.certConfig)
 	if err := rest.LoadTLSFiles(server); err != nil {
 		return fmt.Errorf("reading the server's CA: %w", err)
 	}
-	err := clientcmd.WriteToFile(kubeconfigOf(server, o.store.CurrentPath()), o.remembered())
+	err := clientcmd.WriteToFile(kubeconfigOf(server, o.store.CurrentPath()), o.serverFile())
 	if err != nil {
 		return fmt.Errorf("storing the address of the server: %w", err)
 	}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patience is how long all reads together wait for the first list.
-const patience = 10 * time.Second
+// firstListTimeout is how long all reads together wait for the first list.
+const firstListTimeout = 10 * time.Second
 
 // ErrUnknown says that the server's objects are not known yet. It does not say
 // whether any exist.
@@ -76,7 +76,7 @@ func (f *Follower[T]) All(ctx context.Context) ([]*T, error) {
 	}
 	var all []*T
 	for _, object := range following.informer.GetStore().List() {
-		if typed, ok := object.(*held[T]); ok {
+		if typed, ok := object.(*objectWithMeta[T]); ok {
 			all = append(all, typed.object)
 		}
 	}
@@ -94,7 +94,7 @@ func (f *Follower[T]) Get(ctx context.Context, namespace, name string) (*T, erro
 	if err != nil || !found {
 		return nil, err
 	}
-	typed, ok := object.(*held[T])
+	typed, ok := object.(*objectWithMeta[T])
 	if !ok {
 		return nil, fmt.Errorf("following %s: unexpected %T", f.kind.Resource, object)
 	}
@@ -164,7 +164,7 @@ func (f *Follower[T]) follow() (*following, error) {
 	informer := dynamicinformer.NewFilteredDynamicInformer(f.dynamic, resource, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = f.kind.FieldSelector
 	}).Informer()
-	following := &following{resource: resource, informer: informer, deadline: time.Now().Add(patience), stop: stop}
+	following := &following{resource: resource, informer: informer, deadline: time.Now().Add(firstListTimeout), stop: stop}
 	if err := f.prepare(following); err != nil {
 		stop()
 		return nil, fmt.Errorf("following %s: %w", f.kind.Resource, err)
@@ -190,18 +190,18 @@ func (f *Follower[T]) prepare(following *following) error {
 		return err
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: f.tell, UpdateFunc: func(_, object any) { f.tell(object) }, DeleteFunc: f.tell,
+		AddFunc: f.notifyChanged, UpdateFunc: func(_, object any) { f.notifyChanged(object) }, DeleteFunc: f.notifyChanged,
 	})
 	return err
 }
 
-// tell calls Changed with an object, or with the last known state of an object
-// whose deletion was missed.
-func (f *Follower[T]) tell(object any) {
+// notifyChanged calls Changed with an object, or with the last known state of
+// an object whose deletion was missed.
+func (f *Follower[T]) notifyChanged(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
-	if typed, ok := object.(*held[T]); ok && f.kind.Changed != nil {
+	if typed, ok := object.(*objectWithMeta[T]); ok && f.kind.Changed != nil {
 		f.kind.Changed(typed.object)
 	}
 }
@@ -224,7 +224,7 @@ func (f *Follower[T]) newest() (schema.GroupVersionResource, error) {
 		if err != nil && !apierrors.IsNotFound(err) {
 			failed = errors.Join(failed, err)
 		}
-		if resources != nil && has(resources, f.kind.Resource) {
+		if resources != nil && hasResource(resources, f.kind.Resource) {
 			return version.WithResource(f.kind.Resource), nil
 		}
 	}
@@ -234,7 +234,7 @@ func (f *Follower[T]) newest() (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, fmt.Errorf("the server does not have %s in any of the versions %s", f.kind.Resource, f.kind.Versions)
 }
 
-func has(resources *metav1.APIResourceList, name string) bool {
+func hasResource(resources *metav1.APIResourceList, name string) bool {
 	for _, resource := range resources.APIResources {
 		if resource.Name == name {
 			return true
@@ -243,8 +243,8 @@ func has(resources *metav1.APIResourceList, name string) bool {
 	return false
 }
 
-// held is a typed object with its metadata, which informers need.
-type held[T any] struct {
+// objectWithMeta is a typed object with its metadata, which informers need.
+type objectWithMeta[T any] struct {
 	metav1.Object
 	object *T
 }
@@ -260,7 +260,7 @@ func transform[T any](object any) (any, error) {
 		return nil, err
 	}
 	meta := &metav1.ObjectMeta{Namespace: encoded.GetNamespace(), Name: encoded.GetName(), ResourceVersion: encoded.GetResourceVersion(), UID: encoded.GetUID()}
-	return &held[T]{Object: meta, object: typed}, nil
+	return &objectWithMeta[T]{Object: meta, object: typed}, nil
 }
 
 func decode[T any](encoded *unstructured.Unstructured) (*T, error) {

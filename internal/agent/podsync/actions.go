@@ -26,11 +26,11 @@ import (
 // can have started with older ones.
 func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
-	if s.Told != "" && s.Told != content {
+	if s.Notified != "" && s.Notified != content {
 		failed = v.actAll(ctx, s, hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}, content)
 	}
 	if len(failed) == 0 {
-		s.Told, s.Done = content, nil
+		s.Notified, s.Done = content, nil
 	}
 	return failed
 }

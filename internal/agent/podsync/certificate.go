@@ -79,12 +79,12 @@ func (v *podSync) pursue(ctx context.Context, s *volumeState, key string, source
 	}
 	k.Metrics.decided(source.SignerName, record, decision.Record)
 	record = decision.Record
-	if decision.Action == credential.Ask {
+	if decision.Action == credential.CreateRequest {
 		request, err := credential.NewRequest(source.KeyType, purpose)
 		if err != nil {
 			return time.Time{}, err
 		}
-		record = record.Asked(request)
+		record = record.WithRequest(request)
 	}
 	if err := s.put(key, record); err != nil || decision.Action == credential.Wait {
 		return decision.Wake, err
@@ -123,7 +123,7 @@ func (v *podSync) send(ctx context.Context, record credential.Record, source *co
 	}
 	// The Node or the Pod may have been replaced.
 	k.Node.Forget()
-	never := requests.Never(err)
+	never := requests.IsPermanent(err)
 	if text, waiting := explain(err); waiting {
 		err = errors.New(text)
 	}

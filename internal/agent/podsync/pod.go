@@ -134,7 +134,7 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	if err == nil {
 		markReady(spec.Projected, told.Sources, files)
 	}
-	if err == nil && (len(files) > 0 || s.Told != "") { // otherwise no source has brought a file yet
+	if err == nil && (len(files) > 0 || s.Notified != "") { // otherwise no source has brought a file yet
 		err = v.write(ctx, s, told.Dir, files)
 		if err == nil {
 			told.Actions = v.act(ctx, s, told.Dir, digest(files))

@@ -103,7 +103,7 @@ func (v *podSync) token(ctx context.Context, s *volumeState, source *corev1.Serv
 	err := errUnregistered
 	if v.pod != nil {
 		err = nil
-		if purpose := token.For(v.pod, source); !record.Good(purpose, now) {
+		if purpose := token.For(v.pod, source); !record.ValidFor(purpose, now) {
 			var next token.Record
 			if next, err = token.Request(ctx, v.k.Client.CoreV1().ServiceAccounts(v.pod.Namespace), v.pod, purpose, now); err == nil {
 				record = next

@@ -21,9 +21,9 @@ type Volume struct {
 	// their files: sources can change places in a manifest.
 	Certificates map[string]credential.Record `json:"certificates,omitempty"`
 	Tokens       map[string]token.Record      `json:"tokens,omitempty"`
-	// Told is a digest of the content that all programs that use the volume
+	// Notified is a digest of the content that all programs that use the volume
 	// have been notified of.
-	Told string `json:"told,omitempty"`
+	Notified string `json:"told,omitempty"`
 	// Done are the actions that have succeeded for newer content while others
 	// have not, each with the digest of that content.
 	Done map[string]string `json:"done,omitempty"`

@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 	want := Volume{
 		Certificates: map[string]credential.Record{"a": {Pending: request, Current: &credential.Credential{Key: request.Key, Chain: credential.PEM("c"), NotAfter: now}}},
 		Tokens:       map[string]token.Record{"t": {Token: "secret", IssuedAt: now, ExpiresAt: now}},
-		Told:         "digest",
+		Notified:     "digest",
 	}
 	if err := store.Save(id, want); err != nil {
 		t.Fatal(err)
@@ -69,14 +69,14 @@ func TestDamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := ID{"ns", "pod", "tls"}
-	if err := store.Save(id, Volume{Told: "x"}); err != nil {
+	if err := store.Save(id, Volume{Notified: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(store.path(id), []byte(`{"tokens": {"a": {"token": "secret`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := store.Load(id)
-	if err == nil || strings.Contains(err.Error(), "secret") || got.Certificates == nil || got.Told != "" {
+	if err == nil || strings.Contains(err.Error(), "secret") || got.Certificates == nil || got.Notified != "" {
 		t.Errorf("Load = %v, %v", got, err)
 	}
 }

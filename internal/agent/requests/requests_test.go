@@ -72,7 +72,7 @@ func TestNever(t *testing.T) {
 		apierrors.NewInternalError(errors.New("not seen yet")):               false,
 		errors.New("connection refused"):                                     false,
 	} {
-		if got := Never(err); got != want {
+		if got := IsPermanent(err); got != want {
 			t.Errorf("%v: never = %v", err, got)
 		}
 	}

@@ -56,7 +56,7 @@ func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	if err := w.meet(w.path, info); err != nil {
+	if err := w.recordOwner(w.path, info); err != nil {
 		return nil, nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
@@ -100,7 +100,7 @@ func (r Rule) walk(path string) (*walk, error) {
 		if err != nil {
 			return w, err
 		}
-		if err := w.meet(next, info); err != nil {
+		if err := w.recordOwner(next, info); err != nil {
 			return w, err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
@@ -126,8 +126,8 @@ func names(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// meet records the owner of a file, folder or link.
-func (w *walk) meet(path string, info fs.FileInfo) error {
+// recordOwner records the owner of a file, folder or link.
+func (w *walk) recordOwner(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return errors.New("the owners of files are not known on this system")

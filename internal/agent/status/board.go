@@ -28,7 +28,7 @@ func NewBoard(path string, host Host) *Board { return &Board{path: path, host: h
 // Put replaces the status of a pod.
 func (b *Board) Put(pod Pod) error {
 	return b.change(func(host *Host) {
-		host.Pods = without(host.Pods, pod.Namespace, pod.Name)
+		host.Pods = withoutPod(host.Pods, pod.Namespace, pod.Name)
 		host.Pods = append(host.Pods, pod)
 		slices.SortFunc(host.Pods, func(x, y Pod) int {
 			return strings.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name)
@@ -38,7 +38,7 @@ func (b *Board) Put(pod Pod) error {
 
 // Remove removes the status of a pod.
 func (b *Board) Remove(namespace, name string) error {
-	return b.change(func(host *Host) { host.Pods = without(host.Pods, namespace, name) })
+	return b.change(func(host *Host) { host.Pods = withoutPod(host.Pods, namespace, name) })
 }
 
 // Manifests sets the error of the manifests; nil is none.
@@ -84,7 +84,7 @@ func (b *Board) Host() Host {
 	return host
 }
 
-func without(pods []Pod, namespace, name string) []Pod {
+func withoutPod(pods []Pod, namespace, name string) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Namespace == namespace && p.Name == name })
 }
 

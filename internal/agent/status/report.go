@@ -44,7 +44,7 @@ func (r Report) Text(now time.Time) string {
 		for _, v := range pod.Volumes {
 			for _, s := range v.Sources {
 				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", pod.Namespace, pod.Name, v.Name,
-					s.Kind+" "+s.Name, stateOf(s), in(s.NotAfter, now), in(s.RefreshAt, now), orNone(s.Error))
+					s.Kind+" "+s.Name, stateOf(s), relativeTime(s.NotAfter, now), relativeTime(s.RefreshAt, now), orNone(s.Error))
 			}
 		}
 	}
@@ -68,11 +68,11 @@ func (r Report) header(out *strings.Builder, now time.Time) {
 		server += ", does not answer"
 	}
 	if r.Server.LastContact != nil {
-		server += ", last contact " + in(r.Server.LastContact, now)
+		server += ", last contact " + relativeTime(r.Server.LastContact, now)
 	}
 	identity := orNone(r.Identity.User)
 	if r.Identity.NotAfter != nil {
-		identity += ", certificate expires " + in(r.Identity.NotAfter, now)
+		identity += ", certificate expires " + relativeTime(r.Identity.NotAfter, now)
 	}
 	fmt.Fprintf(table, "Node:\t%s\nServer:\t%s\nIdentity:\t%s\n", r.Node, server, identity)
 	_ = table.Flush() // into memory
@@ -89,7 +89,7 @@ func stateOf(s Source) string {
 	return "missing"
 }
 
-func in(t *time.Time, now time.Time) string {
+func relativeTime(t *time.Time, now time.Time) string {
 	switch {
 	case t == nil:
 		return "-"

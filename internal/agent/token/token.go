@@ -70,8 +70,9 @@ func (r Record) RefreshAt() time.Time {
 	return r.IssuedAt.Add(min(age, refreshAge))
 }
 
-// Good reports whether the token is for a purpose and not due for replacement.
-func (r Record) Good(purpose Purpose, now time.Time) bool {
+// ValidFor reports whether the token is for a purpose and not due for
+// replacement.
+func (r Record) ValidFor(purpose Purpose, now time.Time) bool {
 	return r.Token != "" && r.For == purpose && now.Before(r.RefreshAt())
 }
 

@@ -39,7 +39,7 @@ func TestGood(t *testing.T) {
 		{"a long one after a day", year, hour.For, 24 * time.Hour, false},
 	}
 	for _, tt := range tests {
-		if got := tt.record.Good(tt.purpose, now.Add(tt.after)); got != tt.want {
+		if got := tt.record.ValidFor(tt.purpose, now.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: %v", tt.reason, got)
 		}
 	}

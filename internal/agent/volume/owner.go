@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// own sets the owner of the file. Only root can change owners, so own does
-// nothing if the owner is already right.
-func own(f *os.File, file File) error {
+// setOwner sets the owner of the file. Only root can change owners, so setOwner
+// does nothing if the owner is already right.
+func setOwner(f *os.File, file File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -203,7 +203,7 @@ func create(path string, file File) error {
 		return err
 	}
 	_, err = f.Write(file.Data)
-	return errors.Join(err, own(f, file), f.Chmod(file.Mode.Perm()), f.Sync(), f.Close())
+	return errors.Join(err, setOwner(f, file), f.Chmod(file.Mode.Perm()), f.Sync(), f.Close())
 }
 
 // MakeDir creates a folder and its parents, which other users may enter
@@ -237,7 +237,7 @@ func point(dir, name, target string) error {
 // whether it changed anything.
 func link(dir string, files Files) (bool, error) {
 	changed := false
-	for _, name := range slices.Sorted(maps.Keys(tops(files))) {
+	for _, name := range slices.Sorted(maps.Keys(topLevelNames(files))) {
 		full, target := filepath.Join(dir, name), filepath.Join(dataName, name)
 		info, err := os.Lstat(full)
 		if err == nil && info.Mode()&fs.ModeSymlink == 0 {
@@ -258,7 +258,7 @@ func link(dir string, files Files) (bool, error) {
 // all states except those in stay: folders of former states, and of writers
 // that did not finish.
 func removeStale(dir string, files Files, stay ...string) error {
-	wanted := tops(files)
+	wanted := topLevelNames(files)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("cleaning volume %s: %w", dir, err)
@@ -280,8 +280,8 @@ func isOurs(dir, name string) bool {
 	return err == nil && target == filepath.Join(dataName, name)
 }
 
-// tops returns the top-level names in the volume's folder.
-func tops(files Files) map[string]bool {
+// topLevelNames returns the top-level names in the volume's folder.
+func topLevelNames(files Files) map[string]bool {
 	names := map[string]bool{}
 	for name := range files {
 		top, _, _ := strings.Cut(path.Clean(name), "/")
