@@ -68,7 +68,7 @@ type examined struct {
 	request  *pki.Request
 	usages   pki.Usages
 	duration *time.Duration
-	why      pki.Purpose
+	purpose  pki.Purpose
 }
 
 func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, by pki.Issuing) (*Issued, error) {
@@ -80,7 +80,7 @@ func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, b
 	if err != nil {
 		return nil, err
 	}
-	cert, err := linted.Sign(ctx, by, e.why)
+	cert, err := linted.Sign(ctx, by, e.purpose)
 	if err != nil {
 		return nil, Unavailable(err)
 	}

@@ -21,14 +21,14 @@ import (
 func (t *pass) reportBlocked(ctx context.Context, who actor, why issuance.Finding) error {
 	before := certmanager.CertificateCondition(t.Certificate, cmv1.CertificateConditionIssuing)
 	if before == nil || before.Status != cmmeta.ConditionTrue {
-		t.warn(who, t.Certificate, why)
+		t.eventWarning(who, t.Certificate, why)
 		return nil
 	}
 	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) {
 		certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, before.Reason, why.Message, metav1.NewTime(t.now))
 	})
 	if changed {
-		t.warn(who, t.Certificate, why)
+		t.eventWarning(who, t.Certificate, why)
 	}
 	return err
 }

@@ -38,10 +38,10 @@ func (t *pass) issue(ctx context.Context) (changed bool, err error) {
 	}
 	if isIssuing(t.Certificate) {
 		log.FromContext(ctx).V(1).Info("Issuing", "waits", outcome.Why.Message)
-		t.by(t.now.Add(lookEvery))
-		t.by(outcome.Again)
+		t.requeueBy(t.now.Add(lookEvery))
+		t.requeueBy(outcome.Again)
 	}
-	if outcome.Tell {
+	if outcome.Report {
 		_, err = t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { issuance.SetWaiting(crt, outcome.Why.Message) })
 	}
 	return false, err
@@ -62,7 +62,7 @@ func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 		return err
 	}
 	if changed {
-		t.inform(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
+		t.eventNormal(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
 	}
 	_, err = t.keepKey(ctx) // it is in the Secret by now
 	return err
@@ -77,7 +77,7 @@ func (t *pass) setIssued(crt *cmv1.Certificate) {
 	issued := t.Situation
 	issued.Certificate = crt
 	ready := issuance.Ready(issued, t.now)
-	t.by(ready.Again)
+	t.requeueBy(ready.Again)
 	issuance.SetReadiness(crt, ready, t.now)
 }
 
@@ -95,7 +95,7 @@ func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, 
 	if err != nil {
 		// If the request is invalid, the issuer says so.
 		log.FromContext(ctx).Error(err, "Cannot make a temporary certificate")
-		t.by(t.now.Add(lookEvery))
+		t.requeueBy(t.now.Add(lookEvery))
 		return nil
 	}
 	content, err := secret.Interim(t.Certificate, chain, key)
@@ -104,9 +104,9 @@ func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, 
 	}
 	written, err := t.apply(ctx, content)
 	if written {
-		t.inform(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageTemporary})
+		t.eventNormal(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageTemporary})
 	}
-	t.by(t.now.Add(lookEvery))
+	t.requeueBy(t.now.Add(lookEvery))
 	return err
 }
 
@@ -135,7 +135,7 @@ func (t *pass) apply(ctx context.Context, content secret.Content) (written bool,
 	}
 	var missing noPassword
 	if options.Passwords, err = t.passwords(ctx); errors.As(err, &missing) {
-		t.by(t.now.Add(lookEvery))
+		t.requeueBy(t.now.Add(lookEvery))
 		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
 	}
 	if err != nil {
@@ -143,7 +143,7 @@ func (t *pass) apply(ctx context.Context, content secret.Content) (written bool,
 	}
 	wanted, err := content.Apply(options)
 	if err != nil {
-		t.by(t.now.Add(lookEvery))
+		t.requeueBy(t.now.Add(lookEvery))
 		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
 	}
 	if err := t.unchanged(ctx); err != nil {

@@ -34,7 +34,7 @@ func (t *pass) keepKey(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if len(plan.Delete) > 0 {
-		t.inform(keyManager, t.Certificate, plan.Event)
+		t.eventNormal(keyManager, t.Certificate, plan.Event)
 	}
 	return len(plan.Delete) > 0, nil
 }
@@ -70,10 +70,10 @@ func (t *pass) tellKey(plan issuance.KeyPlan, name string) {
 		what.Message += fmt.Sprintf(" %q", name)
 	}
 	if plan.IsWarning {
-		t.warn(keyManager, t.Certificate, what)
+		t.eventWarning(keyManager, t.Certificate, what)
 		return
 	}
-	t.inform(keyManager, t.Certificate, what)
+	t.eventNormal(keyManager, t.Certificate, what)
 }
 
 func (t *pass) deleteKeys(ctx context.Context, names []string) error {

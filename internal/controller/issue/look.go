@@ -27,7 +27,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*pass, er
 		return nil, fmt.Errorf("listing the requests of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
 	}
 	t := &pass{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
-		Certificate: crt, Secret: target, Owner: issuance.Owner(r.naming(ctx, crt.Namespace, crt.Spec.SecretName), target),
+		Certificate: crt, Secret: target, Owner: issuance.Owner(r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName), target),
 	}}
 	t.Requests = issuance.Own(crt, t.requests)
 	t.nextKeys, err = r.findNextKeys(ctx, crt)

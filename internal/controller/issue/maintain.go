@@ -21,7 +21,7 @@ func (t *pass) maintain(ctx context.Context) (changed bool, err error) {
 	}
 	content, drift, err := issuance.Maintain(t.Situation, t.Settings.EnableCertificateOwnerRef, passwords, t.now)
 	if err != nil {
-		t.by(t.now.Add(lookEvery))
+		t.requeueBy(t.now.Add(lookEvery))
 		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
 			"Cannot compare Secret %q: %v: fix that, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
 	}

@@ -52,9 +52,9 @@ type pass struct {
 	key crypto.Signer
 	// written means that this pass has written Certificate.
 	written bool
-	// again is when to look again at the latest; zero means when something
+	// requeueAt is when to look again at the latest; zero means when something
 	// changes.
-	again time.Time
+	requeueAt time.Time
 }
 
 // step does one thing. It reports whether it has changed anything that later
@@ -88,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	switch err := t.do(ctx); {
+	switch err := t.runSteps(ctx); {
 	case errors.Is(err, errChanged), apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -100,7 +100,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: t.lookAgain()}, nil
 }
 
-func (t *pass) do(ctx context.Context) error {
+func (t *pass) runSteps(ctx context.Context) error {
 	for _, step := range steps {
 		if changed, err := step(t, ctx); changed || err != nil {
 			return err
@@ -109,19 +109,20 @@ func (t *pass) do(ctx context.Context) error {
 	return nil
 }
 
-// by ensures that the next look comes no later than at, unless at is zero.
-func (t *pass) by(at time.Time) {
-	if !at.IsZero() && (t.again.IsZero() || at.Before(t.again)) {
-		t.again = at
+// requeueBy ensures that the next look comes no later than at, unless at is
+// zero.
+func (t *pass) requeueBy(at time.Time) {
+	if !at.IsZero() && (t.requeueAt.IsZero() || at.Before(t.requeueAt)) {
+		t.requeueAt = at
 	}
 }
 
 // lookAgain returns the time until the next look; 0 means never.
 func (t *pass) lookAgain() time.Duration {
-	if t.again.IsZero() {
+	if t.requeueAt.IsZero() {
 		return 0
 	}
-	return max(t.again.Sub(t.now), time.Millisecond)
+	return max(t.requeueAt.Sub(t.now), time.Millisecond)
 }
 
 // setStatus changes the Certificate's status as an actor. If that changes

@@ -42,11 +42,11 @@ var actions = map[actor]string{
 	trigger: "Trigger", keyManager: "ManageKey", requestManager: "Request", issuing: "Issue", readiness: "CheckReadiness",
 }
 
-func (c *controller) inform(who actor, crt *cmv1.Certificate, what issuance.Finding) {
+func (c *controller) eventNormal(who actor, crt *cmv1.Certificate, what issuance.Finding) {
 	c.event(who, crt, corev1.EventTypeNormal, what)
 }
 
-func (c *controller) warn(who actor, crt *cmv1.Certificate, what issuance.Finding) {
+func (c *controller) eventWarning(who actor, crt *cmv1.Certificate, what issuance.Finding) {
 	c.event(who, crt, corev1.EventTypeWarning, what)
 }
 

@@ -59,7 +59,7 @@ func (t *pass) createRequest(ctx context.Context, key crypto.Signer) error {
 	if err != nil {
 		return t.refused(ctx, requestManager, issuance.EventRequestFailed, fmt.Errorf("creating CertificateRequest %q: %w", cr.Name, err))
 	}
-	t.inform(requestManager, t.Certificate, issuance.Finding{
+	t.eventNormal(requestManager, t.Certificate, issuance.Finding{
 		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", cr.Name),
 	})
 	return nil
@@ -75,7 +75,7 @@ func (t *pass) collide(ctx context.Context, name string) error {
 	if metav1.IsControlledBy(cr, t.Certificate) {
 		return errChanged
 	}
-	t.by(t.now.Add(lookEvery))
+	t.requeueBy(t.now.Add(lookEvery))
 	return t.reportBlocked(ctx, requestManager, issuance.Finding{
 		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and does not belong to this Certificate: delete it", name),
 	})
@@ -88,6 +88,6 @@ func (t *pass) fail(ctx context.Context, who actor, why issuance.Finding) error 
 	if err != nil || !changed {
 		return err
 	}
-	t.warn(who, t.Certificate, why)
+	t.eventWarning(who, t.Certificate, why)
 	return t.deleteKeys(ctx, issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret).Delete)
 }

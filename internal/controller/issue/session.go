@@ -35,10 +35,10 @@ const (
 	// for which the API did not answer.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
-	// patience is the time limit for one look at a Certificate: the largest RSA
-	// keys take minutes on a busy machine, and one that comes too late is made
-	// again.
-	patience = 10 * time.Minute
+	// passTimeout is the time limit for one look at a Certificate: the largest
+	// RSA keys take minutes on a busy machine, and one that comes too late is
+	// made again.
+	passTimeout = 10 * time.Minute
 )
 
 type queue = worker.Queue
@@ -155,7 +155,7 @@ func ownersOf(o client.Object) []string {
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 	issuing, err := worker.New(ctx, "certificates", r.Metrics.Count("certificates", r), worker.Options{
-		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: patience,
+		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcil
 	if !ok {
 		return requests
 	}
-	for _, conflicting := range r.naming(ctx, crt.Namespace, crt.Spec.SecretName) {
+	for _, conflicting := range r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName) {
 		if conflicting.Name != crt.Name {
 			requests = append(requests, requestFor(conflicting.Namespace, conflicting.Name))
 		}
@@ -195,7 +195,7 @@ func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcil
 func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
 	go r.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName) {
-			for _, crt := range r.using(ctx, byAnySecret, secret.Namespace, secret.Name) {
+			for _, crt := range r.byIndex(ctx, byAnySecret, secret.Namespace, secret.Name) {
 				q.Add(requestFor(crt.Namespace, crt.Name))
 			}
 		},
@@ -208,13 +208,13 @@ func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
 	return nil
 }
 
-// naming returns the Certificates whose Secret this is to be. They must not be
-// modified.
-func (r *reconciler) naming(ctx context.Context, namespace, secretName string) []*cmv1.Certificate {
-	return r.using(ctx, bySecretName, namespace, secretName)
+// withSecretName returns the Certificates whose Secret this is to be. They must
+// not be modified.
+func (r *reconciler) withSecretName(ctx context.Context, namespace, secretName string) []*cmv1.Certificate {
+	return r.byIndex(ctx, bySecretName, namespace, secretName)
 }
 
-func (r *reconciler) using(ctx context.Context, index, namespace, secretName string) []*cmv1.Certificate {
+func (r *reconciler) byIndex(ctx context.Context, index, namespace, secretName string) []*cmv1.Certificate {
 	return r.list(ctx, client.InNamespace(namespace), client.MatchingFields{index: secretName})
 }
 

@@ -22,7 +22,7 @@ func (t *pass) restoreRevision(ctx context.Context) (changed bool, err error) {
 // certificate is suitable. The next steps do not depend on it.
 func (t *pass) tellReadiness(ctx context.Context) (changed bool, err error) {
 	ready := issuance.Ready(t.Situation, t.now)
-	t.by(ready.Again)
+	t.requeueBy(ready.Again)
 	_, err = t.setStatus(ctx, readiness, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
 	return false, err
 }
@@ -34,7 +34,7 @@ func (t *pass) adopt(ctx context.Context) (changed bool, err error) {
 		return false, nil
 	}
 	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
-		t.inform(trigger, t.Certificate, why)
+		t.eventNormal(trigger, t.Certificate, why)
 	}
 	return changed, err
 }
@@ -46,7 +46,7 @@ func (t *pass) release(ctx context.Context) (changed bool, err error) {
 		return false, nil
 	}
 	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
-		t.warn(trigger, t.Certificate, why)
+		t.eventWarning(trigger, t.Certificate, why)
 	}
 	return changed, err
 }
@@ -54,7 +54,7 @@ func (t *pass) release(ctx context.Context) (changed bool, err error) {
 // start starts an issuance if one is due.
 func (t *pass) start(ctx context.Context) (changed bool, err error) {
 	start := t.Settings.backoff().Decide(t.Situation, t.now)
-	t.by(start.Again)
+	t.requeueBy(start.Again)
 	if start.Held != "" {
 		log.FromContext(ctx).V(1).Info("Not issuing yet", "why", start.Held)
 	}
@@ -63,8 +63,8 @@ func (t *pass) start(ctx context.Context) (changed bool, err error) {
 	}
 	changed, err = t.setStatus(ctx, trigger, func(crt *cmv1.Certificate) { issuance.SetIssuing(crt, start.Why, t.now) })
 	if changed {
-		t.warn(trigger, t.Certificate, start.Warning)
-		t.inform(trigger, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: start.Why.Message})
+		t.eventWarning(trigger, t.Certificate, start.Warning)
+		t.eventNormal(trigger, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: start.Why.Message})
 	}
 	return false, err
 }

@@ -119,7 +119,7 @@ func TestIssue(t *testing.T) {
 				t.Error("decided by no request")
 			}
 			plan := issuance.PlanRequest(w.situation(), key.Public())
-			if deletes := slices.ContainsFunc(plan.Delete, func(d issuance.Doomed) bool { return d.Request == cr }); deletes != tc.deletes {
+			if deletes := slices.ContainsFunc(plan.Delete, func(d issuance.StaleRequest) bool { return d.Request == cr }); deletes != tc.deletes {
 				t.Errorf("the request is deleted: %v, want %v", deletes, tc.deletes)
 			}
 		})
@@ -156,8 +156,8 @@ func TestIssueTells(t *testing.T) {
 				change(w, cr)
 			}
 			got := issuance.Issue(w.situation(), key, begin.Add(tc.after))
-			if got.Tell != (tc.tells != "") || got.Tell && !strings.Contains(got.Why.Message, tc.tells) {
-				t.Errorf("tells %v, %q, want %q", got.Tell, got.Why.Message, tc.tells)
+			if got.Report != (tc.tells != "") || got.Report && !strings.Contains(got.Why.Message, tc.tells) {
+				t.Errorf("tells %v, %q, want %q", got.Report, got.Why.Message, tc.tells)
 			}
 			if got.Again.IsZero() != (tc.again == 0) || tc.again != 0 && !got.Again.Equal(begin.Add(tc.again)) {
 				t.Errorf("again %v, want after %v", got.Again, tc.again)

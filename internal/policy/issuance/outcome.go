@@ -42,9 +42,9 @@ type Outcome struct {
 	Why Finding
 	// Request is the request that decides; nil while there is none.
 	Request *cmv1.CertificateRequest
-	// Tell means that the message belongs on the Certificate, by SetWaiting: a
-	// person may have to act.
-	Tell bool
+	// Report means that the message belongs on the Certificate, by SetWaiting:
+	// a person may have to act.
+	Report bool
 	// Again is when to call Issue again; zero means only after a change.
 	Again time.Time
 }
@@ -87,7 +87,7 @@ func (s Situation) judge(cr *cmv1.CertificateRequest, key crypto.Signer, now tim
 		return failed(ended.Reason, ended.Message)
 	}
 	if certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued {
-		if why := unfit(cr, key.Public(), now); why != "" {
+		if why := certificateProblem(cr, key.Public(), now); why != "" {
 			return failed(ReasonInvalidCertificate, why)
 		}
 		return Outcome{Step: Store}
@@ -102,9 +102,9 @@ func failed(reason, message string) Outcome {
 	return Outcome{Step: Fail, Why: Finding{Reason: reason, Message: fmt.Sprintf(messageFailedAndRetriedForm, message)}}
 }
 
-// unfit returns why the certificate from an issuer cannot be used; empty if it
-// can.
-func unfit(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
+// certificateProblem returns why the certificate from an issuer cannot be used;
+// empty if it can.
+func certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
 	certs, err := pki.ParseBundle(cr.Status.Certificate)
 	switch {
 	case err != nil:

@@ -28,7 +28,7 @@ const (
 // issued.
 type RequestPlan struct {
 	// Delete are requests that cannot succeed, with the reason for each.
-	Delete []Doomed
+	Delete []StaleRequest
 	// Keep is the request for the next certificate, or nil.
 	Keep *cmv1.CertificateRequest
 	// Create means that the caller must create a request with NewRequest, once
@@ -36,8 +36,8 @@ type RequestPlan struct {
 	Create bool
 }
 
-// Doomed is a request that is deleted.
-type Doomed struct {
+// StaleRequest is a request that is deleted.
+type StaleRequest struct {
 	Request *cmv1.CertificateRequest
 	Why     string
 }
@@ -56,27 +56,27 @@ func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
 		revision, ok := Revision(cr)
 		switch why := s.staleReason(cr, key); {
 		case !ok:
-			plan.Delete = append(plan.Delete, Doomed{cr, "it does not name its revision"})
+			plan.Delete = append(plan.Delete, StaleRequest{cr, "it does not name its revision"})
 		case revision != NextRevision(s.Certificate):
 		case why != "":
-			plan.Delete = append(plan.Delete, Doomed{cr, why})
+			plan.Delete = append(plan.Delete, StaleRequest{cr, why})
 		default:
 			good = append(good, cr)
 		}
 	}
-	plan.Keep = prefer(good, RequestName(s.Certificate))
+	plan.Keep = preferredRequest(good, RequestName(s.Certificate))
 	for _, cr := range good {
 		if cr != plan.Keep {
-			plan.Delete = append(plan.Delete, Doomed{cr, fmt.Sprintf("it asks for the same as %q", plan.Keep.Name)})
+			plan.Delete = append(plan.Delete, StaleRequest{cr, fmt.Sprintf("it asks for the same as %q", plan.Keep.Name)})
 		}
 	}
 	plan.Create = plan.Keep == nil
 	return plan
 }
 
-// prefer returns a request that has its certificate; otherwise the one with the
-// usual name; otherwise the first.
-func prefer(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateRequest {
+// preferredRequest returns a request that has its certificate; otherwise the
+// one with the usual name; otherwise the first.
+func preferredRequest(requests []*cmv1.CertificateRequest, name string) *cmv1.CertificateRequest {
 	best := first(requests)
 	if best == nil || certmanager.ReadyReason(best) == cmv1.CertificateRequestReasonIssued {
 		return best
@@ -180,7 +180,7 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	if err != nil {
 		return nil, err
 	}
-	annotations := copied.of(crt.Annotations)
+	annotations := copied.copyFrom(crt.Annotations)
 	annotations[cmv1.CertificateNameKey] = crt.Name
 	annotations[cmv1.CertificateRequestRevisionAnnotationKey] = strconv.Itoa(NextRevision(crt))
 	if name := crt.Status.NextPrivateKeySecretName; name != nil {
@@ -222,7 +222,7 @@ func RequestName(crt *cmv1.Certificate) string {
 // that matches an annotation decides; one that begins with "-" excludes it.
 type CopiedAnnotations []string
 
-func (c CopiedAnnotations) of(annotations map[string]string) map[string]string {
+func (c CopiedAnnotations) copyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
 		if c.includes(key) {

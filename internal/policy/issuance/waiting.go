@@ -17,13 +17,13 @@ import (
 func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 	outcome := wait("%s", waitsFor(cr))
 	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady) != nil {
-		outcome.Tell = true
+		outcome.Report = true
 		return outcome
 	}
 	if at := cr.CreationTimestamp.Add(requests.ApprovalGrace); at.After(now) {
 		outcome.Again = at
 	} else {
-		outcome.Tell = true
+		outcome.Report = true
 	}
 	return outcome
 }

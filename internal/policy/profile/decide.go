@@ -33,7 +33,7 @@ func (p *Profile) decide(f request.Request) (*Certificate, *Refusal) {
 	}
 	cert := &Certificate{Key: f.Key, refresh: p.refresh}
 	for _, decide := range []func(*Certificate, request.Request) *Refusal{
-		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkWishes, p.checkNamed,
+		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkRequested, p.checkNamed,
 	} {
 		if refusal := decide(cert, f); refusal != nil {
 			return nil, refusal
@@ -162,7 +162,7 @@ func (p *Profile) decideIdentity(cert *Certificate, f request.Request) *Refusal 
 	if err != nil {
 		return refuse(ReasonInvalidRequest, p.path.String(), "%v", err)
 	}
-	ev := &evaluation{variables: variables, left: decisionBudget}
+	ev := &evaluation{variables: variables, budget: decisionBudget}
 	if refusal := p.checkRules(ev); refusal != nil {
 		return refusal
 	}

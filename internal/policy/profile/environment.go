@@ -36,15 +36,15 @@ var (
 
 // variable is a variable of expressions.
 type variable struct {
-	name string
-	is   *declared.DeclType
+	name  string
+	value *declared.DeclType
 }
 
 func extend(variables ...variable) (*cel.Env, error) {
 	options := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
 	for _, v := range variables {
-		options.EnvOptions = append(options.EnvOptions, cel.Variable(v.name, v.is.CelType()))
-		options.DeclTypes = append(options.DeclTypes, v.is)
+		options.EnvOptions = append(options.EnvOptions, cel.Variable(v.name, v.value.CelType()))
+		options.DeclTypes = append(options.DeclTypes, v.value)
 	}
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	set, err := base.Extend(options, environment.StrictCostOpt)

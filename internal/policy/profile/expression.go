@@ -36,7 +36,7 @@ type expression struct {
 // evaluation evaluates the expressions of one decision.
 type evaluation struct {
 	variables map[string]any
-	left      uint64
+	budget    uint64
 }
 
 // value evaluates e, within the rest of the budget.
@@ -50,11 +50,11 @@ func (ev *evaluation) value(e *expression) (ref.Val, *Refusal) {
 	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
 		return nil, refuse(ReasonExpression, e.field, "the expression costs more than %d for this request: make it cheaper", expressionLimit)
 	case err != nil:
-		return nil, refuse(ReasonExpression, e.field, "the signer's expression failed for this request: %s", tidy(err.Error()))
-	case cost > ev.left:
+		return nil, refuse(ReasonExpression, e.field, "the signer's expression failed for this request: %s", withoutPosition(err.Error()))
+	case cost > ev.budget:
 		return nil, refuse(ReasonExpression, e.field, "the signer's expressions cost more than %d for this request: make them cheaper", decisionBudget)
 	}
-	ev.left -= cost
+	ev.budget -= cost
 	return value, nil
 }
 
@@ -137,14 +137,14 @@ func (e *expression) wrongType(value ref.Val, want string) *Refusal {
 func compileExpression(env *cel.Env, text string, path *field.Path, yields result) (*expression, error) {
 	ast, issues := env.Compile(text)
 	if issues != nil && issues.Err() != nil {
-		return nil, errors.New(tidy(issues.String()))
+		return nil, errors.New(withoutPosition(issues.String()))
 	}
 	if !yields.allows(ast.OutputType()) {
 		return nil, fmt.Errorf("must yield %s, and yields %s", yields.name, ast.OutputType())
 	}
 	program, err := env.Program(ast, cel.CostLimit(expressionLimit), cel.CostTracking(costs))
 	if err != nil {
-		return nil, errors.New(tidy(err.Error()))
+		return nil, errors.New(withoutPosition(err.Error()))
 	}
 	return &expression{program: program, field: path.String()}, nil
 }
@@ -173,8 +173,8 @@ func (r result) allows(t *cel.Type) bool {
 	return t.Kind() == types.ListKind && r.name == aStrings.name && t.Parameters()[0].Kind() == types.TypeParamKind
 }
 
-// tidy converts a message of the library to one line.
-func tidy(text string) string {
+// withoutPosition converts a message of the library to one line.
+func withoutPosition(text string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(text, "ERROR: <input>:"), "\n")
 	return strings.TrimSpace(first)
 }

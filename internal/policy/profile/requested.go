@@ -13,52 +13,52 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// checkWishes refuses requests for more than cert contains.
-func (p *Profile) checkWishes(cert *Certificate, f request.Request) *Refusal {
-	asked := f.PKCS10
-	if asked == nil {
+// checkRequested refuses requests for more than cert contains.
+func (p *Profile) checkRequested(cert *Certificate, f request.Request) *Refusal {
+	requested := f.PKCS10
+	if requested == nil {
 		return nil
 	}
-	if refusal := p.checkSubjectWish(cert, asked.CertificateRequest); refusal != nil {
+	if refusal := p.checkRequestedSubject(cert, requested.CertificateRequest); refusal != nil {
 		return refusal
 	}
-	if refusal := p.checkNameWishes(cert, asked.CertificateRequest); refusal != nil {
+	if refusal := p.checkRequestedNames(cert, requested.CertificateRequest); refusal != nil {
 		return refusal
 	}
-	for _, extension := range asked.Extensions {
-		if refusal := p.checkExtensionWish(cert, asked, extension.Id); refusal != nil {
+	for _, extension := range requested.Extensions {
+		if refusal := p.checkRequestedExtension(cert, requested, extension.Id); refusal != nil {
 			return refusal
 		}
 	}
 	return nil
 }
 
-// checkSubjectWish refuses a request with another subject. A request may leave
-// the subject to the signer.
-func (p *Profile) checkSubjectWish(cert *Certificate, asked *x509.CertificateRequest) *Refusal {
-	for _, wish := range asked.Subject.Names {
+// checkRequestedSubject refuses a request with another subject. A request may
+// leave the subject to the signer.
+func (p *Profile) checkRequestedSubject(cert *Certificate, requested *x509.CertificateRequest) *Refusal {
+	for _, attribute := range requested.Subject.Names {
 		if !slices.ContainsFunc(cert.Subject.Names, func(has pkix.AttributeTypeAndValue) bool {
-			return has.Type.Equal(wish.Type) && sameText(has.Value, wish.Value)
+			return has.Type.Equal(attribute.Type) && sameText(has.Value, attribute.Value)
 		}) {
 			return refuse(ReasonSubject, p.at("subject"), "the request asks for the subject %q, and the signer issues %q: request that or an empty subject",
-				asked.Subject, cert.Subject)
+				requested.Subject, cert.Subject)
 		}
 	}
 	return nil
 }
 
-func (p *Profile) checkNameWishes(cert *Certificate, asked *x509.CertificateRequest) *Refusal {
-	if wish, ok := missing(asked.DNSNames, cert.DNSNames, strings.EqualFold); ok {
-		return p.refuseName("dnsNames", "DNS name", wish)
+func (p *Profile) checkRequestedNames(cert *Certificate, requested *x509.CertificateRequest) *Refusal {
+	if name, ok := firstMissing(requested.DNSNames, cert.DNSNames, strings.EqualFold); ok {
+		return p.refuseName("dnsNames", "DNS name", name)
 	}
-	if wish, ok := missing(asked.IPAddresses, cert.IPAddresses, net.IP.Equal); ok {
-		return p.refuseName("ipAddresses", "IP address", wish.String())
+	if name, ok := firstMissing(requested.IPAddresses, cert.IPAddresses, net.IP.Equal); ok {
+		return p.refuseName("ipAddresses", "IP address", name.String())
 	}
-	if wish, ok := missing(asked.URIs, cert.URIs, sameURI); ok {
-		return p.refuseName("uris", "URI", wish.String())
+	if name, ok := firstMissing(requested.URIs, cert.URIs, sameURI); ok {
+		return p.refuseName("uris", "URI", name.String())
 	}
-	if wish, ok := missing(asked.EmailAddresses, cert.EmailAddresses, func(a, b string) bool { return a == b }); ok {
-		return p.refuseName("emailAddresses", "e-mail address", wish)
+	if name, ok := firstMissing(requested.EmailAddresses, cert.EmailAddresses, func(a, b string) bool { return a == b }); ok {
+		return p.refuseName("emailAddresses", "e-mail address", name)
 	}
 	return nil
 }
@@ -67,10 +67,10 @@ func (p *Profile) refuseName(field, kind, name string) *Refusal {
 	return refuse(ReasonNames, p.at("names", field), "the signer does not issue the %s %q to this request", kind, name)
 }
 
-func missing[T any](wishes, has []T, same func(T, T) bool) (first T, is bool) {
-	for _, wish := range wishes {
-		if !slices.ContainsFunc(has, func(h T) bool { return same(wish, h) }) {
-			return wish, true
+func firstMissing[T any](requested, issued []T, same func(T, T) bool) (first T, ok bool) {
+	for _, name := range requested {
+		if !slices.ContainsFunc(issued, func(other T) bool { return same(name, other) }) {
+			return name, true
 		}
 	}
 	return first, false
@@ -86,25 +86,25 @@ func sameText(a, b any) bool {
 
 func sameURI(a, b *url.URL) bool { return a.String() == b.String() }
 
-func (p *Profile) checkExtensionWish(cert *Certificate, asked *pki.Request, wish asn1.ObjectIdentifier) *Refusal {
+func (p *Profile) checkRequestedExtension(cert *Certificate, requested *pki.Request, id asn1.ObjectIdentifier) *Refusal {
 	granted := false
 	switch {
-	case wish.Equal(pki.OIDSubjectAltName):
-		granted = asked.OtherNames.Err == nil && len(asked.OtherNames.Value) == 0
-	case wish.Equal(pki.OIDBasicConstraints):
-		return p.checkCAWish(asked)
-	case wish.Equal(pki.OIDKeyUsage):
-		granted = asked.KeyUsage.Err == nil && asked.KeyUsage.Value&^cert.Usages.Key == 0
-	case wish.Equal(pki.OIDExtKeyUsage):
-		granted = asked.ExtKeyUsage.Err == nil && hasPurposes(cert.Usages.Extended, asked.ExtKeyUsage.Value)
+	case id.Equal(pki.OIDSubjectAltName):
+		granted = requested.OtherNames.Err == nil && len(requested.OtherNames.Value) == 0
+	case id.Equal(pki.OIDBasicConstraints):
+		return p.checkRequestedCA(requested)
+	case id.Equal(pki.OIDKeyUsage):
+		granted = requested.KeyUsage.Err == nil && requested.KeyUsage.Value&^cert.Usages.Key == 0
+	case id.Equal(pki.OIDExtKeyUsage):
+		granted = requested.ExtKeyUsage.Err == nil && hasPurposes(cert.Usages.Extended, requested.ExtKeyUsage.Value)
 	}
 	if granted || p.ignoreOther {
 		return nil
 	}
-	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not contain: leave it out", describe(wish))
+	return refuse(ReasonExtensions, p.at("extensions"), "the request contains %s, which the certificate would not contain: leave it out", describeExtension(id))
 }
 
-func describe(id asn1.ObjectIdentifier) string {
+func describeExtension(id asn1.ObjectIdentifier) string {
 	switch {
 	case id.Equal(pki.OIDSubjectAltName):
 		return "alternative names other than DNS, IP, URI and e-mail"
@@ -116,8 +116,8 @@ func describe(id asn1.ObjectIdentifier) string {
 	return "the extension " + id.String()
 }
 
-func (p *Profile) checkCAWish(asked *pki.Request) *Refusal {
-	if asked.CA.Err == nil && !asked.CA.Value.IsCA || p.ignoreCAs {
+func (p *Profile) checkRequestedCA(requested *pki.Request) *Refusal {
+	if requested.CA.Err == nil && !requested.CA.Value.IsCA || p.ignoreCAs {
 		return nil
 	}
 	return refuse(ReasonCA, p.at("certificateAuthorities"), "the request asks for a CA certificate, and the signer issues none")

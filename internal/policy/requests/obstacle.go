@@ -32,7 +32,7 @@ const (
 // type sign here.
 func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(certmanager.IssuerType) bool) Obstacle {
 	if found == nil {
-		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, in(who.Namespace))
+		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, inNamespace(who.Namespace))
 	}
 	t := certmanager.TypeOf(found.GetSpec())
 	if t == certmanager.NoType {
@@ -50,7 +50,7 @@ func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(cer
 	return obstacle(ReasonNotReady, "Referenced issuer does not have a Ready status condition: %s", why)
 }
 
-func in(namespace string) string {
+func inNamespace(namespace string) string {
 	if namespace == "" {
 		return ""
 	}

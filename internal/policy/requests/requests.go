@@ -43,7 +43,7 @@ func Due(cr *cmv1.CertificateRequest) Step {
 	case !certmanager.IsBuiltIn(cr.Spec.IssuerRef):
 		return dueExternal(cr)
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
-		if denialIsTold(cr) {
+		if isDenialReported(cr) {
 			return None
 		}
 		return Deny
@@ -77,9 +77,9 @@ func dueExternal(cr *cmv1.CertificateRequest) Step {
 // MessageDenied is the message of the Ready condition of a denied request.
 const MessageDenied = "The CertificateRequest was denied by an approval controller"
 
-// denialIsTold reports whether the Ready condition shows that a request is
+// isDenialReported reports whether the Ready condition shows that a request is
 // denied.
-func denialIsTold(cr *cmv1.CertificateRequest) bool {
+func isDenialReported(cr *cmv1.CertificateRequest) bool {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	return ready != nil && ready.Status == cmmeta.ConditionFalse &&
 		ready.Reason == cmv1.CertificateRequestReasonDenied && ready.Message == MessageDenied && cr.Status.FailureTime != nil

@@ -123,7 +123,7 @@ func (k class) decide(r request, now time.Time, limits Limits) Verdict {
 	}
 	deadline := since.Add(limit)
 	if k.reason == Issued {
-		deadline = pki.Later(deadline, r.made(now).Add(limits.Fetch))
+		deadline = pki.Later(deadline, r.latestSigning(now).Add(limits.Fetch))
 	}
 	if now.After(deadline) {
 		return Verdict{Reason: k.reason, Message: fmt.Sprintf("%s %v ago", k.words, now.Sub(since).Truncate(time.Second))}

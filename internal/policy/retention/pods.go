@@ -65,7 +65,7 @@ func PodSurplus(requests []PodRequest, now time.Time, limit Cap) (surplus []PodR
 }
 
 func newPodCandidate(r PodRequest, now time.Time, spare time.Duration) candidate[PodRequest] {
-	since, fresh, old := r.Created, freshAsked, waiting
+	since, fresh, old := r.Created, freshPending, waiting
 	if !r.Finished.IsZero() {
 		since, fresh, old = r.Finished, freshFinished, finished
 	}

@@ -46,7 +46,7 @@ func (r request) issuedSince() time.Time {
 	if !r.issued() {
 		return time.Time{}
 	}
-	return r.since(certificatesv1.CertificateApproved)
+	return r.conditionTime(certificatesv1.CertificateApproved)
 }
 
 // unissuedSince returns the time of the approval of a request that has no
@@ -55,12 +55,12 @@ func (r request) unissuedSince() time.Time {
 	if r.issued() {
 		return time.Time{}
 	}
-	return r.since(certificatesv1.CertificateApproved)
+	return r.conditionTime(certificatesv1.CertificateApproved)
 }
 
-func (r request) deniedSince() time.Time { return r.since(certificatesv1.CertificateDenied) }
+func (r request) deniedSince() time.Time { return r.conditionTime(certificatesv1.CertificateDenied) }
 
-func (r request) failedSince() time.Time { return r.since(certificatesv1.CertificateFailed) }
+func (r request) failedSince() time.Time { return r.conditionTime(certificatesv1.CertificateFailed) }
 
 func (r request) pendingSince() time.Time {
 	if len(r.Status.Conditions) != 0 {
@@ -71,25 +71,25 @@ func (r request) pendingSince() time.Time {
 
 // expiry returns the end of an approved request's certificate.
 func (r request) expiry() time.Time {
-	if r.cert == nil || !r.has(certificatesv1.CertificateApproved) {
+	if r.cert == nil || !r.hasCondition(certificatesv1.CertificateApproved) {
 		return time.Time{}
 	}
 	return r.cert.NotAfter
 }
 
-// made returns the latest time at which the certificate can have been signed,
-// as far as its validity shows that. It is zero if there is no certificate, or
-// if it begins in the future.
-func (r request) made(now time.Time) time.Time {
+// latestSigning returns the latest time at which the certificate can have been
+// signed, as far as its validity shows that. It is zero if there is no
+// certificate, or if it begins in the future.
+func (r request) latestSigning(now time.Time) time.Time {
 	if r.cert == nil || r.cert.NotBefore.After(now) {
 		return time.Time{}
 	}
 	return r.cert.NotBefore.Add(backdate)
 }
 
-// since returns when a condition was last updated; zero if the condition does
-// not exist or has no time.
-func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
+// conditionTime returns when a condition was last updated; zero if the
+// condition does not exist or has no time.
+func (r request) conditionTime(kind certificatesv1.RequestConditionType) time.Time {
 	var oldest time.Time
 	for i := range r.Status.Conditions {
 		if cond := &r.Status.Conditions[i]; cond.Type == kind {
@@ -99,6 +99,6 @@ func (r request) since(kind certificatesv1.RequestConditionType) time.Time {
 	return oldest
 }
 
-func (r request) has(kind certificatesv1.RequestConditionType) bool {
+func (r request) hasCondition(kind certificatesv1.RequestConditionType) bool {
 	return certificates.Condition(r.csr, kind) != nil
 }

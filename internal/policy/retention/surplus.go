@@ -40,7 +40,7 @@ const (
 	// These are also deleted over tolerance times the cap: a full store serves
 	// no client.
 	stuck         // approved, but no signer has answered in that time
-	freshAsked    // created just now
+	freshPending  // created just now
 	freshFinished // its requester may not have read the outcome
 	// This is never deleted: its certificate is being issued.
 	underway
@@ -137,17 +137,17 @@ func newCandidate(c *csr, now time.Time, spare time.Duration) candidate[*csr] {
 		return candidate[*csr]{c, c.Name, rank, since, Size(c)}
 	}
 	switch {
-	case r.has(certificatesv1.CertificateDenied), r.has(certificatesv1.CertificateFailed), r.issued():
+	case r.hasCondition(certificatesv1.CertificateDenied), r.hasCondition(certificatesv1.CertificateFailed), r.issued():
 		since := r.finishedSince()
 		if !spared(since) && r.issued() { // it may have been issued long after its approval
-			since = pki.Later(since, newRequest(c).made(now))
+			since = pki.Later(since, newRequest(c).latestSigning(now))
 		}
 		return place(either(spared(since), freshFinished, finished), since)
-	case r.has(certificatesv1.CertificateApproved):
+	case r.hasCondition(certificatesv1.CertificateApproved):
 		since := r.unissuedSince()
 		return place(either(spared(since), underway, stuck), since)
 	default:
-		return place(either(spared(r.created()), freshAsked, waiting), r.created())
+		return place(either(spared(r.created()), freshPending, waiting), r.created())
 	}
 }
 

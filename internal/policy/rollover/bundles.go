@@ -161,8 +161,10 @@ func (s Signer) bundleName(content string) string {
 	return strings.ReplaceAll(s.Name, "/", ":") + ":" + hex.EncodeToString(sum[:12])
 }
 
-// ours reports whether we may change a bundle.
-func (s Signer) ours(b *bundle) bool { return s.Exclusive || b.Labels[ManagedByLabel] == ManagedBy }
+// mayChange reports whether we may change a bundle.
+func (s Signer) mayChange(b *bundle) bool {
+	return s.Exclusive || b.Labels[ManagedByLabel] == ManagedBy
+}
 
 // authentic reports whether a bundle still has the content with which it was
 // published, according to its name.
@@ -172,23 +174,23 @@ func (s Signer) authentic(b *bundle) bool { return b.Name == s.bundleName(b.Spec
 func (s Signer) fix(b, wanted *bundle) (*bundle, bool) {
 	_, retired := b.Annotations[UntilAnnotation]
 	described := b.Annotations[OverlapAnnotation] == wanted.Annotations[OverlapAnnotation]
-	if s.ours(b) && !retired && described && b.Spec.TrustBundle == wanted.Spec.TrustBundle {
+	if s.mayChange(b) && !retired && described && b.Spec.TrustBundle == wanted.Spec.TrustBundle {
 		return b, false
 	}
 	b = b.DeepCopy()
 	if s.Declared {
-		b.Annotations = with(b.Annotations, OverlapAnnotation, wanted.Annotations[OverlapAnnotation])
-		b.Labels = with(b.Labels, DeclaredLabel, "true")
+		b.Annotations = withEntry(b.Annotations, OverlapAnnotation, wanted.Annotations[OverlapAnnotation])
+		b.Labels = withEntry(b.Labels, DeclaredLabel, "true")
 	}
 	delete(b.Annotations, UntilAnnotation)
-	b.Labels = with(b.Labels, ManagedByLabel, ManagedBy)
+	b.Labels = withEntry(b.Labels, ManagedByLabel, ManagedBy)
 	b.Spec.TrustBundle = wanted.Spec.TrustBundle
 	return b, true
 }
 
 // retire plans what to do with a bundle that is not the current one.
 func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
-	if !s.ours(b) {
+	if !s.mayChange(b) {
 		return
 	}
 	latest := now.Add(s.Overlap)
@@ -202,7 +204,7 @@ func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 		plan.Delete = append(plan.Delete, b)
 	case !set:
 		b = b.DeepCopy()
-		b.Annotations = with(b.Annotations, UntilAnnotation, until.Format(time.RFC3339))
+		b.Annotations = withEntry(b.Annotations, UntilAnnotation, until.Format(time.RFC3339))
 		plan.Update = append(plan.Update, b)
 		fallthrough
 	default:
@@ -225,7 +227,7 @@ func lastEnd(b *bundle) time.Time {
 	return last
 }
 
-func with(m map[string]string, key, value string) map[string]string {
+func withEntry(m map[string]string, key, value string) map[string]string {
 	m = maps.Clone(m)
 	if m == nil {
 		m = map[string]string{}

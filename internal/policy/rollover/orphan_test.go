@@ -25,7 +25,7 @@ func TestOrphan(t *testing.T) {
 	} {
 		b := tc.signer.newBundle(text)
 		if tc.until != 0 {
-			b.Annotations = with(b.Annotations, UntilAnnotation, at.Add(tc.until).Format(time.RFC3339))
+			b.Annotations = withEntry(b.Annotations, UntilAnnotation, at.Add(tc.until).Format(time.RFC3339))
 		}
 		plan := Orphan(b, tc.known, at)
 		if len(plan.Update) != tc.update || len(plan.Delete) != tc.delete || len(plan.Create) != 0 {

@@ -20,16 +20,16 @@ import (
 // notBefore of a pod's certificate (KEP-4317).
 const maxPodSkew = 5 * time.Minute
 
-// ask lets the endpoint sign. Chain does not apply: the endpoint answers with
-// the certificates that are needed.
-func (s *Signer) ask(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
+// signAtEndpoint lets the endpoint sign. Chain does not apply: the endpoint
+// answers with the certificates that are needed.
+func (s *Signer) signAtEndpoint(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
 	if facts.PKCS10 == nil {
 		return nil, signer.Permanent(signer.ReasonInvalidRequest,
 			errors.New("the signer is an endpoint that needs a PKCS#10 request: make the request with stubPKCS10Request"))
 	}
-	asked := facts
-	asked.PEM, asked.Usages = pki.EncodeRequest(facts.PKCS10.CertificateRequest), cert.Usages.Names()
-	order := webhook.Order{Request: asked, Template: cert.Template(pki.Validity{}, nil), Duration: cert.Duration, Pod: podOf(facts)}
+	forEndpoint := facts
+	forEndpoint.PEM, forEndpoint.Usages = pki.EncodeRequest(facts.PKCS10.CertificateRequest), cert.Usages.Names()
+	order := webhook.Order{Request: forEndpoint, Template: cert.Template(pki.Validity{}, nil), Duration: cert.Duration, Pod: podOf(facts)}
 	issued, err := s.Endpoint.Issue(ctx, order, now)
 	if err != nil || facts.Kind != v1alpha1.PodCertificateRequests {
 		return issued, err

@@ -40,7 +40,7 @@ func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time)
 	if s.CA != nil {
 		issued, err = s.signLocally(ctx, cert, facts, now)
 	} else {
-		issued, err = s.ask(ctx, cert, facts, now)
+		issued, err = s.signAtEndpoint(ctx, cert, facts, now)
 	}
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	wish := cert.Validity(now)
-	validity, err := wish.Within(ca.Validity(), now)
+	requested := cert.Validity(now)
+	validity, err := requested.Within(ca.Validity(), now)
 	if err == nil {
 		err = checkPodLifetime(facts, validity)
 	}
@@ -70,7 +70,7 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 	return &signer.Issued{
 		Certificate: leaf,
 		PEM:         pki.EncodeCertificates(s.chain(ca, leaf)...),
-		ShortenedBy: wish.NotAfter.Sub(validity.NotAfter),
+		ShortenedBy: requested.NotAfter.Sub(validity.NotAfter),
 	}, nil
 }
 

@@ -48,12 +48,13 @@ const (
 type failure struct {
 	result string
 	err    error
-	// about is what the call means for the endpoint.
-	about health
-	// again is set if an immediate retry may succeed.
-	again bool
-	// after is the delay that the endpoint requests; 0 if it requests none.
-	after time.Duration
+	// health is what the call means for the endpoint.
+	health health
+	// retry is set if an immediate retry may succeed.
+	retry bool
+	// retryAfter is the delay that the endpoint requests; 0 if it requests
+	// none.
+	retryAfter time.Duration
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -68,12 +69,12 @@ func (e *endpoint) call(ctx context.Context, request v1alpha1.SigningRequest) ([
 	request.Deadline = request.Deadline.UTC()
 	body, err := json.Marshal(request)
 	if err != nil {
-		return nil, &failure{result: resultAbandoned, about: abandoned, err: fmt.Errorf("encoding the request: %w", err)}
+		return nil, &failure{result: resultAbandoned, health: abandoned, err: fmt.Errorf("encoding the request: %w", err)}
 	}
 	httpClient, token := e.credentials(ctx)
 	httpRequest, err := newHTTPRequest(ctx, e.settings.URL, token, body)
 	if err != nil {
-		return nil, &failure{result: resultAbandoned, about: abandoned, err: err}
+		return nil, &failure{result: resultAbandoned, health: abandoned, err: err}
 	}
 	response, err := httpClient.Do(httpRequest)
 	if err != nil {
@@ -127,42 +128,42 @@ func unreachable(err error) error {
 	if errors.As(err, &outer) {
 		err = outer.Err // without the URL, which the caller adds
 	}
-	f := &failure{result: resultUnreachable, about: unanswered, err: err, again: true}
+	f := &failure{result: resultUnreachable, health: unanswered, err: err, retry: true}
 	var untrusted *tls.CertificateVerificationError
 	var network *net.OpError
 	switch {
 	case errors.Is(err, context.Canceled):
-		f.result, f.about, f.again = resultAbandoned, abandoned, false
+		f.result, f.health, f.retry = resultAbandoned, abandoned, false
 	case errors.Is(err, context.DeadlineExceeded):
-		f.result, f.again, f.err = resultTimeout, false, errors.New("no answer in time")
+		f.result, f.retry, f.err = resultTimeout, false, errors.New("no answer in time")
 	case errors.As(err, &untrusted), errors.As(err, &network) && network.Op == tlsAlert:
-		f.again = false
+		f.retry = false
 	}
 	return f
 }
 
 // invalid returns a failure for an answer that violates the protocol.
 func invalid(err error) error {
-	return &failure{result: resultInvalid, about: answered, after: invalidPause, err: err}
+	return &failure{result: resultInvalid, health: answered, retryAfter: invalidPause, err: err}
 }
 
 // refused returns a failure for a status other than 200.
 func refused(response *http.Response, now time.Time) error {
 	status := response.StatusCode
-	f := &failure{result: resultRejected, about: unanswered, after: retryAfter(response.Header, now)}
+	f := &failure{result: resultRejected, health: unanswered, retryAfter: retryAfter(response.Header, now)}
 	f.err = fmt.Errorf("HTTP status %d %s", status, http.StatusText(status))
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		f.result, f.again = resultOverloaded, f.after == 0
+		f.result, f.retry = resultOverloaded, f.retryAfter == 0
 	case status >= 500:
-		f.result, f.again = resultBroken, status != http.StatusNotImplemented
+		f.result, f.retry = resultBroken, status != http.StatusNotImplemented
 	case status == http.StatusRequestTimeout:
-		f.again = true
+		f.retry = true
 	case status < 300:
 		return invalid(f.err)
 	case status == http.StatusBadRequest, status == http.StatusConflict,
 		status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f.about = answered // it refuses this request, but works
+		f.health = answered // it refuses this request, but works
 	}
 	return f
 }

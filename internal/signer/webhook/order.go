@@ -42,7 +42,7 @@ func NewEndpoint(cfg Config) (*Endpoint, error) {
 func (e *Endpoint) Issue(ctx context.Context, order Order, now time.Time) (*signer.Issued, error) {
 	asked := newRequest(order.Request, order.Duration)
 	asked.Certificate, asked.Pod = order.content(), order.Pod
-	return e.endpoint.converse(ctx, asked, order.wanted(), now)
+	return e.endpoint.callUntilVerdict(ctx, asked, order.wanted(), now)
 }
 
 func (o Order) content() *v1alpha1.Certificate {

@@ -102,18 +102,19 @@ func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	return e.converse(ctx, newRequest(req, *want.Life), want, now)
+	return e.callUntilVerdict(ctx, newRequest(req, *want.Life), want, now)
 }
 
-// converse calls the endpoint until there is a verdict or a retry is useless.
-func (e *endpoint) converse(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
+// callUntilVerdict calls the endpoint until there is a verdict or a retry is
+// useless.
+func (e *endpoint) callUntilVerdict(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	for call := 0; ; call++ {
 		issued, err := e.attempt(ctx, request, want, now)
 		var f *failure
 		if !errors.As(err, &f) {
 			return issued, err
 		}
-		if !f.again || call == *e.settings.Retries || !e.pause(ctx, call) {
+		if !f.retry || call == *e.settings.Retries || !e.pause(ctx, call) {
 			return nil, e.pending(f)
 		}
 	}
@@ -167,22 +168,22 @@ func newRequest(req request.Request, limit time.Duration) v1alpha1.SigningReques
 // attempt makes one call, if the circuit breaker permits it, and checks the
 // answer. Its errors are verdicts or *failure.
 func (e *endpoint) attempt(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (issued *signer.Issued, err error) {
-	p, err := e.enter()
+	p, err := e.enterBreaker()
 	if err != nil {
 		return nil, err
 	}
 	about := abandoned // unless it gets that far
-	defer func() { e.leave(ctx, p, about, want.uid, err) }()
+	defer func() { e.leaveBreaker(ctx, p, about, want.uid, err) }()
 	start := e.clock.Now()
-	issued, err = e.ask(ctx, request, want, now)
+	issued, err = e.callOnce(ctx, request, want, now)
 	var result string
 	about, result = classify(err)
 	e.metrics.called(result, e.clock.Since(start))
 	return issued, err
 }
 
-// ask makes one call and checks the answer.
-func (e *endpoint) ask(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
+// callOnce makes one call and checks the answer.
+func (e *endpoint) callOnce(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	body, err := e.call(ctx, request)
 	if err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func classify(err error) (health, string) {
 	case err == nil:
 		return answered, resultIssued
 	case errors.As(err, &f):
-		return f.about, f.result
+		return f.health, f.result
 	case errors.As(err, new(*signer.PermanentError)):
 		return answered, resultFailed
 	default:
@@ -221,7 +222,7 @@ func (e *endpoint) pending(f *failure) error {
 	err := fmt.Errorf("calling %s: %w", e.settings.URL, f.err)
 	return &signer.PendingError{
 		Reason: reason, Message: message, Err: err,
-		RetryAfter: f.after, Note: message + " (" + presentable(err.Error()) + ")",
+		RetryAfter: f.retryAfter, Note: message + " (" + presentable(err.Error()) + ")",
 	}
 }
 
@@ -242,8 +243,8 @@ func (e *endpoint) pause(ctx context.Context, call int) bool {
 	}
 }
 
-// enter asks the circuit breaker for a pass. Its error is a verdict.
-func (e *endpoint) enter() (pass, error) {
+// enterBreaker asks the circuit breaker for a pass. Its error is a verdict.
+func (e *endpoint) enterBreaker() (pass, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, wait, ok := e.breaker.enter(e.clock.Now())
@@ -254,11 +255,11 @@ func (e *endpoint) enter() (pass, error) {
 	return pass{}, e.pending(&failure{
 		err: errors.New("left alone for a while because it did not answer several requests"),
 		// Random, so that not all requests are retried at the same moment.
-		after: wait + backoff.Random(openFor/5),
+		retryAfter: wait + backoff.Random(openFor/5),
 	})
 }
 
-func (e *endpoint) leave(ctx context.Context, p pass, about health, uid string, why error) {
+func (e *endpoint) leaveBreaker(ctx context.Context, p pass, about health, uid string, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	was := e.breaker.open()

@@ -31,9 +31,9 @@ func HasPKCS12Trust(data []byte, p Pair, profile cmv1.PKCS12Profile, password st
 	return err == nil && hasProfile(data, profile) && sameCerts(cas, p.CAs)
 }
 
-// marks are the algorithms that distinguish each profile from those after it in
-// the list.
-var marks = []struct {
+// profileAlgorithms are the algorithms that distinguish each profile from those
+// after it in the list.
+var profileAlgorithms = []struct {
 	profile   cmv1.PKCS12Profile
 	algorithm asn1.ObjectIdentifier
 }{
@@ -46,7 +46,7 @@ var marks = []struct {
 // hasProfile reports whether data is encrypted with a profile. The identifiers
 // of the algorithms are not encrypted, and too long to occur by chance.
 func hasProfile(data []byte, profile cmv1.PKCS12Profile) bool {
-	for _, mark := range marks {
+	for _, mark := range profileAlgorithms {
 		id, err := asn1.Marshal(mark.algorithm)
 		if err == nil && bytes.Contains(data, id) {
 			return mark.profile == cmp.Or(profile, cmv1.LegacyRC2PKCS12Profile)

@@ -34,7 +34,7 @@ func Time(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) time.Time {
 }
 
 func dueTime(spec *cmv1.CertificateSpec, v pki.Validity) time.Time {
-	return v.NotAfter.Add(-before(spec, v.NotAfter.Sub(v.NotBefore))).Truncate(time.Second)
+	return v.NotAfter.Add(-renewBefore(spec, v.NotAfter.Sub(v.NotBefore))).Truncate(time.Second)
 }
 
 // margin is how long before the end of a certificate a window has to open:
@@ -68,9 +68,9 @@ func isDisabled(spec *cmv1.CertificateSpec) bool {
 	return spec.Renewal != nil && spec.Renewal.Policy == cmv1.CertificateRenewalPolicyDisabled
 }
 
-// before returns how long before its end a certificate with the lifetime life
-// is renewed.
-func before(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
+// renewBefore returns how long before its end a certificate with the lifetime
+// life is renewed.
+func renewBefore(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
 	if spec.RenewBefore != nil {
 		if d := spec.RenewBefore.Duration; 0 < d && d < life {
 			return d

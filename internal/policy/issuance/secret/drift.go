@@ -27,8 +27,8 @@ const (
 	ManagedFieldsError    Drift = "ManagedFieldsParseError"
 )
 
-// attention is the label by which caches select the Secrets of Certificates.
-const attention = cmv1.PartOfCertManagerControllerLabelKey
+// managedLabel is the label by which caches select the Secrets of Certificates.
+const managedLabel = cmv1.PartOfCertManagerControllerLabelKey
 
 // Drift compares a Secret with its wanted content, that of Existing. If there
 // is a drift, the caller must apply the content again. Everything that the
@@ -61,7 +61,7 @@ func (c Content) Drift(s *corev1.Secret, owned bool, passwords Passwords) (Drift
 	switch {
 	case c.templateDiffers(s, managed, stored) || hasStale(stored.annotations, desired) || hasStale(stored.labels, labels):
 		return TemplateMismatch, nil
-	case differs(s.Annotations, stored.annotations, managed) || differs(s.Labels, stored.labels, map[string]string{attention: labels[attention]}):
+	case differs(s.Annotations, stored.annotations, managed) || differs(s.Labels, stored.labels, map[string]string{managedLabel: labels[managedLabel]}):
 		return MetadataMismatch, nil
 	case c.formatsDiffer(s, formats, stored.data):
 		return OutputFormatsMismatch, nil
@@ -83,7 +83,7 @@ func (c Content) templateDiffers(s *corev1.Secret, managed map[string]string, st
 	annotations := maps.Clone(template.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool { _, has := managed[key]; return has })
 	labels := maps.Clone(template.Labels)
-	delete(labels, attention)
+	delete(labels, managedLabel)
 	return differs(s.Annotations, stored.annotations, annotations) || differs(s.Labels, stored.labels, labels)
 }
 

@@ -144,18 +144,18 @@ func constraints(c *cmv1.NameConstraints) (*pki.NameConstraints, error) {
 	if c == nil {
 		return nil, nil
 	}
-	permitted, err := trees(c.Permitted)
+	permitted, err := nameTrees(c.Permitted)
 	if err != nil {
 		return nil, fmt.Errorf("spec.nameConstraints.permitted: %w", err)
 	}
-	excluded, err := trees(c.Excluded)
+	excluded, err := nameTrees(c.Excluded)
 	if err != nil {
 		return nil, fmt.Errorf("spec.nameConstraints.excluded: %w", err)
 	}
 	return &pki.NameConstraints{Critical: c.Critical, Permitted: permitted, Excluded: excluded}, nil
 }
 
-func trees(item *cmv1.NameConstraintItem) (pki.NameTrees, error) {
+func nameTrees(item *cmv1.NameConstraintItem) (pki.NameTrees, error) {
 	if item == nil {
 		return pki.NameTrees{}, nil
 	}
