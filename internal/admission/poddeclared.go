@@ -18,7 +18,7 @@ func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSp
 			continue
 		}
 		for _, source := range volume.Projected.Sources {
-			if source.PodCertificate != nil && wants(source.PodCertificate, spec) {
+			if source.PodCertificate != nil && sourceMatches(source.PodCertificate, spec) {
 				return true
 			}
 		}
@@ -26,7 +26,7 @@ func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSp
 	return false
 }
 
-func wants(source *corev1.PodCertificateProjection, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
+func sourceMatches(source *corev1.PodCertificateProjection, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
 	return source.SignerName == spec.SignerName &&
 		maps.Equal(source.UserAnnotations, spec.UnverifiedUserAnnotations) &&
 		lastsAsLong(source.MaxExpirationSeconds, spec.MaxExpirationSeconds) &&

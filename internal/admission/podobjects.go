@@ -43,13 +43,13 @@ type getters struct {
 // check compares a request with the objects to which it refers. If the
 // informers do not confirm it, they may be behind, so the store decides.
 func (o *podObjects) check(ctx context.Context, request *podRequest, a admission.Attributes) error {
-	if o.known().check(request, a) == nil {
+	if o.cachedObjects().check(request, a) == nil {
 		return nil
 	}
-	return o.stored(ctx).check(request, a)
+	return o.storedObjects(ctx).check(request, a)
 }
 
-func (o *podObjects) known() getters {
+func (o *podObjects) cachedObjects() getters {
 	return getters{
 		node: o.nodes.Get,
 		pod:  func(namespace, name string) (*corev1.Pod, error) { return o.pods.Pods(namespace).Get(name) },
@@ -59,7 +59,7 @@ func (o *podObjects) known() getters {
 	}
 }
 
-func (o *podObjects) stored(ctx context.Context) getters {
+func (o *podObjects) storedObjects(ctx context.Context) getters {
 	core := o.live.CoreV1()
 	return getters{
 		node: func(name string) (*corev1.Node, error) { return core.Nodes().Get(ctx, name, metav1.GetOptions{}) },

@@ -47,7 +47,7 @@ func New(cfg Config) (audit.PolicyRuleEvaluator, audit.Backend, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		backends = append(backends, impatient{backend, stopTimeout})
+		backends = append(backends, stopWithTimeout{backend, stopTimeout})
 	}
 	return policy.NewPolicyRuleEvaluator(rules), audit.Union(backends...), nil
 }
@@ -121,13 +121,13 @@ func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 // to a webhook. The library's retries take longer than service managers wait.
 const stopTimeout = 10 * time.Second
 
-// impatient does not delay the end of the server.
-type impatient struct {
+// stopWithTimeout limits how long a backend delays the end of the server.
+type stopWithTimeout struct {
 	audit.Backend
 	timeout time.Duration
 }
 
-func (i impatient) Shutdown() {
+func (i stopWithTimeout) Shutdown() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

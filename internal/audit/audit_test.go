@@ -21,9 +21,9 @@ type gone struct {
 func (g gone) Shutdown() { *g.stopped = true }
 
 func TestWebhooksDoNotHoldUpTheEnd(t *testing.T) {
-	impatient{stuck{}, time.Millisecond}.Shutdown() // Shutdown returns
+	stopWithTimeout{stuck{}, time.Millisecond}.Shutdown() // Shutdown returns
 	var stopped bool
-	impatient{gone{stopped: &stopped}, time.Hour}.Shutdown()
+	stopWithTimeout{gone{stopped: &stopped}, time.Hour}.Shutdown()
 	if !stopped {
 		t.Error("a webhook that answers was not waited for")
 	}

@@ -119,7 +119,7 @@ func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticato
 	if err != nil {
 		return nil, nil, err
 	}
-	all := []authenticator.Token{a.agnostic(tokenfile.New(cfg.Tokens)), accounts, legacy}
+	all := []authenticator.Token{a.withoutAudiences(tokenfile.New(cfg.Tokens)), accounts, legacy}
 	if cfg.Settings.Bootstrap.Tokens {
 		bootstrap, err := a.bootstrapTokens(cfg)
 		if err != nil {
@@ -145,8 +145,9 @@ func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticato
 	return anyone, tokenunion.New(all...), nil
 }
 
-// agnostic is for tokens without audiences: they are for the API server.
-func (a *Authentication) agnostic(tokens authenticator.Token) authenticator.Token {
+// withoutAudiences is for tokens without audiences: they are for the API
+// server.
+func (a *Authentication) withoutAudiences(tokens authenticator.Token) authenticator.Token {
 	return authenticator.WrapAudienceAgnosticToken(a.Audiences, tokens)
 }
 
@@ -207,7 +208,7 @@ func (a *Authentication) bootstrapTokens(cfg Config) (authenticator.Token, error
 	}
 	secrets := bootstraptoken.NewSecrets(client)
 	a.starts = append(a.starts, secrets.Start)
-	return a.agnostic(bootstraptoken.Authenticator{Get: secrets.Get, Now: cfg.Clock.Now}), nil
+	return a.withoutAudiences(bootstraptoken.Authenticator{Get: secrets.Get, Now: cfg.Clock.Now}), nil
 }
 
 func (a *Authentication) configFile(cfg Config) (*configfile.File, error) {

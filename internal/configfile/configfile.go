@@ -52,39 +52,39 @@ func parse(data []byte, kind string, cfg Config) error {
 	if err := checkKind(asJSON, kind); err != nil {
 		return err
 	}
-	if asJSON, err = fitted(asJSON, cfg); err != nil {
+	if asJSON, err = convertDocument(asJSON, cfg); err != nil {
 		return err
 	}
 	strictErrs, err := kjson.UnmarshalStrict(asJSON, cfg)
 	if err != nil {
 		return err
 	}
-	if err := together(strictErrs); err != nil {
+	if err := joinProblems(strictErrs); err != nil {
 		return err
 	}
 	return cfg.Validate()
 }
 
-// fitted returns a document as the type of cfg reads it, or an error with all
-// values that do not fit.
-func fitted(asJSON []byte, cfg Config) ([]byte, error) {
+// convertDocument returns a document as the type of cfg reads it, or an error
+// with all values that do not fit.
+func convertDocument(asJSON []byte, cfg Config) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber() // large numbers stay what they are
 	var document any
 	if err := decoder.Decode(&document); err != nil {
 		return nil, err
 	}
-	var f fitter
-	document = f.fit(document, reflect.TypeOf(cfg), "")
-	if err := together(f.problems); err != nil {
+	var f converter
+	document = f.convert(document, reflect.TypeOf(cfg), "")
+	if err := joinProblems(f.problems); err != nil {
 		return nil, err
 	}
 	return json.Marshal(document)
 }
 
-// together returns one problem as it is, and several with one line each, so
+// joinProblems returns one problem as it is, and several with one line each, so
 // that a user who fixes one sees all others.
-func together(problems []error) error {
+func joinProblems(problems []error) error {
 	if len(problems) < 2 {
 		return errors.Join(problems...)
 	}

@@ -17,32 +17,32 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// fitter makes a document fit the Go type that it is for: it turns durations
+// converter makes a document fit the Go type that it is for: it turns durations
 // into what metav1.Duration reads. It collects the values that do not fit, each
 // with its path. Fields that the type does not have are left as they are: the
 // decoder reports them.
-type fitter struct {
+type converter struct {
 	problems []error
 }
 
-func (f *fitter) refuse(path, format string, args ...any) {
+func (f *converter) refuse(path, format string, args ...any) {
 	if path == "" {
 		path = "the file"
 	}
 	f.problems = append(f.problems, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
 
-// fit returns value as t reads it.
-func (f *fitter) fit(value any, t reflect.Type, path string) any {
+// convert returns value as t reads it.
+func (f *converter) convert(value any, t reflect.Type, path string) any {
 	switch {
 	case value == nil:
 		return nil
 	case t == durationType:
 		return f.length(value, path)
 	case t.Kind() == reflect.Pointer:
-		return f.fit(value, t.Elem(), path)
+		return f.convert(value, t.Elem(), path)
 	case reflect.PointerTo(t).Implements(unmarshalerType):
-		f.own(value, t, path)
+		f.checkUnmarshaler(value, t, path)
 		return value
 	}
 	switch t.Kind() {
@@ -58,7 +58,7 @@ func (f *fitter) fit(value any, t reflect.Type, path string) any {
 	}
 }
 
-func (f *fitter) length(value any, path string) any {
+func (f *converter) length(value any, path string) any {
 	text, ok := value.(string)
 	if !ok {
 		f.refuse(path, "%s is not a duration: want %s", shown(value), duration.Want)
@@ -72,8 +72,8 @@ func (f *fitter) length(value any, path string) any {
 	return length.String() // which metav1.Duration reads
 }
 
-// own calls the decoder of a type that has a form of its own.
-func (f *fitter) own(value any, t reflect.Type, path string) {
+// checkUnmarshaler calls the decoder of a type that has a form of its own.
+func (f *converter) checkUnmarshaler(value any, t reflect.Type, path string) {
 	data, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(data, reflect.New(t).Interface())
@@ -83,7 +83,7 @@ func (f *fitter) own(value any, t reflect.Type, path string) {
 	}
 }
 
-func (f *fitter) object(value any, t reflect.Type, path string) any {
+func (f *converter) object(value any, t reflect.Type, path string) any {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		f.refuse(path, "%s is not an object: want fields below it, such as %s", shown(value), exampleOf(t))
@@ -94,13 +94,13 @@ func (f *fitter) object(value any, t reflect.Type, path string) any {
 }
 
 // fields goes through the fields of t and of what is embedded in it.
-func (f *fitter) fields(values map[string]any, t reflect.Type, path string) {
+func (f *converter) fields(values map[string]any, t reflect.Type, path string) {
 	for field := range t.Fields() {
 		name, inline := nameOf(field)
 		if inline {
 			f.fields(values, field.Type, path)
 		} else if value, ok := values[name]; ok && name != "" {
-			values[name] = f.fit(value, field.Type, below(path, name))
+			values[name] = f.convert(value, field.Type, childPath(path, name))
 		}
 	}
 }
@@ -132,19 +132,19 @@ func exampleOf(t reflect.Type) string {
 	return "{}"
 }
 
-func (f *fitter) entries(value any, t reflect.Type, path string) any {
+func (f *converter) entries(value any, t reflect.Type, path string) any {
 	entries, ok := value.(map[string]any)
 	if !ok {
 		f.refuse(path, "%s is not an object: want NAME: VALUE below it", shown(value))
 		return value
 	}
 	for name, entry := range entries {
-		entries[name] = f.fit(entry, t.Elem(), below(path, name))
+		entries[name] = f.convert(entry, t.Elem(), childPath(path, name))
 	}
 	return entries
 }
 
-func (f *fitter) list(value any, t reflect.Type, path string) any {
+func (f *converter) list(value any, t reflect.Type, path string) any {
 	items, ok := value.([]any)
 	if !ok {
 		if t.Elem().Kind() != reflect.Uint8 { // bytes are a string in base64
@@ -153,12 +153,12 @@ func (f *fitter) list(value any, t reflect.Type, path string) any {
 		return value
 	}
 	for i, item := range items {
-		items[i] = f.fit(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+		items[i] = f.convert(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
 	}
 	return items
 }
 
-func (f *fitter) scalar(value any, t reflect.Type, path string) {
+func (f *converter) scalar(value any, t reflect.Type, path string) {
 	number, isNumber := value.(json.Number)
 	switch t.Kind() {
 	case reflect.String:
@@ -189,7 +189,7 @@ func (f *fitter) scalar(value any, t reflect.Type, path string) {
 	}
 }
 
-func below(path, name string) string {
+func childPath(path, name string) string {
 	if path == "" {
 		return name
 	}

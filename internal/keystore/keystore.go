@@ -100,7 +100,7 @@ func newStore(ctx context.Context, settings Settings, options Options) (*Store, 
 			{Path: settings.CertFile, What: "reading CA certificate"},
 			{Path: settings.KeyFile, What: "reading CA key"},
 		},
-		Use:    s.use,
+		Use:    s.useFiles,
 		Report: s.fail,
 	}
 	if s.clock == nil {

@@ -33,9 +33,9 @@ func (s *Store) Start(ctx context.Context) error {
 // controller-runtime can run a store.
 func (s *Store) NeedLeaderElection() bool { return false }
 
-// use switches the store to the CA in the files, if certificates from it can be
-// verified now.
-func (s *Store) use(ctx context.Context, c follow.Contents) error {
+// useFiles switches the store to the CA in the files, if certificates from it
+// can be verified now.
+func (s *Store) useFiles(ctx context.Context, c follow.Contents) error {
 	next, err := s.read(ctx, c)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Store) use(ctx context.Context, c follow.Contents) error {
 	s.candidate = nil
 	s.current.Store(next)
 	if !slices.EqualFunc(before.chain, next.chain, (*x509.Certificate).Equal) { // not only encoded differently
-		s.announce(ctx, next)
+		s.announceChange(ctx, next)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *Store) read(ctx context.Context, c follow.Contents) (*authority, error)
 	return s.load(ctx, c)
 }
 
-func (s *Store) announce(ctx context.Context, next *authority) {
+func (s *Store) announceChange(ctx context.Context, next *authority) {
 	s.metrics.changes.WithLabelValues(s.name).Inc()
 	s.report(nil)
 	klog.FromContext(ctx).Info("Signing with another CA from now on", "ca", s.name,

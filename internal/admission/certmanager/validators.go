@@ -51,11 +51,11 @@ var validators = map[schema.GroupResource]validator{
 	},
 	{Group: api.ACMEGroup, Resource: "orders"}: {
 		kind: acmev1.OrderKind, empty: func() runtime.Object { return &acmev1.Order{} },
-		create: anything, update: updating(api.ValidateOrderUpdate),
+		create: acceptAny, update: updating(api.ValidateOrderUpdate),
 	},
 	{Group: api.ACMEGroup, Resource: "challenges"}: {
 		kind: acmev1.ChallengeKind, empty: func() runtime.Object { return &acmev1.Challenge{} },
-		create: anything, update: updating(api.ValidateChallengeUpdate),
+		create: acceptAny, update: updating(api.ValidateChallengeUpdate),
 	},
 }
 
@@ -77,8 +77,8 @@ func updateIssuer(object, old runtime.Object) (field.ErrorList, []string) {
 	return api.ValidateIssuerUpdate(object.(cmv1.GenericIssuer), old.(cmv1.GenericIssuer))
 }
 
-// anything accepts every object: the definition's schema checks it.
-func anything(runtime.Object) (field.ErrorList, []string) { return nil, nil }
+// acceptAny accepts every object: the definition's schema checks it.
+func acceptAny(runtime.Object) (field.ErrorList, []string) { return nil, nil }
 
 func (v validator) validate(r Request, o objects) (field.ErrorList, []string) {
 	if r.Operation == admissionv1.Create {

@@ -16,9 +16,9 @@ func ValidateOrderUpdate(order, old *acmev1.Order) field.ErrorList {
 	if len(old.Spec.Request) > 0 && !bytes.Equal(order.Spec.Request, old.Spec.Request) {
 		errs = append(errs, immutable(specPath.Child("request")))
 	}
-	errs = append(errs, once(order.Status.URL, old.Status.URL, statusPath.Child("url"))...)
-	errs = append(errs, once(order.Status.FinalizeURL, old.Status.FinalizeURL, statusPath.Child("finalizeURL"))...)
-	errs = append(errs, once(string(order.Status.Certificate), string(old.Status.Certificate), statusPath.Child("certificate"))...)
+	errs = append(errs, validateSetOnce(order.Status.URL, old.Status.URL, statusPath.Child("url"))...)
+	errs = append(errs, validateSetOnce(order.Status.FinalizeURL, old.Status.FinalizeURL, statusPath.Child("finalizeURL"))...)
+	errs = append(errs, validateSetOnce(string(order.Status.Certificate), string(old.Status.Certificate), statusPath.Child("certificate"))...)
 	return append(errs, validateAuthorizations(order.Status.Authorizations, old.Status.Authorizations, statusPath.Child("authorizations"))...)
 }
 
@@ -32,9 +32,9 @@ func validateAuthorizations(authorizations, old []acmev1.ACMEAuthorization, path
 	var errs field.ErrorList
 	for i, before := range old {
 		now, at := authorizations[i], path.Index(i)
-		errs = append(errs, once(now.URL, before.URL, at.Child("url"))...)
-		errs = append(errs, once(now.Identifier, before.Identifier, at.Child("identifier"))...)
-		errs = append(errs, once(now.InitialState, before.InitialState, at.Child("initialState"))...)
+		errs = append(errs, validateSetOnce(now.URL, before.URL, at.Child("url"))...)
+		errs = append(errs, validateSetOnce(now.Identifier, before.Identifier, at.Child("identifier"))...)
+		errs = append(errs, validateSetOnce(now.InitialState, before.InitialState, at.Child("initialState"))...)
 		if before.Wildcard != nil && (now.Wildcard == nil || *now.Wildcard != *before.Wildcard) {
 			errs = append(errs, immutable(at.Child("wildcard")))
 		}
@@ -53,9 +53,9 @@ func validateChallenges(challenges, old []acmev1.ACMEChallenge, path *field.Path
 	var errs field.ErrorList
 	for i, before := range old {
 		now, at := challenges[i], path.Index(i)
-		errs = append(errs, once(now.URL, before.URL, at.Child("url"))...)
-		errs = append(errs, once(now.Type, before.Type, at.Child("type"))...)
-		errs = append(errs, once(now.Token, before.Token, at.Child("token"))...)
+		errs = append(errs, validateSetOnce(now.URL, before.URL, at.Child("url"))...)
+		errs = append(errs, validateSetOnce(now.Type, before.Type, at.Child("type"))...)
+		errs = append(errs, validateSetOnce(now.Token, before.Token, at.Child("token"))...)
 	}
 	return errs
 }
@@ -68,8 +68,8 @@ func ValidateChallengeUpdate(challenge, old *acmev1.Challenge) field.ErrorList {
 	return nil
 }
 
-// once allows a field to be set if it is empty, and no other change.
-func once[T ~string](value, before T, path *field.Path) field.ErrorList {
+// validateSetOnce allows a field to be set if it is empty, and no other change.
+func validateSetOnce[T ~string](value, before T, path *field.Path) field.ErrorList {
 	if before != "" && value != before {
 		return field.ErrorList{immutable(path)}
 	}

@@ -30,20 +30,20 @@ func ValidateIssuerUpdate(issuer, old cmv1.GenericIssuer) (field.ErrorList, []st
 // validateIssuerConfig requires that an issuer has exactly one type.
 func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var one choice
-	if config.ACME != nil && one.take("acme") {
+	var one choiceOfOne
+	if config.ACME != nil && one.add("acme") {
 		errs = append(errs, validateACME(config.ACME, path.Child("acme"))...)
 	}
-	if config.CA != nil && one.take("ca") {
+	if config.CA != nil && one.add("ca") {
 		errs = append(errs, validateCA(config.CA, path.Child("ca"))...)
 	}
-	if config.SelfSigned != nil && one.take("selfSigned") {
+	if config.SelfSigned != nil && one.add("selfSigned") {
 		errs = append(errs, validateFilled(config.SelfSigned.CRLDistributionPoints, path.Child("selfSigned", "crlDistributionPoints"))...)
 	}
-	if config.Vault != nil && one.take("vault") {
+	if config.Vault != nil && one.add("vault") {
 		errs = append(errs, validateVault(config.Vault, path.Child("vault"))...)
 	}
-	if config.Venafi != nil && one.take("venafi") {
+	if config.Venafi != nil && one.add("venafi") {
 		errs = append(errs, validateVenafi(config.Venafi, path.Child("venafi"))...)
 	}
 	return append(errs, one.validate(path, "acme, ca, selfSigned, vault, venafi")...)
@@ -57,17 +57,17 @@ func issuerWarnings(config *cmv1.IssuerConfig) []string {
 	return nil
 }
 
-// choice lists the blocks that are set, of which exactly one must be set.
-type choice []string
+// choiceOfOne lists the blocks that are set, of which exactly one must be set.
+type choiceOfOne []string
 
-// take records that a block is set. It returns true only for the first: the
+// add records that a block is set. It returns true only for the first: the
 // content of the others does not matter, because they must be removed.
-func (c *choice) take(name string) (first bool) {
+func (c *choiceOfOne) add(name string) (first bool) {
 	*c = append(*c, name)
 	return len(*c) == 1
 }
 
-func (c choice) validate(path *field.Path, known string) field.ErrorList {
+func (c choiceOfOne) validate(path *field.Path, known string) field.ErrorList {
 	var errs field.ErrorList
 	if len(c) == 0 {
 		return field.ErrorList{field.Required(path, "must have one of "+known)}

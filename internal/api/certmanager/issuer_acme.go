@@ -27,11 +27,11 @@ func validateACME(acme *acmev1.ACMEIssuer, path *field.Path) field.ErrorList {
 
 func validateSolver(solver *acmev1.ACMEChallengeSolver, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var one choice
-	if solver.HTTP01 != nil && one.take("http01") {
+	var one choiceOfOne
+	if solver.HTTP01 != nil && one.add("http01") {
 		errs = append(errs, validateHTTP01(solver.HTTP01, path.Child("http01"))...)
 	}
-	if solver.DNS01 != nil && one.take("dns01") {
+	if solver.DNS01 != nil && one.add("dns01") {
 		errs = append(errs, validateDNS01(solver.DNS01, path.Child("dns01"))...)
 	}
 	if wait := solver.WaitInsteadOfSelfCheck; wait != nil && wait.Duration < 0 {
@@ -42,11 +42,11 @@ func validateSolver(solver *acmev1.ACMEChallengeSolver, path *field.Path) field.
 
 func validateHTTP01(solver *acmev1.ACMEChallengeSolverHTTP01, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var one choice
-	if solver.Ingress != nil && one.take("ingress") {
+	var one choiceOfOne
+	if solver.Ingress != nil && one.add("ingress") {
 		errs = append(errs, validateIngress(solver.Ingress, path.Child("ingress"))...)
 	}
-	if solver.GatewayHTTPRoute != nil && one.take("gatewayHTTPRoute") {
+	if solver.GatewayHTTPRoute != nil && one.add("gatewayHTTPRoute") {
 		errs = append(errs, validateGateway(solver.GatewayHTTPRoute, path.Child("gatewayHTTPRoute"))...)
 	}
 	return append(errs, one.validate(path, "ingress, gatewayHTTPRoute")...)
@@ -54,18 +54,18 @@ func validateHTTP01(solver *acmev1.ACMEChallengeSolverHTTP01, path *field.Path) 
 
 func validateIngress(ingress *acmev1.ACMEChallengeSolverHTTP01Ingress, path *field.Path) field.ErrorList {
 	errs := validateServiceType(ingress.ServiceType, path.Child("serviceType"))
-	var one choice
+	var one choiceOfOne
 	if ingress.IngressClassName != nil {
-		one.take("ingressClassName")
+		one.add("ingressClassName")
 		for _, why := range apivalidation.NameIsDNSSubdomain(*ingress.IngressClassName, false) {
 			errs = append(errs, field.Invalid(path.Child("ingressClassName"), *ingress.IngressClassName, why))
 		}
 	}
 	if ingress.Class != nil {
-		one.take("class")
+		one.add("class")
 	}
 	if ingress.Name != "" {
-		one.take("name")
+		one.add("name")
 	}
 	if len(one) > 1 {
 		errs = append(errs, one.validate(path, "")...)
@@ -99,7 +99,7 @@ func validateServiceType(kind corev1.ServiceType, path *field.Path) field.ErrorL
 
 // validateDNS01 does not check the settings of the provider.
 func validateDNS01(solver *acmev1.ACMEChallengeSolverDNS01, path *field.Path) field.ErrorList {
-	var one choice
+	var one choiceOfOne
 	for _, provider := range []struct {
 		name string
 		set  bool
@@ -115,7 +115,7 @@ func validateDNS01(solver *acmev1.ACMEChallengeSolverDNS01, path *field.Path) fi
 		{"webhook", solver.Webhook != nil},
 	} {
 		if provider.set {
-			one.take(provider.name)
+			one.add(provider.name)
 		}
 	}
 	return one.validate(path, "acmeDNS, akamai, azureDNS, cloudDNS, cloudflare, digitalocean, rfc2136, route53, webhook")

@@ -55,11 +55,11 @@ func validateVaultAuth(auth *cmv1.VaultAuth, path *field.Path) field.ErrorList {
 func validateVaultKubernetes(auth *cmv1.VaultKubernetesAuth, path *field.Path) field.ErrorList {
 	errs := required(auth.Role, path.Child("role"))
 	errs = append(errs, validatePath(auth.Path, path.Child("mountPath"))...)
-	var one choice
+	var one choiceOfOne
 	if auth.SecretRef.Name != "" {
-		one.take("secretRef")
+		one.add("secretRef")
 	}
-	if auth.ServiceAccountRef != nil && one.take("serviceAccountRef") {
+	if auth.ServiceAccountRef != nil && one.add("serviceAccountRef") {
 		errs = append(errs, required(auth.ServiceAccountRef.Name, path.Child("serviceAccountRef", "name"))...)
 	}
 	return append(errs, one.validate(path, "secretRef, serviceAccountRef")...)
@@ -77,8 +77,8 @@ func validateVaultAWS(auth *cmv1.VaultAWSAuth, path *field.Path) field.ErrorList
 
 func validateVenafi(venafi *cmv1.VenafiIssuer, path *field.Path) field.ErrorList {
 	errs := required(venafi.Zone, path.Child("zone"))
-	var one choice
-	if tpp := venafi.TPP; tpp != nil && one.take("tpp") {
+	var one choiceOfOne
+	if tpp := venafi.TPP; tpp != nil && one.add("tpp") {
 		at := path.Child("tpp")
 		errs = append(errs, required(tpp.URL, at.Child("url"))...)
 		errs = append(errs, validateBundle(tpp.CABundle, at.Child("caBundle"))...)
@@ -86,10 +86,10 @@ func validateVenafi(venafi *cmv1.VenafiIssuer, path *field.Path) field.ErrorList
 			errs = append(errs, field.Forbidden(at.Child("caBundleSecretRef"), "must not be set together with caBundle"))
 		}
 	}
-	if cloud := venafi.Cloud; cloud != nil && one.take("cloud") {
+	if cloud := venafi.Cloud; cloud != nil && one.add("cloud") {
 		errs = append(errs, required(cloud.APITokenSecretRef.Name, path.Child("cloud", "apiTokenSecretRef", "name"))...)
 	}
-	if ngts := venafi.NGTS; ngts != nil && one.take("ngts") {
+	if ngts := venafi.NGTS; ngts != nil && one.add("ngts") {
 		errs = append(errs, required(ngts.TSGID, path.Child("ngts", "tsgID"))...)
 		errs = append(errs, required(ngts.CredentialsRef.Name, path.Child("ngts", "credentialsRef", "name"))...)
 	}

@@ -27,7 +27,7 @@ func parseWindow(w cmv1.CertificateRenewalWindows, path *field.Path) (parsed Win
 	var err error
 	if parsed.schedule, err = cron.Parse(w.Cron); err != nil {
 		errs = append(errs, field.Invalid(path.Child("cron"), w.Cron, err.Error()))
-	} else if err := comes(parsed.schedule); err != nil {
+	} else if err := checkOccurs(parsed.schedule); err != nil {
 		errs = append(errs, field.Invalid(path.Child("cron"), w.Cron, err.Error()))
 	}
 	if parsed.zone, err = zone(w.Timezone); err != nil {
@@ -42,9 +42,9 @@ func parseWindow(w cmv1.CertificateRenewalWindows, path *field.Path) (parsed Win
 	return parsed, errs
 }
 
-// comes returns an error for a schedule such as 30 February. Any eight years
-// contain a leap day.
-func comes(s cron.Schedule) error {
+// checkOccurs returns an error for a schedule such as 30 February. Any eight
+// years contain a leap day.
+func checkOccurs(s cron.Schedule) error {
 	from := time.Date(2097, 1, 1, 0, 0, 0, 0, time.UTC) // 2100 is not a leap year
 	if _, ok := s.First(from, from.AddDate(8, 0, 0)); !ok {
 		return errors.New("never occurs")

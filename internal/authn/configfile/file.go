@@ -159,11 +159,11 @@ func (f *File) anonymous(config *apiserver.AuthenticationConfiguration) authenti
 	case config.Anonymous == nil:
 		return anonymous.NewAuthenticator(f.cfg.Anonymous)
 	case !config.Anonymous.Enabled:
-		return nobody
+		return noAuthentication
 	}
 	return anonymous.NewAuthenticator(config.Anonymous.Conditions)
 }
 
-var nobody = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+var noAuthentication = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 	return nil, false, nil
 })

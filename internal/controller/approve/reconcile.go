@@ -34,12 +34,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// The object belongs to the cache and must not be modified.
 	err := r.cache.Get(ctx, req.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
 	if err != nil || !approval.Waits(c) {
-		r.waiting.leave(req.Name)
+		r.waiting.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	known, err := r.policy.Recognise(c)
 	if err != nil {
-		r.waiting.leave(req.Name)
+		r.waiting.remove(req.Name)
 		r.report.unrecognised(ctx, c, err)
 		return reconcile.Result{}, nil
 	}
@@ -64,7 +64,7 @@ func (r *reconciler) decide(ctx context.Context, c *csr, known []approval.Recogn
 	case client.IgnoreNotFound(err) != nil:
 		return r.unavailable(c, fmt.Errorf("writing the approval: %w", err))
 	}
-	r.waiting.leave(c.Name)
+	r.waiting.remove(c.Name)
 	if err == nil {
 		r.report.approved(ctx, c, *permitted, r.clock.Since(start))
 	}
@@ -89,7 +89,7 @@ func (r *reconciler) permitted(ctx context.Context, c *csr, known []approval.Rec
 // refuse leaves c to a person until the requester gets the permission after
 // all. Meanwhile, new requests come first.
 func (r *reconciler) refuse(ctx context.Context, c *csr, known []approval.Recogniser) reconcile.Result {
-	wait, news := r.waiting.enter(c, reasonNotPermitted, r.clock.Now())
+	wait, news := r.waiting.add(c, reasonNotPermitted, r.clock.Now())
 	if news {
 		r.report.notPermitted(ctx, c, &approval.NotPermittedError{User: c.Spec.Username, Recognisers: known})
 	}
@@ -98,7 +98,7 @@ func (r *reconciler) refuse(ctx context.Context, c *csr, known []approval.Recogn
 
 // unavailable handles faults of the approver and of the API.
 func (r *reconciler) unavailable(c *csr, err error) (reconcile.Result, error) {
-	if _, news := r.waiting.enter(c, reasonUnavailable, r.clock.Now()); news {
+	if _, news := r.waiting.add(c, reasonUnavailable, r.clock.Now()); news {
 		r.report.unavailable(c)
 	}
 	return reconcile.Result{}, err

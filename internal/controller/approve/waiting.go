@@ -14,7 +14,7 @@ const (
 )
 
 // backlog remembers the requests that will be looked at again. Each of them has
-// an entry in the queue; leave removes it from the backlog.
+// an entry in the queue.
 type backlog struct {
 	mu      sync.Mutex
 	entries map[string]entry // by name
@@ -23,29 +23,29 @@ type backlog struct {
 type entry struct {
 	uid   types.UID
 	since time.Time
-	// told is the last reported reason for waiting.
-	told string
+	// reportedReason is the last reported reason for waiting.
+	reportedReason string
 }
 
 func newBacklog() *backlog { return &backlog{entries: map[string]entry{}} }
 
-// enter notes that c has to wait and for what reason. It returns how long c
+// add notes that c has to wait and for what reason. It returns how long c
 // waits before it is looked at again, and whether the reason is new.
-func (w *backlog) enter(c *csr, reason string, now time.Time) (wait time.Duration, news bool) {
+func (w *backlog) add(c *csr, reason string, now time.Time) (wait time.Duration, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.entries[c.Name]
 	if s.uid != c.UID {
 		s = entry{uid: c.UID, since: now}
 	}
-	news = s.told != reason
-	s.told = reason
+	news = s.reportedReason != reason
+	s.reportedReason = reason
 	w.entries[c.Name] = s
 	return waitAfter(now.Sub(s.since)), news
 }
 
-// leave forgets a request.
-func (w *backlog) leave(name string) {
+// remove forgets a request.
+func (w *backlog) remove(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.entries, name)

@@ -24,8 +24,8 @@ var (
 		"Number of not Ready Nodes per zones.", []string{"zone"}, nil)
 )
 
-// patience is how long a cache may take to answer.
-const patience = time.Second
+// readTimeout is how long a cache may take to answer.
+const readTimeout = time.Second
 
 // counter counts nodes when metrics are collected. It counts those of the
 // server that was started last in this process.
@@ -78,7 +78,7 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 	if nodes == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	list := &corev1.NodeList{}
 	if err := nodes.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

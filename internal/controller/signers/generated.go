@@ -115,12 +115,12 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 			"the Secret %s/%s was not made for this Signer: choose another spec.ca.generated.secretName, or delete the Secret", r.Namespace, secret.Name)
 	}
 	data, k := secret.Data, generatedKeys
-	opened, err := r.once(s, func() (*issuer, error) {
+	opened, err := r.reuseOrMake(s, func() (*issuer, error) {
 		ca, err := k.Parse(data)
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, secret.Name, err)
 		}
-		return &issuer{ca: always(ca.Current.Authority), further: ca.Certificates()[1:], generated: ca}, nil
+		return &issuer{ca: always(ca.Current.Authority), moreRoots: ca.Certificates()[1:], generated: ca}, nil
 	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey])
 	if err != nil {
 		return nil, rotation.CA{}, err
@@ -157,11 +157,11 @@ func (r *reconciler) storeGenerated(
 	}
 	switch step {
 	case rotation.Make:
-		r.tell(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
+		r.eventRotated(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
 	case rotation.Prepare:
-		r.tell(ctx, s, "CAPrepared", "Made the next CA, which starts to sign at %s", secret.Annotations[takesOverAnnotation])
+		r.eventRotated(ctx, s, "CAPrepared", "Made the next CA, which starts to sign at %s", secret.Annotations[takesOverAnnotation])
 	case rotation.TakeOver:
-		r.tell(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the previous CA stays trusted while its certificates are valid")
+		r.eventRotated(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the previous CA stays trusted while its certificates are valid")
 	}
 	return secret, nil
 }
@@ -176,7 +176,7 @@ func (r *reconciler) newSecret(s *v1alpha1.Signer) *corev1.Secret {
 	}
 }
 
-func (r *reconciler) tell(ctx context.Context, s *v1alpha1.Signer, reason, format string, args ...any) {
+func (r *reconciler) eventRotated(ctx context.Context, s *v1alpha1.Signer, reason, format string, args ...any) {
 	log.FromContext(ctx).Info("The CA of a declared signer has changed", "signer", s.Spec.SignerName, "reason", reason)
 	r.event(s, corev1.EventTypeNormal, reason, "Rotate", format, args...)
 }

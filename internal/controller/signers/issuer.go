@@ -23,13 +23,13 @@ import (
 
 // issuer is what signs for a Signer: a CA or an endpoint.
 type issuer struct {
-	// of is the declaration, and id what the issuer was made of in addition.
-	// Issuers with the same of and id are the same.
-	of, id   string
-	ca       func() (*pki.Authority, error) // nil: endpoint signs
-	endpoint *webhook.Endpoint
-	// further are roots in addition to that of the CA.
-	further []*x509.Certificate
+	// declaration is the Signer that the issuer was made from, and id a digest
+	// of the other sources. Issuers with the same of both are the same.
+	declaration, id string
+	ca              func() (*pki.Authority, error) // nil: endpoint signs
+	endpoint        *webhook.Endpoint
+	// moreRoots are roots in addition to that of the CA.
+	moreRoots []*x509.Certificate
 	// generated is a CA that is generated for the Signer, without its times.
 	generated rotation.CA
 	closer    io.Closer // can be nil
@@ -50,13 +50,13 @@ func (s *issuer) certificate() *x509.Certificate {
 // roots returns the roots that verify what the issuer signs, now and soon.
 func (s *issuer) roots() []*x509.Certificate {
 	if s.ca == nil {
-		return s.further
+		return s.moreRoots
 	}
 	authority, err := s.ca()
 	if err != nil {
 		return nil
 	}
-	return append([]*x509.Certificate{authority.Anchor()}, s.further...)
+	return append([]*x509.Certificate{authority.Anchor()}, s.moreRoots...)
 }
 
 // usable returns why the issuer cannot sign now, or nil.
@@ -124,18 +124,18 @@ func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	return opened, again, err
 }
 
-// once returns the issuer in use if it was made of the same parts, and calls
-// make otherwise.
-func (r *reconciler) once(s *v1alpha1.Signer, make func() (*issuer, error), parts ...[]byte) (*issuer, error) {
-	of, id := declarationOf(s), digest(parts...)
-	if before := r.memory.issuer(s); before != nil && before.of == of && before.id == id {
+// reuseOrMake returns the issuer in use if it was made of the same parts, and
+// calls make otherwise.
+func (r *reconciler) reuseOrMake(s *v1alpha1.Signer, make func() (*issuer, error), parts ...[]byte) (*issuer, error) {
+	declaration, id := declarationOf(s), digest(parts...)
+	if before := r.memory.issuer(s); before != nil && before.declaration == declaration && before.id == id {
 		return before, nil
 	}
 	made, err := make()
 	if err != nil {
 		return nil, err
 	}
-	made.of, made.id = of, id
+	made.declaration, made.id = declaration, id
 	return made, nil
 }
 
@@ -184,7 +184,7 @@ func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name st
 		return nil, newProblem(reasonCAInvalid, "the Secret %s/%s is of the type %s: it must be %s", r.Namespace, name, secret.Type, corev1.SecretTypeTLS)
 	}
 	cert, key, more := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[rootsKey]
-	return r.once(s, func() (*issuer, error) {
+	return r.reuseOrMake(s, func() (*issuer, error) {
 		authority, err := pki.ParseAuthority(cert, key)
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, name, err)
@@ -193,7 +193,7 @@ func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name st
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %s: %v", r.Namespace, name, rootsKey, err)
 		}
-		return &issuer{ca: always(authority), further: further}, nil
+		return &issuer{ca: always(authority), moreRoots: further}, nil
 	}, cert, key, more)
 }
 
@@ -213,7 +213,7 @@ func parseRoots(data []byte) ([]*x509.Certificate, error) {
 const openTimeout = 30 * time.Second
 
 func (r *reconciler) fromKey(ctx context.Context, s *v1alpha1.Signer, ca *v1alpha1.KeyCA) (*issuer, error) {
-	return r.once(s, func() (*issuer, error) {
+	return r.reuseOrMake(s, func() (*issuer, error) {
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		key, err := keystore.OpenKey(ctx, ca.URI, []byte(ca.Certificate))
@@ -234,7 +234,7 @@ func (r *reconciler) builtIn(s *v1alpha1.Signer) (*issuer, error) {
 	}
 	// The CA is looked up for each certificate. An issuer with another CA
 	// notifies the requests that have waited.
-	return r.once(s, func() (*issuer, error) { return &issuer{ca: r.BuiltIn.Current}, nil }, authority.Certificate().Raw)
+	return r.reuseOrMake(s, func() (*issuer, error) { return &issuer{ca: r.BuiltIn.Current}, nil }, authority.Certificate().Raw)
 }
 
 func (r *reconciler) fromWebhook(ctx context.Context, s *v1alpha1.Signer, ca *v1alpha1.WebhookCA) (*issuer, error) {
@@ -248,7 +248,7 @@ func (r *reconciler) fromWebhook(ctx context.Context, s *v1alpha1.Signer, ca *v1
 		credentials.Key = secret.Data[corev1.TLSPrivateKeyKey]
 		credentials.Token = secret.Data["token"]
 	}
-	return r.once(s, func() (*issuer, error) {
+	return r.reuseOrMake(s, func() (*issuer, error) {
 		settings := webhook.Settings{SignerName: s.Spec.SignerName, URL: ca.URL}
 		if ca.Timeout != nil {
 			settings.Timeout = *ca.Timeout
@@ -261,6 +261,6 @@ func (r *reconciler) fromWebhook(ctx context.Context, s *v1alpha1.Signer, ca *v1
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "spec.ca.webhook: %v", err)
 		}
-		return &issuer{endpoint: endpoint, further: roots}, nil
+		return &issuer{endpoint: endpoint, moreRoots: roots}, nil
 	}, credentials.CA, credentials.Certificate, credentials.Key, credentials.Token)
 }

@@ -20,10 +20,10 @@ import (
 // safe for concurrent use; each Signer is processed by one goroutine at a time.
 type memory struct {
 	mu      sync.Mutex // guards signers
-	signers map[string]*remembered
+	signers map[string]*signerMemory
 }
 
-type remembered struct {
+type signerMemory struct {
 	uid types.UID
 	// profile and problem are the results of compiling the spec of this
 	// generation.
@@ -44,11 +44,11 @@ type remembered struct {
 	warnedOf string
 }
 
-func newMemory() *memory { return &memory{signers: map[string]*remembered{}} }
+func newMemory() *memory { return &memory{signers: map[string]*signerMemory{}} }
 
-// of returns what is known of a Signer. Nothing is known of another Signer with
-// the same name.
-func (m *memory) of(s *v1alpha1.Signer) *remembered {
+// entry returns what is known of a Signer. Nothing is known of another Signer
+// with the same name.
+func (m *memory) entry(s *v1alpha1.Signer) *signerMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.signers[s.Name]
@@ -56,14 +56,14 @@ func (m *memory) of(s *v1alpha1.Signer) *remembered {
 		if known != nil {
 			known.issuer.close()
 		}
-		known = &remembered{uid: s.UID}
+		known = &signerMemory{uid: s.UID}
 		m.signers[s.Name] = known
 	}
 	return known
 }
 
-// knows reports whether all of these have been looked at.
-func (m *memory) knows(all []v1alpha1.Signer) bool {
+// hasAll reports whether all of these have been looked at.
+func (m *memory) hasAll(all []v1alpha1.Signer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range all {
@@ -85,7 +85,7 @@ func (m *memory) forget(object string) {
 
 // compile compiles the profile of a Signer once for each generation.
 func (m *memory) compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
-	known := m.of(s)
+	known := m.entry(s)
 	if known.profile == nil && known.problem == nil || known.generation != s.Generation {
 		known.generation = s.Generation
 		known.profile, known.problem = compile(s)
@@ -94,11 +94,11 @@ func (m *memory) compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {
 }
 
 // issuer returns the issuer of a Signer that is in use, or nil.
-func (m *memory) issuer(s *v1alpha1.Signer) *issuer { return m.of(s).issuer }
+func (m *memory) issuer(s *v1alpha1.Signer) *issuer { return m.entry(s).issuer }
 
-// use sets the issuer that is used from now on.
-func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
-	known := m.of(s)
+// setIssuer sets the issuer that is used from now on.
+func (m *memory) setIssuer(s *v1alpha1.Signer, next *issuer) {
+	known := m.entry(s)
 	if next != known.issuer {
 		known.issuer.close()
 		known.issuer = next
@@ -108,7 +108,7 @@ func (m *memory) use(s *v1alpha1.Signer, next *issuer) {
 // roots returns the roots of an issuer, which can be nil, and the earlier ones
 // that this process knows, while certificates under them are valid.
 func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap time.Duration) []*x509.Certificate {
-	known := m.of(s)
+	known := m.entry(s)
 	var today []*x509.Certificate
 	if from != nil {
 		today = from.roots()
@@ -121,21 +121,21 @@ func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap 
 // there is none.
 func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	var first time.Time
-	for _, anchor := range m.of(s).anchors {
+	for _, anchor := range m.entry(s).anchors {
 		first = pki.Soonest(first, anchor.Until)
 	}
 	return first
 }
 
-// news reports whether the process must be given a signer, because it differs
-// from the one that it has.
-func (m *memory) news(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
+// isChanged reports whether the process must be given a signer, because it
+// differs from the one that it has.
+func (m *memory) isChanged(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0)
 	for _, root := range signer.Roots {
 		fmt.Fprint(text, pki.Fingerprint(root), " ")
 	}
-	known := m.of(s)
+	known := m.entry(s)
 	if known.shown == text.String() {
 		return false
 	}

@@ -40,7 +40,7 @@ func (m *metrics) forget(signerName string) {
 
 // observe reports a signer's state to operators when it has changed.
 func (r *reconciler) observe(s *v1alpha1.Signer, st state, now time.Time) {
-	known := r.memory.of(s)
+	known := r.memory.entry(s)
 	reason := ""
 	if st.problem != nil {
 		reason = st.problem.reason
@@ -78,7 +78,7 @@ const warnEvery = 24 * time.Hour
 
 // warnOfEnd warns operators in time before a CA expires that they have to
 // replace.
-func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *remembered, now time.Time) {
+func (r *reconciler) warnOfEnd(s *v1alpha1.Signer, st state, known *signerMemory, now time.Time) {
 	cert := st.issuer.certificate()
 	if cert == nil || s.Spec.CA.Generated != nil {
 		return

@@ -47,7 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.put(s, state)
+	r.publishSigner(s, state)
 	r.observe(s, state, now)
 	err = r.writeStatus(ctx, s, statusOf(s, state, now), r.Signers.Counts(s.UID))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -104,8 +104,9 @@ const (
 	// lookEvery is how often a signer checks what no watch reports: the
 	// built-in CA, and what has failed.
 	lookEvery = 30 * time.Second
-	// soon is the wait before a look that should come as soon as possible.
-	soon = time.Second
+	// retryPause is the wait before a look that should come as soon as
+	// possible.
+	retryPause = time.Second
 )
 
 // lookAgain returns the time until the next look; 0 means never.
@@ -113,7 +114,7 @@ func (s state) lookAgain(now time.Time) time.Duration {
 	if s.again.IsZero() {
 		return 0
 	}
-	return max(s.again.Sub(now), soon)
+	return max(s.again.Sub(now), retryPause)
 }
 
 // open opens a signer, or returns a state that says why it cannot. Its errors
@@ -180,27 +181,27 @@ func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 	switch {
 	case errors.As(err, &p):
 		before := r.memory.issuer(s)
-		if p.reason == reasonCAInvalid && before != nil && before.of == declarationOf(s) && before.usable(now) == nil {
+		if p.reason == reasonCAInvalid && before != nil && before.declaration == declarationOf(s) && before.usable(now) == nil {
 			return state{issuer: before, problem: p, again: now.Add(lookEvery)}, nil
 		}
-		r.memory.use(s, nil)
+		r.memory.setIssuer(s, nil)
 		return state{problem: p, again: now.Add(lookEvery)}, nil
 	case err != nil:
 		return state{}, err
 	}
-	r.memory.use(s, opened)
+	r.memory.setIssuer(s, opened)
 	if p := opened.usable(now); p != nil {
 		return state{issuer: opened, problem: p, again: now.Add(lookEvery)}, nil
 	}
 	return state{issuer: opened, again: pki.Soonest(again, opened.end())}, nil
 }
 
-// put makes the signer available to the controllers that sign.
-func (r *reconciler) put(s *v1alpha1.Signer, st state) {
+// publishSigner makes the signer available to the controllers that sign.
+func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	if st.problem != nil && (st.problem.reason == reasonDuplicate || st.problem.reason == reasonTaken) {
 		r.Signers.Remove(s.Name)
-		r.memory.use(s, nil)
-		r.memory.of(s).shown = ""
+		r.memory.setIssuer(s, nil)
+		r.memory.entry(s).shown = ""
 		return
 	}
 	signer := &declared.Signer{
@@ -217,7 +218,7 @@ func (r *reconciler) put(s *v1alpha1.Signer, st state) {
 	} else {
 		signer.Unready = st.problem
 	}
-	if r.memory.news(s, signer, st) {
+	if r.memory.isChanged(s, signer, st) {
 		r.Signers.Put(signer)
 	}
 }

@@ -158,7 +158,7 @@ func (r *reconciler) look(ctx context.Context, q queue) {
 			q.Add(requestFor(signer.Object))
 		}
 	}
-	if all, err := r.all(ctx); err == nil && !r.Signers.Complete() && r.memory.knows(all) {
+	if all, err := r.all(ctx); err == nil && !r.Signers.Complete() && r.memory.hasAll(all) {
 		r.Signers.MarkComplete()
 	}
 }

@@ -149,7 +149,7 @@ func (r *reconciler) remove(ctx context.Context, secret *corev1.Secret, account 
 		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, "ServiceAccountNotFound", "Delete",
 			"Deleted the Secret, because the service account %q that it was made for does not exist", account)
 	}
-	return soon(client.IgnoreNotFound(err), "deleting", secret)
+	return retryConflict(client.IgnoreNotFound(err), "deleting", secret)
 }
 
 // fill adds what is missing.
@@ -168,12 +168,12 @@ func (r *reconciler) fill(ctx context.Context, secret *corev1.Secret, account *m
 	filled.Data[corev1.ServiceAccountRootCAKey] = ca
 	filled.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)
 	filled.Annotations[corev1.ServiceAccountUIDKey] = string(account.UID)
-	return soon(client.IgnoreNotFound(r.Client.Update(ctx, filled)), "filling", secret)
+	return retryConflict(client.IgnoreNotFound(r.Client.Update(ctx, filled)), "filling", secret)
 }
 
-// soon retries, without an error, if another client has written the Secret in
-// between.
-func soon(err error, doing string, secret *corev1.Secret) (reconcile.Result, error) {
+// retryConflict retries, without an error, if another client has written the
+// Secret in between.
+func retryConflict(err error, doing string, secret *corev1.Secret) (reconcile.Result, error) {
 	switch {
 	case err == nil:
 		return reconcile.Result{}, nil

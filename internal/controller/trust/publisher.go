@@ -73,7 +73,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the trust bundle publisher's metrics: %w", err)
 	}
-	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics, gone: map[string]Signer{}}); err != nil {
+	if err := mgr.Add(&publisher{Config: cfg, metrics: metrics, removed: map[string]Signer{}}); err != nil {
 		return fmt.Errorf("adding the trust bundle publisher: %w", err)
 	}
 	return nil
@@ -84,8 +84,8 @@ type publisher struct {
 	Config
 	metrics *syncs.Metrics
 
-	mu   sync.Mutex // guards gone
-	gone map[string]Signer
+	mu      sync.Mutex // guards gone
+	removed map[string]Signer
 }
 
 // Start implements manager.Runnable.

@@ -36,7 +36,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if signer, ok := r.signer(request.Name); ok {
 		again, err = r.sync(ctx, signer)
 	} else {
-		again, err = r.sweep(ctx, request.Name)
+		again, err = r.removeOrphans(ctx, request.Name)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: pause}, nil // the cache is behind
@@ -78,9 +78,9 @@ func (r *reconciler) retire(ctx context.Context, signer Signer) (time.Time, erro
 	return plan.Again, r.carryOut(ctx, plan)
 }
 
-// sweep deletes the bundles of a signer that was removed before this process
-// knew of it.
-func (r *reconciler) sweep(ctx context.Context, name string) (time.Time, error) {
+// removeOrphans deletes the bundles of a signer that was removed before this
+// process knew of it.
+func (r *reconciler) removeOrphans(ctx context.Context, name string) (time.Time, error) {
 	existing, err := r.bundlesOf(ctx, Signer{Signer: rollover.Signer{Name: name}})
 	if err != nil {
 		return time.Time{}, err

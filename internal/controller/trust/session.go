@@ -77,15 +77,17 @@ func (p *publisher) withoutOthers(object any) (any, error) {
 	if u, ok := object.(*unstructured.Unstructured); ok {
 		u.SetManagedFields(nil)
 		_, known := p.signer(signerNameOf(u))
-		if !known && !ours(u) {
+		if !known && !isOwnBundle(u) {
 			unstructured.RemoveNestedField(u.Object, "spec", "trustBundle")
 		}
 	}
 	return object, nil
 }
 
-// ours reports whether we have published a bundle.
-func ours(o client.Object) bool { return o.GetLabels()[rollover.ManagedByLabel] == rollover.ManagedBy }
+// isOwnBundle reports whether we have published a bundle.
+func isOwnBundle(o client.Object) bool {
+	return o.GetLabels()[rollover.ManagedByLabel] == rollover.ManagedBy
+}
 
 func signerNameOf(o client.Object) string {
 	name, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "spec", "signerName")
@@ -96,7 +98,7 @@ func signerNameOf(o client.Object) string {
 func (p *publisher) schedule() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	schedule := func(o client.Object, q queue) {
 		name := signerNameOf(o)
-		if _, known := p.signer(name); known || p.More != nil && ours(o) {
+		if _, known := p.signer(name); known || p.More != nil && isOwnBundle(o) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, pause)
 		}
 	}

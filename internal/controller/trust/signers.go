@@ -16,7 +16,7 @@ func (p *publisher) signer(name string) (Signer, bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	signer, gone := p.gone[name]
+	signer, gone := p.removed[name]
 	return signer, gone
 }
 
@@ -28,30 +28,30 @@ func (p *publisher) signers() []Signer {
 	return append(slices.Clip(p.Signers), p.More()...)
 }
 
-// seen is what a look at a signer has found.
-type seen struct {
+// signerRoots is what a look at a signer has found.
+type signerRoots struct {
 	Signer
 	roots []*x509.Certificate
 }
 
 // watchSigners queues the signers that come, go, or have changed roots.
 func (p *publisher) watchSigners(ctx context.Context, q queue) {
-	known := map[string]seen{}
+	known := map[string]signerRoots{}
 	ticker := time.NewTicker(lookMore)
 	defer ticker.Stop()
 	for {
-		now := map[string]seen{}
+		now := map[string]signerRoots{}
 		for _, signer := range p.More() {
-			found := seen{signer, signer.Roots()}
+			found := signerRoots{signer, signer.Roots()}
 			now[signer.Name] = found
 			if before, ok := known[signer.Name]; !ok || !slices.EqualFunc(before.roots, found.roots, (*x509.Certificate).Equal) {
-				p.comes(signer)
+				p.signerAdded(signer)
 				q.Add(requestFor(signer))
 			}
 		}
 		for name, before := range known {
 			if _, there := now[name]; !there {
-				p.goes(before.Signer)
+				p.signerRemoved(before.Signer)
 				q.Add(requestFor(before.Signer))
 			}
 		}
@@ -64,16 +64,17 @@ func (p *publisher) watchSigners(ctx context.Context, q queue) {
 	}
 }
 
-func (p *publisher) comes(signer Signer) {
+func (p *publisher) signerAdded(signer Signer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.gone, signer.Name)
+	delete(p.removed, signer.Name)
 }
 
-// goes remembers a removed signer, so that its bundles are deleted in time.
-func (p *publisher) goes(signer Signer) {
+// signerRemoved remembers a removed signer, so that its bundles are deleted in
+// time.
+func (p *publisher) signerRemoved(signer Signer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	signer.Roots = nil
-	p.gone[signer.Name] = signer
+	p.removed[signer.Name] = signer
 }

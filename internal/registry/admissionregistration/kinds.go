@@ -21,9 +21,9 @@ type object[T any] interface {
 	metav1.Object
 }
 
-// like completes k with what the six kinds have in common. spec returns the
-// spec of an object; each change of it increments the generation.
-func like[T, L any, P object[T]](k kind.Kind[T, L], spec func(P) any) kind.Kind[T, L] {
+// withCommonRules completes k with what the six kinds have in common. spec
+// returns the spec of an object; each change of it increments the generation.
+func withCommonRules[T, L any, P object[T]](k kind.Kind[T, L], spec func(P) any) kind.Kind[T, L] {
 	k.Version = v1.SchemeGroupVersion
 	k.Categories = []string{"api-extensions"}
 	k.NeedsResourceVersion = true
@@ -62,7 +62,7 @@ func reads[T any, P object[T]](params *paramReaders) func(context.Context, *T, *
 
 func mutatingWebhooks() kind.Kind[v1.MutatingWebhookConfiguration, v1.MutatingWebhookConfigurationList] {
 	type T = v1.MutatingWebhookConfiguration
-	return like(kind.Kind[T, v1.MutatingWebhookConfigurationList]{
+	return withCommonRules(kind.Kind[T, v1.MutatingWebhookConfigurationList]{
 		Plural: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration",
 		Table: table(webhookColumns, func(c *T) []any { return []any{int64(len(c.Webhooks))} }),
 	}, func(c *T) any { return c.Webhooks })
@@ -70,7 +70,7 @@ func mutatingWebhooks() kind.Kind[v1.MutatingWebhookConfiguration, v1.MutatingWe
 
 func validatingWebhooks() kind.Kind[v1.ValidatingWebhookConfiguration, v1.ValidatingWebhookConfigurationList] {
 	type T = v1.ValidatingWebhookConfiguration
-	return like(kind.Kind[T, v1.ValidatingWebhookConfigurationList]{
+	return withCommonRules(kind.Kind[T, v1.ValidatingWebhookConfigurationList]{
 		Plural: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration",
 		Table: table(webhookColumns, func(c *T) []any { return []any{int64(len(c.Webhooks))} }),
 	}, func(c *T) any { return c.Webhooks })
@@ -78,7 +78,7 @@ func validatingWebhooks() kind.Kind[v1.ValidatingWebhookConfiguration, v1.Valida
 
 func mutatingPolicies(params *paramReaders) kind.Kind[v1.MutatingAdmissionPolicy, v1.MutatingAdmissionPolicyList] {
 	type T = v1.MutatingAdmissionPolicy
-	return like(kind.Kind[T, v1.MutatingAdmissionPolicyList]{
+	return withCommonRules(kind.Kind[T, v1.MutatingAdmissionPolicyList]{
 		Plural: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy",
 		Check: reads[T](params),
 		Table: table(policyColumns("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"),
@@ -88,7 +88,7 @@ func mutatingPolicies(params *paramReaders) kind.Kind[v1.MutatingAdmissionPolicy
 
 func validatingPolicies(params *paramReaders) kind.Kind[v1.ValidatingAdmissionPolicy, v1.ValidatingAdmissionPolicyList] {
 	type T = v1.ValidatingAdmissionPolicy
-	return like(kind.Kind[T, v1.ValidatingAdmissionPolicyList]{
+	return withCommonRules(kind.Kind[T, v1.ValidatingAdmissionPolicyList]{
 		Plural: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy",
 		PrepareCreate: func(p *T) { p.Status = v1.ValidatingAdmissionPolicyStatus{} },
 		Check:         reads[T](params),
@@ -108,7 +108,7 @@ func validatingPolicies(params *paramReaders) kind.Kind[v1.ValidatingAdmissionPo
 
 func mutatingBindings(params *paramReaders) kind.Kind[v1.MutatingAdmissionPolicyBinding, v1.MutatingAdmissionPolicyBindingList] {
 	type T = v1.MutatingAdmissionPolicyBinding
-	return like(kind.Kind[T, v1.MutatingAdmissionPolicyBindingList]{
+	return withCommonRules(kind.Kind[T, v1.MutatingAdmissionPolicyBindingList]{
 		Plural: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding",
 		Check: reads[T](params),
 		Table: table(bindingColumns, func(b *T) []any { return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef)} }),
@@ -117,7 +117,7 @@ func mutatingBindings(params *paramReaders) kind.Kind[v1.MutatingAdmissionPolicy
 
 func validatingBindings(params *paramReaders) kind.Kind[v1.ValidatingAdmissionPolicyBinding, v1.ValidatingAdmissionPolicyBindingList] {
 	type T = v1.ValidatingAdmissionPolicyBinding
-	return like(kind.Kind[T, v1.ValidatingAdmissionPolicyBindingList]{
+	return withCommonRules(kind.Kind[T, v1.ValidatingAdmissionPolicyBindingList]{
 		Plural: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding",
 		Check: reads[T](params),
 		Table: table(bindingColumns, func(b *T) []any { return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef)} }),

@@ -156,8 +156,8 @@ func (r namespaceREST) terminate(ctx context.Context, name string, validate rest
 	return out, nil
 }
 
-// unmet begins the refusal, as in the library.
-const unmet = "Precondition failed"
+// preconditionMessage begins the refusal, as in the library.
+const preconditionMessage = "Precondition failed"
 
 // meets reports whether namespace meets the preconditions of the deletion.
 func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error {
@@ -175,7 +175,7 @@ func meets(namespace *corev1.Namespace, conditions *metav1.Preconditions) error 
 		if condition.want != nil && *condition.want != condition.found {
 			return apierrors.NewConflict(corev1.Resource("namespaces"), namespace.Name, fmt.Errorf(
 				"%s: %s in precondition: %v, %s in object meta: %v",
-				unmet, condition.name, *condition.want, condition.name, condition.found))
+				preconditionMessage, condition.name, *condition.want, condition.name, condition.found))
 		}
 	}
 	return nil

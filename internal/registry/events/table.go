@@ -28,7 +28,7 @@ func table() kind.Table[corev1.Event] {
 			name,
 		},
 		Cells: func(event *corev1.Event, now time.Time) []any {
-			first, last := seen(event)
+			first, last := firstAndLastSeen(event)
 			return []any{
 				kind.Age(last, now), event.Type, event.Reason, objectCell(event.InvolvedObject),
 				event.InvolvedObject.FieldPath, sourceCell(event), strings.TrimSpace(event.Message),
@@ -38,9 +38,9 @@ func table() kind.Table[corev1.Event] {
 	}
 }
 
-// seen returns when an event was first and last seen. The older and the newer
-// kind of events have this in different fields.
-func seen(event *corev1.Event) (first, last metav1.Time) {
+// firstAndLastSeen returns when an event was first and last seen. The older and
+// the newer kind of events have this in different fields.
+func firstAndLastSeen(event *corev1.Event) (first, last metav1.Time) {
 	first = event.FirstTimestamp
 	if first.IsZero() {
 		first = metav1.Time{Time: event.EventTime.Time}

@@ -107,7 +107,7 @@ func (k Kind[T, L]) Open(options generic.RESTOptionsGetter) (Endpoints, error) {
 	}
 	if k.Gone != nil {
 		store.ShouldDeleteDuringUpdate = func(_ context.Context, _ string, obj, _ runtime.Object) bool {
-			return k.Gone(as[T](obj))
+			return k.Gone(typed[T](obj))
 		}
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: k.attributes}); err != nil {
@@ -143,7 +143,7 @@ func (k *Kind[T, L]) attributes(obj runtime.Object) (labels.Set, fields.Set, err
 		selectable["metadata.namespace"] = metadata.GetNamespace()
 	}
 	if k.Fields != nil {
-		for name, value := range k.Fields(as[T](obj)) {
+		for name, value := range k.Fields(typed[T](obj)) {
 			selectable[name] = value
 		}
 	}
@@ -156,7 +156,7 @@ func newOf[T any]() runtime.Object {
 	return any(new(T)).(runtime.Object)
 }
 
-// as converts obj to its type: the store contains no other type.
-func as[T any](obj runtime.Object) *T {
+// typed converts obj to its type: the store contains no other type.
+func typed[T any](obj runtime.Object) *T {
 	return any(obj).(*T)
 }

@@ -49,29 +49,29 @@ func (s strategy[T, L]) DefaultGarbageCollectionPolicy(context.Context) rest.Gar
 
 func (s strategy[T, L]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if s.kind.PrepareCreate != nil {
-		s.kind.PrepareCreate(as[T](obj))
+		s.kind.PrepareCreate(typed[T](obj))
 	}
 }
 
 func (s strategy[T, L]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if s.update.PrepareUpdate != nil {
-		s.update.PrepareUpdate(as[T](obj), as[T](old))
+		s.update.PrepareUpdate(typed[T](obj), typed[T](old))
 	}
 }
 
 func (s strategy[T, L]) Canonicalize(obj runtime.Object) {
 	if s.kind.Canonicalize != nil {
-		s.kind.Canonicalize(as[T](obj))
+		s.kind.Canonicalize(typed[T](obj))
 	}
 }
 
 func (s strategy[T, L]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	if s.kind.Validate != nil {
-		errs = s.kind.Validate(as[T](obj))
+		errs = s.kind.Validate(typed[T](obj))
 	}
 	if s.kind.Check != nil {
-		errs = append(errs, s.kind.Check(ctx, as[T](obj), nil)...)
+		errs = append(errs, s.kind.Check(ctx, typed[T](obj), nil)...)
 	}
 	return errs
 }
@@ -79,10 +79,10 @@ func (s strategy[T, L]) Validate(ctx context.Context, obj runtime.Object) field.
 func (s strategy[T, L]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	if s.update.ValidateUpdate != nil {
-		errs = s.update.ValidateUpdate(as[T](obj), as[T](old))
+		errs = s.update.ValidateUpdate(typed[T](obj), typed[T](old))
 	}
 	if s.kind.Check != nil {
-		errs = append(errs, s.kind.Check(ctx, as[T](obj), as[T](old))...)
+		errs = append(errs, s.kind.Check(ctx, typed[T](obj), typed[T](old))...)
 	}
 	return errs
 }
@@ -91,14 +91,14 @@ func (s strategy[T, L]) WarningsOnCreate(_ context.Context, obj runtime.Object) 
 	if s.kind.Warn == nil {
 		return nil
 	}
-	return s.kind.Warn(as[T](obj), nil)
+	return s.kind.Warn(typed[T](obj), nil)
 }
 
 func (s strategy[T, L]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	if s.kind.Warn == nil {
 		return nil
 	}
-	return s.kind.Warn(as[T](obj), as[T](old))
+	return s.kind.Warn(typed[T](obj), typed[T](old))
 }
 
 // GetResetFields keeps field managers from owning fields that updates restore.

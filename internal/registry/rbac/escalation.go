@@ -118,7 +118,7 @@ func (g grants) mayEscalate(ctx context.Context) bool {
 	if !ok || !request.IsResourceRequest {
 		return false
 	}
-	return g.may(ctx, authorizer.AttributesRecord{
+	return g.isAllowed(ctx, authorizer.AttributesRecord{
 		Verb:      "escalate",
 		APIGroup:  request.APIGroup,
 		Resource:  request.Resource,
@@ -130,7 +130,7 @@ func (g grants) mayEscalate(ctx context.Context) bool {
 // mayBind reports whether the user has the verb "bind" on the role to which ref
 // refers.
 func (g grants) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace string) bool {
-	return g.may(ctx, authorizer.AttributesRecord{
+	return g.isAllowed(ctx, authorizer.AttributesRecord{
 		Verb:      "bind",
 		APIGroup:  ref.APIGroup,
 		Resource:  strings.ToLower(ref.Kind) + "s",
@@ -139,7 +139,7 @@ func (g grants) mayBind(ctx context.Context, ref rbacv1.RoleRef, namespace strin
 	})
 }
 
-func (g grants) may(ctx context.Context, request authorizer.AttributesRecord) bool {
+func (g grants) isAllowed(ctx context.Context, request authorizer.AttributesRecord) bool {
 	u, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
 		return false

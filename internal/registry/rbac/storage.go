@@ -54,14 +54,14 @@ type stores struct {
 func newStores(opts generic.RESTOptionsGetter) (stores, error) {
 	var s stores
 	for _, r := range []resource{
-		{into: &s.roles, plural: "roles", singular: "role", namespaced: true,
+		{store: &s.roles, plural: "roles", singular: "role", namespaced: true,
 			newObject: newOf[rbacv1.Role], newList: newOf[rbacv1.RoleList]},
-		{into: &s.clusterRoles, plural: "clusterroles", singular: "clusterrole",
+		{store: &s.clusterRoles, plural: "clusterroles", singular: "clusterrole",
 			newObject: newOf[rbacv1.ClusterRole], newList: newOf[rbacv1.ClusterRoleList]},
-		{into: &s.roleBindings, plural: "rolebindings", singular: "rolebinding", namespaced: true,
+		{store: &s.roleBindings, plural: "rolebindings", singular: "rolebinding", namespaced: true,
 			newObject: newOf[rbacv1.RoleBinding], newList: newOf[rbacv1.RoleBindingList],
 			table: bindingTable{noun: "roleBinding"}},
-		{into: &s.clusterRoleBindings, plural: "clusterrolebindings", singular: "clusterrolebinding",
+		{store: &s.clusterRoleBindings, plural: "clusterrolebindings", singular: "clusterrolebinding",
 			newObject: newOf[rbacv1.ClusterRoleBinding], newList: newOf[rbacv1.ClusterRoleBindingList],
 			table: bindingTable{noun: "clusterRoleBinding"}},
 	} {
@@ -69,14 +69,14 @@ func newStores(opts generic.RESTOptionsGetter) (stores, error) {
 		if err != nil {
 			return stores{}, fmt.Errorf("opening the store of %s: %w", r.plural, err)
 		}
-		*r.into = store
+		*r.store = store
 	}
 	return s, nil
 }
 
 // resource has the differences between the four.
 type resource struct {
-	into               **genericregistry.Store
+	store              **genericregistry.Store
 	plural, singular   string
 	namespaced         bool
 	newObject, newList func() runtime.Object
