@@ -25,7 +25,7 @@ import (
 // bootstrapped turns h into a host that has nothing but a bootstrap token.
 func (h *host) bootstrapped() {
 	h.t.Helper()
-	wish := token.Wish{TTL: time.Hour}
+	wish := token.Options{TTL: time.Hour}
 	made, err := token.Create(h.t.Context(), h.admin.CoreV1().Secrets("kube-system"), wish, time.Now())
 	if err != nil {
 		h.t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -121,9 +120,8 @@ func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool
 // findConflicts finds the Certificates that name the same Secret.
 func (f *CertificateFacts) findConflicts(ctx context.Context, api Reader) error {
 	all := &cmv1.CertificateList{}
-	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
-	if apierrors.IsForbidden(err) {
-		return nil
+	if known, err := list(ctx, api, all, client.InNamespace(f.Certificate.Namespace)); known != Yes {
+		return err
 	}
 	var naming []*cmv1.Certificate
 	for i := range all.Items {
@@ -136,17 +134,16 @@ func (f *CertificateFacts) findConflicts(ctx context.Context, api Reader) error 
 		}
 	}
 	f.Owner = issuance.Owner(naming, f.Secret)
-	return err
+	return nil
 }
 
 // findRequests finds the Certificate's own requests, and the state of the one
 // for the next certificate.
 func (f *CertificateFacts) findRequests(ctx context.Context, api Reader) error {
 	all := &cmv1.CertificateRequestList{}
-	err := api.List(ctx, all, client.InNamespace(f.Certificate.Namespace))
-	if apierrors.IsForbidden(err) {
+	known, err := list(ctx, api, all, client.InNamespace(f.Certificate.Namespace))
+	if known == Unknown {
 		f.RequestsUnknown = mayNotRead("list", "certificaterequests", f.Certificate.Namespace)
-		return nil
 	}
 	var requests []*cmv1.CertificateRequest
 	for i := range all.Items {

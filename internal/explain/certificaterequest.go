@@ -185,8 +185,8 @@ func (f *RequestFacts) conditionTextOf(kind cmv1.CertificateRequestConditionType
 
 func (f *RequestFacts) words() words {
 	w := words{approval: true, state: "is approved", signer: "issuer", waits: " and waits: ", lacking: "the approver", silent: "its controller"}
-	if ref := f.Request.Spec.IssuerRef; !certmanager.IsBuiltIn(ref) {
-		w.silent = "the program that signs for issuers of the group " + certmanager.IssuerGroup(ref)
+	if group := f.issuer.Ref.Group; group != certmanager.Group {
+		w.silent = "the program that signs for issuers of the group " + group
 	}
 	return w
 }

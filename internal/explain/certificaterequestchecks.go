@@ -91,7 +91,7 @@ func (f *RequestFacts) stepsAfterApproval(p progress) []Step {
 	if f.key != nil {
 		steps = append(steps, f.key.steps(f.Query, p.delay != "")...)
 	}
-	group := certmanager.IssuerGroup(f.Request.Spec.IssuerRef)
+	group := f.issuer.Ref.Group
 	switch {
 	case len(steps) > 0, p.delay != "":
 		return steps
@@ -123,7 +123,7 @@ func (f *RequestFacts) stepsBeforeApproval() []Step {
 // of the kind.
 func (f *RequestFacts) permit() Step {
 	namespace, account, _ := strings.Cut(f.approver, "/")
-	name := "approve-" + f.issuer.resource.Name + "." + certmanager.IssuerGroup(f.Request.Spec.IssuerRef)
+	name := "approve-" + f.issuer.resourceName()
 	return f.grantStep(f.mayGrant, "To have requests to such issuers approved without a person", grant{
 		role: name, binding: name, verb: "approve", signer: f.names()[0],
 		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account},

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,14 +60,14 @@ func (e Events) checks() []Check {
 func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, error) {
 	all := &eventsv1.EventList{}
 	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
-	err := api.List(ctx, all, client.InNamespace(namespace), client.MatchingFields{"regarding.uid": string(object.GetUID())})
-	if apierrors.IsForbidden(err) {
-		return Events{Unknown: mayNotRead("list", "events", namespace)}, nil
-	}
+	known, err := list(ctx, api, all, client.InNamespace(namespace), client.MatchingFields{"regarding.uid": string(object.GetUID())})
 	if err != nil {
 		return Events{}, fmt.Errorf("listing Events: %w", err)
 	}
 	var events Events
+	if known == Unknown {
+		events.Unknown = mayNotRead("list", "events", namespace)
+	}
 	for _, e := range all.Items {
 		events.List = append(events.List, Event{Time: apievents.LastSeen(e).UTC(), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
 	}

@@ -18,6 +18,7 @@ import (
 // IssuerFacts are what is known about the issuer that a request or a
 // Certificate names.
 type IssuerFacts struct {
+	// Ref is the reference, with the defaults of the API.
 	Ref cmmeta.IssuerReference
 	// Exists is Unknown if the caller may not read the kind.
 	Exists Result
@@ -51,6 +52,7 @@ func findReferred(ctx context.Context, api Reader, signer certmanager.Signer) (*
 
 // findIssuer finds the issuer that an object in a namespace refers to.
 func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, namespace string) (*IssuerFacts, error) {
+	ref.Kind, ref.Group = certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref)
 	i := &IssuerFacts{Ref: ref, namespace: namespace, Exists: No, ready: Unknown}
 	resource, err := api.Resource(ctx, certmanager.IssuerGroupKind(ref))
 	switch {
@@ -63,7 +65,7 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 	if !certmanager.IsBuiltIn(ref) {
 		return i, i.readForeign(ctx, api)
 	}
-	issuer, err := certmanager.NewIssuer(certmanager.IssuerKind(ref))
+	issuer, err := certmanager.NewIssuer(ref.Kind)
 	if err != nil {
 		i.obstacle = requests.Obstacle{Reason: requests.ReasonNotFound, Message: err.Error()}
 		return i, nil
@@ -88,7 +90,7 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 func (i *IssuerFacts) findNear(ctx context.Context, api Reader) error {
 	near := &IssuerFacts{Ref: i.Ref, namespace: i.namespace}
 	near.Ref.Kind, near.resource.Namespaced = cmv1.ClusterIssuerKind, false
-	if certmanager.IssuerKind(i.Ref) == cmv1.ClusterIssuerKind {
+	if i.Ref.Kind == cmv1.ClusterIssuerKind {
 		near.Ref.Kind, near.resource.Namespaced = cmv1.IssuerKind, true
 	}
 	if near.resource.Namespaced && i.namespace == "" {
@@ -143,23 +145,27 @@ func (i *IssuerFacts) readCondition(object *unstructured.Unstructured) {
 }
 
 func (i *IssuerFacts) signer() certmanager.Signer {
-	return certmanager.Signer{Kind: certmanager.IssuerKind(i.Ref), Namespace: i.where(), Name: i.Ref.Name}
+	return certmanager.Signer{Kind: i.Ref.Kind, Namespace: i.where(), Name: i.Ref.Name}
 }
 
 // where returns the issuer's namespace; empty for issuers of the whole cluster.
 func (i *IssuerFacts) where() string {
-	if i.resource.Namespaced || i.resource.Name == "" && certmanager.IssuerKind(i.Ref) == cmv1.IssuerKind {
+	if i.resource.Namespaced || i.resource.Name == "" && i.Ref.Kind == cmv1.IssuerKind {
 		return i.namespace
 	}
 	return ""
 }
 
+// resourceName returns the resource of the issuer's kind with its group.
+func (i *IssuerFacts) resourceName() string { return i.resource.Name + "." + i.Ref.Group }
+
 // String returns the name of the issuer.
 func (i *IssuerFacts) String() string {
-	text := certmanager.IssuerKind(i.Ref) + " " + i.Ref.Name
+	kind := i.Ref.Kind
 	if !certmanager.IsBuiltIn(i.Ref) {
-		text = certmanager.IssuerKind(i.Ref) + "." + i.Ref.Group + " " + i.Ref.Name
+		kind += "." + i.Ref.Group
 	}
+	text := kind + " " + i.Ref.Name
 	if namespace := i.where(); namespace != "" {
 		text += " in the namespace " + namespace
 	}
@@ -170,9 +176,9 @@ func (i *IssuerFacts) String() string {
 func (i *IssuerFacts) check() Check {
 	switch builtIn := certmanager.IsBuiltIn(i.Ref); {
 	case i.resource.Name == "":
-		return Check{"issuer", No, fmt.Sprintf("no API has the kind %s of %s", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref))}
+		return Check{"issuer", No, fmt.Sprintf("no API has the kind %s of %s", i.Ref.Kind, i.Ref.Group)}
 	case i.Exists == Unknown:
-		return Check{"issuer", Unknown, mayNotRead("get", i.resource.Name+"."+certmanager.IssuerGroup(i.Ref), i.where())}
+		return Check{"issuer", Unknown, mayNotRead("get", i.resourceName(), i.where())}
 	case builtIn && !i.obstacle.None():
 		return Check{"issuer", No, conditionText(i.obstacle.Reason, i.obstacle.Message) + i.nearHint()}
 	case i.Exists == No:
@@ -206,10 +212,10 @@ const (
 // steps returns what to do about an issuer that cannot sign. otherwise is the
 // advice for a wrong issuer.
 func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
-	names := i.resource.Name + "." + certmanager.IssuerGroup(i.Ref)
+	names := i.resourceName()
 	switch {
 	case i.resource.Name == "":
-		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, %s.", certmanager.IssuerKind(i.Ref), certmanager.IssuerGroup(i.Ref), otherwise)}}
+		return []Step{{Text: fmt.Sprintf("Install the program that brings the kind %s of %s; if the name is wrong, %s.", i.Ref.Kind, i.Ref.Group, otherwise)}}
 	case i.check().Result != No:
 		return nil
 	case i.Exists == No:

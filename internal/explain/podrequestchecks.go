@@ -168,17 +168,16 @@ func identity(cert *profile.Certificate) string {
 
 // services finds the Services that the pod's service account may claim.
 func (g *podGatherer) services(ctx context.Context, facts *request.Request) (known bool, err error) {
-	list := &corev1.ServiceList{}
-	err = g.api.List(ctx, list, client.InNamespace(g.req.Namespace))
-	if apierrors.IsForbidden(err) {
+	all := &corev1.ServiceList{}
+	switch found, err := list(ctx, g.api, all, client.InNamespace(g.req.Namespace)); {
+	case err != nil:
+		return false, err
+	case found == Unknown:
 		g.addCheck("services", Unknown, "%s", mayNotRead("list", "services", g.req.Namespace))
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	for i := range list.Items {
-		service := &list.Items[i]
+	for i := range all.Items {
+		service := &all.Items[i]
 		if !profile.Selects(service, facts.Pod) {
 			continue
 		}

@@ -154,13 +154,17 @@ func result(allowed bool, err error) (Result, error) {
 
 // exists reads an object, which may not exist or may be forbidden.
 func exists(ctx context.Context, api Reader, key client.ObjectKey, into client.Object) (Result, error) {
-	switch err := api.Get(ctx, key, into); {
-	case apierrors.IsNotFound(err):
+	return readResult(api.Get(ctx, key, into))
+}
+
+// list reads objects, whose kind may not exist or may be forbidden.
+func list(ctx context.Context, api Reader, into client.ObjectList, options ...client.ListOption) (Result, error) {
+	return readResult(api.List(ctx, into, options...))
+}
+
+func readResult(err error) (Result, error) {
+	if apierrors.IsNotFound(err) {
 		return No, nil
-	case apierrors.IsForbidden(err):
-		return Unknown, nil
-	case err != nil:
-		return Unknown, err
 	}
-	return Yes, nil
+	return result(err == nil, err)
 }

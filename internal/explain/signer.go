@@ -148,31 +148,31 @@ func signerReadiness(signer *v1alpha1.Signer) (Result, string) {
 }
 
 func waitingCSRs(ctx context.Context, api Reader, signerName string) ([]Waiting, error) {
-	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := api.List(ctx, list, forSigner(signerName)); err != nil {
-		return nil, err
-	}
+	all := &certificatesv1.CertificateSigningRequestList{}
+	err := api.List(ctx, all, forSigner(signerName))
 	var waiting []Waiting
-	for i := range list.Items {
-		c := &list.Items[i]
-		if state := certificates.Judge(c).State; state == certificates.Pending || state == certificates.Approved {
-			waiting = append(waiting, Waiting{Kind: "CertificateSigningRequest", Name: c.Name, Created: c.CreationTimestamp.Time, State: state})
-		}
+	for i := range all.Items {
+		f := &facts{csr: &all.Items[i]}
+		waiting = append(waiting, waitingRequest("CertificateSigningRequest", f.csr, f.progress())...)
 	}
-	return waiting, nil
+	return waiting, err
 }
 
 func waitingPods(ctx context.Context, api Reader, signerName string) ([]Waiting, error) {
-	list, err := listPodRequests(ctx, api, signerName)
+	all, err := listPodRequests(ctx, api, signerName)
 	var waiting []Waiting
-	for i := range list {
-		if req := &list[i]; podProgress(req).state == certificates.Pending {
-			waiting = append(waiting, Waiting{
-				Kind: "PodCertificateRequest", Namespace: req.Namespace, Name: req.Name, Created: req.CreationTimestamp.Time, State: certificates.Pending,
-			})
-		}
+	for i := range all {
+		waiting = append(waiting, waitingRequest("PodCertificateRequest", &all[i], podProgress(&all[i]))...)
 	}
 	return waiting, err
+}
+
+// waitingRequest returns a request if it has no answer.
+func waitingRequest(kind string, object client.Object, p progress) []Waiting {
+	if !p.open() {
+		return nil
+	}
+	return []Waiting{{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Created: object.GetCreationTimestamp().Time, State: p.state}}
 }
 
 func forSigner(name string) client.ListOption { return client.MatchingFields{"spec.signerName": name} }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -23,16 +22,11 @@ func profiled(signerName string) bool { return slices.Contains(signer.Names(), s
 // declarer returns the Signer that declares a signer name, the oldest if there
 // are several, or nil. It is not known if the caller may not list Signers.
 func declarer(ctx context.Context, api Reader, signerName string) (declared *v1alpha1.Signer, known bool, err error) {
-	list := &v1alpha1.SignerList{}
-	switch err := api.List(ctx, list, forSigner(signerName)); {
-	case apierrors.IsForbidden(err):
-		return nil, false, nil
-	case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
-		return nil, true, nil
-	case err != nil:
-		return nil, false, err
+	all := &v1alpha1.SignerList{}
+	if found, err := list(ctx, api, all, forSigner(signerName)); err != nil || len(all.Items) == 0 {
+		return nil, found != Unknown, err
 	}
-	oldest := slices.MinFunc(list.Items, func(a, b v1alpha1.Signer) int {
+	oldest := slices.MinFunc(all.Items, func(a, b v1alpha1.Signer) int {
 		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return &oldest, true, nil

@@ -195,7 +195,7 @@ func (s *story) takeOver() {
 
 func (s *story) makeToken(config *rest.Config) {
 	s.t.Helper()
-	wish := token.Wish{TTL: time.Hour}
+	wish := token.Options{TTL: time.Hour}
 	made, err := token.Create(s.t.Context(), s.admin.CoreV1().Secrets("kube-system"), wish, time.Now())
 	if err != nil {
 		s.t.Fatal(err)

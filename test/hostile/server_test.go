@@ -142,7 +142,7 @@ func (w *world) populate(t *testing.T) {
 	w.Grant(t, "viewer", apitest.Allow("get list create", "certificatesigningrequests"))
 	w.viewer = w.Login(t, "viewer")
 	w.node = w.Login(t, "system:node:edge-1", "system:nodes")
-	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Wish{TTL: time.Hour}, time.Now())
+	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Options{TTL: time.Hour}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (f facts) report() Report {
 	r := Report{
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID),
 		Ready: certmanager.CertificateIs(crt, cmv1.CertificateConditionReady),
-		State: f.explanation.State, Verdict: f.explanation.Verdict, Checks: f.explanation.Checks, IssuerRef: completed(crt.Spec.IssuerRef), SecretName: crt.Spec.SecretName,
+		State: f.explanation.State, Verdict: f.explanation.Verdict, Checks: f.explanation.Checks, IssuerRef: f.Issuer.Ref, SecretName: crt.Spec.SecretName,
 		Revision: status.Revision, NotBefore: explain.InUTC(status.NotBefore), NotAfter: explain.InUTC(status.NotAfter),
 		RenewalTime:    explain.InUTC(status.RenewalTime),
 		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: explain.InUTC(status.LastFailureTime),
@@ -106,11 +106,6 @@ func (f facts) report() Report {
 		}
 	}
 	return r
-}
-
-func completed(ref cmmeta.IssuerReference) cmmeta.IssuerReference {
-	ref.Kind, ref.Group = certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref)
-	return ref
 }
 
 // problems returns what could not be found out.

@@ -168,11 +168,14 @@ func TestReport(t *testing.T) {
 	if r.Next == nil || strings.Join(r.Next.Command, " ") != "certplane approve -n default web-1 --context here" {
 		t.Errorf("next %+v", r.Next)
 	}
+	if r.State != explain.CertificateIssuing || len(r.Checks) == 0 || len(r.Steps) == 0 || r.Steps[0].Text != r.Next.Text {
+		t.Errorf("state %s, checks %+v, steps %+v", r.State, r.Checks, r.Steps)
+	}
 
 	w.approve(t, "web-1")
 	w.says(t, w.admin, "web", `^web is ready: its certificate is valid until `, `^CertificateRequest for revision 2$`)
 	r = w.report(t, "web", "yaml")
-	if !r.Ready || r.Revision == nil || *r.Revision != 1 || r.NotAfter == nil || r.RenewalTime == nil || r.Request != nil || r.Next != nil {
+	if !r.Ready || r.Revision == nil || *r.Revision != 1 || r.NotAfter == nil || r.RenewalTime == nil || r.Request != nil || r.Next != nil || r.Steps != nil {
 		t.Errorf("%+v", r)
 	}
 	if c := r.Secret.Certificate; c == nil || !c.NotAfter.Equal(*r.NotAfter) || len(c.Names) != 1 || c.Names[0] != "DNS:web.example.com" {

@@ -41,11 +41,11 @@ func problemOf(exists explain.Result) string {
 
 // issuerProblem returns why nothing is shown of the issuer.
 func (f facts) issuerProblem() string {
-	ref := f.Certificate.Spec.IssuerRef
+	ref := f.Issuer.Ref
 	if !certmanager.IsBuiltIn(ref) {
 		return "it is of the group " + ref.Group + ": see there"
 	}
-	if _, err := certmanager.NewIssuer(certmanager.IssuerKind(ref)); err != nil {
+	if _, err := certmanager.NewIssuer(ref.Kind); err != nil {
 		return err.Error()
 	}
 	return problemOf(f.Issuer.Exists)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -44,7 +42,7 @@ func (f facts) certificateRows() [][]string {
 	rows := [][]string{
 		{"created", f.ago(f.Certificate.CreationTimestamp.Time)},
 		{"secret", spec.SecretName},
-		{"issuer", issuerName(spec.IssuerRef)},
+		{"issuer", f.issuerName()},
 		{"common name", print.OrNone(cmp.Or(spec.CommonName, spec.LiteralSubject))},
 		{"names", print.OrNone(strings.Join(names, ", "))},
 		{"revision", revision(status.Revision)},
@@ -58,12 +56,12 @@ func (f facts) certificateRows() [][]string {
 	return rows
 }
 
-func issuerName(ref cmmeta.IssuerReference) string {
-	name := cmp.Or(ref.Kind, cmv1.IssuerKind) + " " + ref.Name
-	if ref.Group != "" && ref.Group != certmanager.Group {
-		name += " of " + ref.Group
+func (f facts) issuerName() string {
+	ref := f.Issuer.Ref
+	if certmanager.IsBuiltIn(ref) {
+		return ref.Kind + " " + ref.Name
 	}
-	return name
+	return ref.Kind + " " + ref.Name + " of " + ref.Group
 }
 
 func revision(n *int) string {
@@ -109,7 +107,7 @@ func (f facts) writeEvents(p *print.Page, title string, events explain.Events) {
 }
 
 func (f facts) writeIssuer(p *print.Page) {
-	title := issuerName(f.Certificate.Spec.IssuerRef)
+	title := f.issuerName()
 	if f.Issuer.Object == nil {
 		p.Section(title, [][]string{{f.issuerProblem()}})
 		return
