@@ -145,8 +145,7 @@ func (a *Authentication) tokens(cfg Config, accounts serviceaccount.Authenticato
 	return anyone, tokenunion.New(all...), nil
 }
 
-// withoutAudiences is for tokens without audiences: they are for the API
-// server.
+// withoutAudiences accepts tokens without audiences, for the API server.
 func (a *Authentication) withoutAudiences(tokens authenticator.Token) authenticator.Token {
 	return authenticator.WrapAudienceAgnosticToken(a.Audiences, tokens)
 }

@@ -65,8 +65,7 @@ func parse(data []byte, kind string, cfg Config) error {
 	return cfg.Validate()
 }
 
-// convertDocument returns a document as the type of cfg reads it, or an error
-// with all values that do not fit.
+// convertDocument converts a document to the form that cfg reads.
 func convertDocument(asJSON []byte, cfg Config) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber() // large numbers stay what they are

@@ -33,7 +33,7 @@ func TestIssuersAndCertificates(t *testing.T) {
 		`spec.commonName: Invalid value: "web": must be empty where literalSubject is set`:                func(s *cmv1.CertificateSpec) { s.CommonName, s.LiteralSubject = "web", "CN=web" },
 		`spec.literalSubject: Invalid value: "CN"`:                                                        func(s *cmv1.CertificateSpec) { s.LiteralSubject = "CN" },
 		`spec.renewal.windows[0].cron: Invalid value: "0 25 * * *": hour: "25": must be between 0 and 23`: window("0 25 * * *", time.Hour, ""),
-		`spec.renewal.windows[0].cron: Invalid value: "0 0 30 2 *": never occurs`:                          window("0 0 30 2 *", time.Hour, ""),
+		`spec.renewal.windows[0].cron: Invalid value: "0 0 30 2 *": never occurs`:                         window("0 0 30 2 *", time.Hour, ""),
 		`spec.renewal.windows[0].timezone: Invalid value: "Mars": must be the name of a time zone`:        window("0 0 * * *", time.Hour, "Mars"),
 		`spec.renewal.windows[0].windowDuration: Invalid value: "0s": must be more than 0s`:               window("0 0 * * *", 0, ""),
 		`spec.renewal.windows: Forbidden: must not be set where renewal.policy is Disabled`: func(s *cmv1.CertificateSpec) {

@@ -32,8 +32,7 @@ func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	return &Request{For: purpose, Name: "req-" + hex.EncodeToString(digest[:10]), Key: keyPEM, CSR: csr}, nil
 }
 
-// WithRequest returns the record with a new request, which has not been sent
-// yet.
+// WithRequest returns the record with a new request that is not sent yet.
 func (r Record) WithRequest(request *Request) Record {
 	r.Pending = request
 	return r

@@ -39,8 +39,7 @@ type Credential struct {
 	Chain     PEM       `json:"chain"`
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
-	// RefreshAt is when to request the next one: the signer's time and a random
-	// delay of this host.
+	// RefreshAt is when to request the next one, with a random delay.
 	RefreshAt time.Time `json:"refreshAt"`
 	// Reported are the events that have been reported.
 	Reported []string `json:"reported,omitempty"`
@@ -57,8 +56,7 @@ type Request struct {
 	CSR []byte `json:"csr"`
 	// SentAt is when the server accepted it; zero if it has not.
 	SentAt time.Time `json:"sentAt,omitzero"`
-	// AbandonAt is when to stop waiting for a request that the agent does not
-	// see. It is read from the same clock as SentAt.
+	// AbandonAt is when to give up a request that the agent does not see.
 	AbandonAt time.Time `json:"abandonAt,omitzero"`
 }
 

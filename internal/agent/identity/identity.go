@@ -286,9 +286,8 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 	})
 }
 
-// requestConfig returns the client configuration that requests the next
-// certificate: the agent's own or, without a valid certificate, that of the
-// bootstrap kubeconfig if there is one.
+// requestConfig returns the configuration for the next request: the agent's own
+// or, without a valid certificate, that of the bootstrap kubeconfig.
 func (o *opening) requestConfig(current *tls.Certificate) *rest.Config {
 	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !o.cfg.Clock.Now().Before(current.Leaf.NotAfter)) {
 		return o.bootstrap

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -235,12 +236,7 @@ func (f *Follower[T]) newest() (schema.GroupVersionResource, error) {
 }
 
 func hasResource(resources *metav1.APIResourceList, name string) bool {
-	for _, resource := range resources.APIResources {
-		if resource.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
 }
 
 // objectWithMeta is a typed object with its metadata, which informers need.

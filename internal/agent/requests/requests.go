@@ -87,8 +87,8 @@ func object(pending *credential.Request, source *corev1.PodCertificateProjection
 	}
 }
 
-// IsPermanent reports whether the server will never accept a request, however
-// often it is sent, because the request itself is invalid.
+// IsPermanent reports whether the server will never accept a request, because
+// the request itself is invalid.
 func IsPermanent(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }

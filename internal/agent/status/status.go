@@ -52,7 +52,7 @@ type Pod struct {
 	File      string `json:"file"`
 	// Error is why the pod is not registered.
 	Error string `json:"error,omitempty"`
-	// Waiting reports that Error is not a refusal and is expected to resolve itself.
+	// Waiting reports that Error is expected to resolve itself.
 	Waiting bool     `json:"waiting,omitempty"`
 	Volumes []Volume `json:"volumes"`
 }
@@ -64,8 +64,7 @@ type Volume struct {
 	// Error is why the folder is not up to date.
 	Error   string   `json:"error,omitempty"`
 	Sources []Source `json:"sources"`
-	// Actions are the actions after a refresh that have failed and are tried
-	// again.
+	// Actions are the failed actions after a refresh, which are tried again.
 	Actions []Action `json:"actions,omitempty"`
 }
 
@@ -90,8 +89,7 @@ func (v Volume) problems() []string {
 
 // Source is the status of a source of a volume's files.
 type Source struct {
-	// Kind is the field in the manifest, Name the object or signer that it
-	// names.
+	// Kind is the field in the manifest, Name what the field refers to.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Path is the path of the first file.
@@ -103,7 +101,7 @@ type Source struct {
 	NotAfter  *time.Time `json:"notAfter,omitempty"`
 	RefreshAt *time.Time `json:"refreshAt,omitempty"`
 	Error     string     `json:"error,omitempty"`
-	// Waiting reports that Error is not a refusal and is expected to resolve itself.
+	// Waiting reports that Error is expected to resolve itself.
 	Waiting bool `json:"waiting,omitempty"`
 }
 

@@ -70,8 +70,7 @@ func (r Record) RefreshAt() time.Time {
 	return r.IssuedAt.Add(min(age, refreshAge))
 }
 
-// ValidFor reports whether the token is for a purpose and not due for
-// replacement.
+// ValidFor reports whether the token is for a purpose and not due.
 func (r Record) ValidFor(purpose Purpose, now time.Time) bool {
 	return r.Token != "" && r.For == purpose && now.Before(r.RefreshAt())
 }

@@ -109,8 +109,7 @@ func (t *pass) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// requeueBy ensures that the next look comes no later than at, unless at is
-// zero.
+// requeueBy makes the next look come by at, unless at is zero.
 func (t *pass) requeueBy(at time.Time) {
 	if !at.IsZero() && (t.requeueAt.IsZero() || at.Before(t.requeueAt)) {
 		t.requeueAt = at

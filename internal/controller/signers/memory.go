@@ -3,6 +3,7 @@ package signers
 import (
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,12 +67,7 @@ func (m *memory) entry(s *v1alpha1.Signer) *signerMemory {
 func (m *memory) hasAll(all []v1alpha1.Signer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range all {
-		if m.signers[all[i].Name] == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(s v1alpha1.Signer) bool { return m.signers[s.Name] == nil })
 }
 
 func (m *memory) forget(object string) {
@@ -127,8 +123,7 @@ func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 	return first
 }
 
-// isChanged reports whether the process must be given a signer, because it
-// differs from the one that it has.
+// isChanged reports whether a signer differs from the one in use.
 func (m *memory) isChanged(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0)

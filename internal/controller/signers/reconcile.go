@@ -104,8 +104,7 @@ const (
 	// lookEvery is how often a signer checks what no watch reports: the
 	// built-in CA, and what has failed.
 	lookEvery = 30 * time.Second
-	// retryPause is the wait before a look that should come as soon as
-	// possible.
+	// retryPause is the shortest wait before a look.
 	retryPause = time.Second
 )
 

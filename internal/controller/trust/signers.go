@@ -70,8 +70,7 @@ func (p *publisher) signerAdded(signer Signer) {
 	delete(p.removed, signer.Name)
 }
 
-// signerRemoved remembers a removed signer, so that its bundles are deleted in
-// time.
+// signerRemoved records a signer whose bundles must be deleted in time.
 func (p *publisher) signerRemoved(signer Signer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

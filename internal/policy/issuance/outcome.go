@@ -102,8 +102,7 @@ func failed(reason, message string) Outcome {
 	return Outcome{Step: Fail, Why: Finding{Reason: reason, Message: fmt.Sprintf(messageFailedAndRetriedForm, message)}}
 }
 
-// certificateProblem returns why the certificate from an issuer cannot be used;
-// empty if it can.
+// certificateProblem returns why an issued certificate cannot be used, or "".
 func certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
 	certs, err := pki.ParseBundle(cr.Status.Certificate)
 	switch {

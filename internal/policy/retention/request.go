@@ -78,8 +78,7 @@ func (r request) expiry() time.Time {
 }
 
 // latestSigning returns the latest time at which the certificate can have been
-// signed, as far as its validity shows that. It is zero if there is no
-// certificate, or if it begins in the future.
+// signed; zero without a certificate, or if it begins in the future.
 func (r request) latestSigning(now time.Time) time.Time {
 	if r.cert == nil || r.cert.NotBefore.After(now) {
 		return time.Time{}

@@ -52,8 +52,7 @@ type failure struct {
 	health health
 	// retry is set if an immediate retry may succeed.
 	retry bool
-	// retryAfter is the delay that the endpoint requests; 0 if it requests
-	// none.
+	// retryAfter is the delay that the endpoint requests, or 0.
 	retryAfter time.Duration
 }
 

@@ -105,8 +105,7 @@ func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time)
 	return e.callUntilVerdict(ctx, newRequest(req, *want.Life), want, now)
 }
 
-// callUntilVerdict calls the endpoint until there is a verdict or a retry is
-// useless.
+// callUntilVerdict repeats calls until a retry is useless.
 func (e *endpoint) callUntilVerdict(ctx context.Context, request v1alpha1.SigningRequest, want wanted, now time.Time) (*signer.Issued, error) {
 	for call := 0; ; call++ {
 		issued, err := e.attempt(ctx, request, want, now)

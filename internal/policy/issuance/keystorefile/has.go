@@ -31,8 +31,7 @@ func HasPKCS12Trust(data []byte, p Pair, profile cmv1.PKCS12Profile, password st
 	return err == nil && hasProfile(data, profile) && sameCerts(cas, p.CAs)
 }
 
-// profileAlgorithms are the algorithms that distinguish each profile from those
-// after it in the list.
+// profileAlgorithms distinguish each profile from those after it.
 var profileAlgorithms = []struct {
 	profile   cmv1.PKCS12Profile
 	algorithm asn1.ObjectIdentifier

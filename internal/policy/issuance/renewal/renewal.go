@@ -68,8 +68,7 @@ func isDisabled(spec *cmv1.CertificateSpec) bool {
 	return spec.Renewal != nil && spec.Renewal.Policy == cmv1.CertificateRenewalPolicyDisabled
 }
 
-// renewBefore returns how long before its end a certificate with the lifetime
-// life is renewed.
+// renewBefore returns how long before its expiry a certificate is renewed.
 func renewBefore(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
 	if spec.RenewBefore != nil {
 		if d := spec.RenewBefore.Duration; 0 < d && d < life {
