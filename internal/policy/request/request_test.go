@@ -3,6 +3,8 @@ package request_test
 import (
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"slices"
 	"strings"
@@ -59,6 +61,36 @@ func TestFromCSR(t *testing.T) {
 	got = request.FromCSR(csr)
 	if _, err := got.Parsed(); err == nil || got.Duration != nil || got.PKCS10 != nil || got.Key != nil || got.Issuer != nil {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestAsksForCA(t *testing.T) {
+	extended := func(id asn1.ObjectIdentifier, value ...byte) *pki.Request {
+		return pki.ReadRequest(&x509.CertificateRequest{Extensions: []pkix.Extension{{Id: id, Value: value}}})
+	}
+	tests := []struct {
+		reason  string
+		request request.Request
+		want    bool
+	}{
+		{"nothing", request.Request{}, false},
+		{"isCA", request.Request{IsCA: true}, true},
+		{"annotation", request.Request{ObjectAnnotations: map[string]string{request.AnnotationIsCA: "true"}}, true},
+		{"annotation that says no", request.Request{ObjectAnnotations: map[string]string{request.AnnotationIsCA: "false"}}, false},
+		{"usage cert sign", request.Request{Usages: []string{"digital signature", "cert sign"}}, true},
+		{"usage crl sign", request.Request{Usages: []string{"crl sign"}}, true},
+		{"other usages", request.Request{Usages: []string{"signing", "code signing", "ocsp signing"}}, false},
+		{"basic constraints", request.Request{PKCS10: extended(pki.OIDBasicConstraints, 0x30, 3, 1, 1, 0xff)}, true},
+		{"basic constraints of an end entity", request.Request{PKCS10: extended(pki.OIDBasicConstraints, 0x30, 0)}, false},
+		{"malformed basic constraints", request.Request{PKCS10: extended(pki.OIDBasicConstraints, 0x30)}, true},
+		{"key usage keyCertSign", request.Request{PKCS10: extended(pki.OIDKeyUsage, 3, 2, 2, 0x04)}, true},
+		{"key usage cRLSign", request.Request{PKCS10: extended(pki.OIDKeyUsage, 3, 2, 1, 0x02)}, true},
+		{"key usage digitalSignature", request.Request{PKCS10: extended(pki.OIDKeyUsage, 3, 2, 7, 0x80)}, false},
+	}
+	for _, tc := range tests {
+		if got := tc.request.AsksForCA(); got != tc.want {
+			t.Errorf("%s: %v", tc.reason, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -83,6 +84,21 @@ func (t Terms) ForCA() Terms {
 		t.Usages.Key |= x509.KeyUsageCertSign
 	}
 	return t
+}
+
+// AsksForCA reports whether anything in the request asks for the certificate of
+// a CA, or for a usage that only CAs have.
+func (r Request) AsksForCA() bool {
+	if r.IsCA || r.ObjectAnnotations[AnnotationIsCA] == "true" ||
+		slices.Contains(r.Usages, "cert sign") || slices.Contains(r.Usages, "crl sign") {
+		return true
+	}
+	if r.PKCS10 == nil {
+		return false
+	}
+	const usages = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	ca := r.PKCS10.CA // basic constraints that cannot be read may ask for a CA
+	return ca.Err != nil || ca.Value.IsCA || r.PKCS10.KeyUsage.Value&usages != 0
 }
 
 // Proven returns the PKCS#10 request after verifying its proof that the
