@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -41,7 +42,7 @@ func (g *podGatherer) gather(ctx context.Context) error {
 	if facts.Unreadable != nil {
 		g.addCheck("request", No, "%v", facts.Unreadable)
 	} else {
-		g.key = profile.KeyType(facts.Key)
+		g.key = pki.KubernetesKeyType(facts.Key)
 		g.addCheck("request", Yes, "can be read, with a key of the type %s", g.key)
 	}
 	if err := g.findSigner(ctx); err != nil || facts.Unreadable != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -145,6 +146,46 @@ func checkCurve(curve elliptic.Curve) error {
 		return nil
 	}
 	return fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", curve.Params().Name)
+}
+
+// KubernetesKeyType returns the type of a key by the name that it has in keyType
+// of pods' podCertificate sources. Types that pods cannot request also get a
+// name.
+func KubernetesKeyType(key crypto.PublicKey) string {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if key.N == nil {
+			return "RSA"
+		}
+		return fmt.Sprintf("RSA%d", key.Size()*8)
+	case *ecdsa.PublicKey:
+		if key.Curve == nil {
+			return "ECDSA"
+		}
+		return "ECDSA" + strings.ReplaceAll(key.Curve.Params().Name, "-", "")
+	case ed25519.PublicKey:
+		return "ED25519"
+	default:
+		return "unknown"
+	}
+}
+
+// VerifyProof reports whether proof is the signature of message with a key, in
+// the form that the API defines for PodCertificateRequests: of the message
+// itself for Ed25519, of the SHA-256 digest for the others, RSA with PSS (RFC
+// 8017).
+func VerifyProof(key crypto.PublicKey, message, proof []byte) bool {
+	digest := sha256.Sum256(message)
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, message, proof)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, digest[:], proof)
+	case *rsa.PublicKey:
+		return rsa.VerifyPSS(key, crypto.SHA256, digest[:], proof, nil) == nil
+	default:
+		return false
+	}
 }
 
 // SameKey reports whether a and b are the same public key. Every public key of

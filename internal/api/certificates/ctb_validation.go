@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/internal/api/metadata"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 const (
@@ -123,7 +124,7 @@ func pemBlocks(text string) []*pem.Block {
 // anchorProblem returns the reason why an entry is not the certificate of a CA,
 // or "". The messages are those of Kubernetes.
 func anchorProblem(block *pem.Block) string {
-	if block.Type != certificateBlockType {
+	if block.Type != pki.CertificateBlockType {
 		return "has bad block type: " + block.Type
 	}
 	if len(block.Headers) > 0 {

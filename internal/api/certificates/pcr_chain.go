@@ -72,7 +72,7 @@ func nextCertificate(data []byte) (*x509.Certificate, []byte, error) {
 	if block == nil {
 		return nil, nil, nil
 	}
-	if block.Type != certificateBlockType {
+	if block.Type != pki.CertificateBlockType {
 		return nil, nil, fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)

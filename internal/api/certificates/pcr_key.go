@@ -5,16 +5,15 @@ package certificates
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // maxPodKeyBytes bounds each field that can contain a key.
@@ -36,26 +35,15 @@ func PodRequestKey(spec *certificatesv1beta1.PodCertificateRequestSpec) (crypto.
 // PodKeyType returns the type of a key as it is named in keyType of
 // podCertificate sources. Certificates cannot be requested for other keys.
 func PodKeyType(key crypto.PublicKey) (string, error) {
+	switch name := pki.KubernetesKeyType(key); name {
+	case "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519":
+		return name, nil
+	}
 	switch key := key.(type) {
-	case ed25519.PublicKey:
-		return "ED25519", nil
 	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return "ECDSAP256", nil
-		case elliptic.P384():
-			return "ECDSAP384", nil
-		case elliptic.P521():
-			return "ECDSAP521", nil
-		}
 		return "", fmt.Errorf("elliptic curve %s is not supported: use P-256, P-384 or P-521", key.Curve.Params().Name)
 	case *rsa.PublicKey:
-		switch bits := 8 * key.Size(); bits {
-		case 3072, 4096:
-			return fmt.Sprintf("RSA%d", bits), nil
-		default:
-			return "", fmt.Errorf("RSA modulus of %d bits is not supported: use 3072 or 4096", bits)
-		}
+		return "", fmt.Errorf("RSA modulus of %d bits is not supported: use 3072 or 4096", 8*key.Size())
 	default:
 		return "", errors.New("key type is not supported: use RSA, ECDSA or Ed25519")
 	}
@@ -132,25 +120,8 @@ func validateBareKey(spec *certificatesv1beta1.PodCertificateRequestSpec, fldPat
 	if errs := podKeyErrors(keyPath, key); len(errs) > 0 {
 		return errs
 	}
-	if !proves(key, []byte(spec.PodUID), spec.ProofOfPossession) {
+	if !pki.VerifyProof(key, []byte(spec.PodUID), spec.ProofOfPossession) {
 		return field.ErrorList{field.Invalid(proofPath, "<signature>", "must be the signature of spec.podUID with the key of spec.pkixPublicKey")}
 	}
 	return nil
-}
-
-// proves verifies a signature as the API's documentation defines it: of the
-// message itself for Ed25519, of the SHA-256 digest for the others, RSA with
-// PSS (RFC 8017).
-func proves(key crypto.PublicKey, message, proof []byte) bool {
-	digest := sha256.Sum256(message)
-	switch key := key.(type) {
-	case ed25519.PublicKey:
-		return ed25519.Verify(key, message, proof)
-	case *ecdsa.PublicKey:
-		return ecdsa.VerifyASN1(key, digest[:], proof)
-	case *rsa.PublicKey:
-		return rsa.VerifyPSS(key, crypto.SHA256, digest[:], proof, nil) == nil
-	default:
-		return false
-	}
 }

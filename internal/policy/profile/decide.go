@@ -65,7 +65,7 @@ func (p *Profile) checkWhole(f request.Request) *Refusal {
 }
 
 func (p *Profile) checkKey(f request.Request) *Refusal {
-	kind := KeyType(f.Key)
+	kind := pki.KubernetesKeyType(f.Key)
 	if !slices.Contains(p.keyTypes, v1alpha1.KeyType(kind)) {
 		return refuse(ReasonUnsupportedKeyType, p.at("keyTypes"), "the signer does not support keys of the type %s: use one of %s", kind, join(p.keyTypes))
 	}
@@ -110,11 +110,11 @@ func (p *Profile) checkAnnotations(f request.Request) *Refusal {
 func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 	if f.Kind == v1alpha1.PodCertificateRequests {
 		cert.Usages = pki.Usages{Key: p.usages.Key, Extended: slices.Clone(p.usages.Extended)}
-		if !strings.HasPrefix(KeyType(f.Key), "RSA") {
+		if !strings.HasPrefix(pki.KubernetesKeyType(f.Key), "RSA") {
 			cert.Usages.Key &^= encipherment
 		}
 		if cert.Usages.Key == 0 && p.usages.Key != 0 { // without the extension, verifiers would accept all
-			return refuse(ReasonUnsupportedKeyType, p.at("usages"), "keys of the type %s have none of the signer's key usages: use an RSA key", KeyType(f.Key))
+			return refuse(ReasonUnsupportedKeyType, p.at("usages"), "keys of the type %s have none of the signer's key usages: use an RSA key", pki.KubernetesKeyType(f.Key))
 		}
 		return nil
 	}

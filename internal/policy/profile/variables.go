@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -55,7 +56,7 @@ func requestVariable(f request.Request) map[string]any {
 		"uris":           uriTexts(asked.URIs),
 		"emailAddresses": list(asked.EmailAddresses),
 		"usages":         list(f.Usages),
-		"keyType":        KeyType(f.Key),
+		"keyType":        pki.KubernetesKeyType(f.Key),
 		"annotations":    mapOf(f.Annotations),
 	}
 	if f.Duration != nil {
