@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,3 +178,37 @@ func (c LeaderElection) Validate() error {
 func (c HealthConfig) Validate() error {
 	return frontend.CheckAddress("health.bindAddress", c.BindAddress)
 }
+
+// work returns what the controllers do according to the configuration.
+func (c Config) work() controllermanager.Config {
+	return controllermanager.Config{Settings: c.Settings, InCluster: true}
+}
+
+// Accounts returns the service accounts that the chosen controllers and the
+// webhook act as.
+func (c Config) Accounts() []string {
+	accounts := c.work().Accounts()
+	if c.ServesWebhook() {
+		accounts = append(accounts, rights.WebhookAccount)
+	}
+	return accounts
+}
+
+// choosesCertManager reports whether a controller of cert-manager.io is chosen.
+func (c Config) choosesCertManager() bool {
+	return slices.ContainsFunc(rights.Controllers(), func(controller rights.Controller) bool {
+		return controller.OfCertManager() && c.work().Chooses(controller)
+	})
+}
+
+// LacksCA reports whether the signers are to run without a CA to sign with.
+func (c Config) LacksCA() bool {
+	work := c.work()
+	return work.Chooses(rights.Sign) && !work.HasCA() && len(c.Signing.Webhooks) == 0
+}
+
+// DefaultsFile is a commented configuration file with every default. It is
+// generated from the fields' doc comments.
+//
+//go:embed zz_generated.defaults.yaml
+var DefaultsFile string

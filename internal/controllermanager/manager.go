@@ -1,18 +1,26 @@
 package controllermanager
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -73,3 +81,62 @@ func NewProcess(o Options) (Process, error) {
 	p := Process{Manager: mgr, Reader: reader, Namespace: o.Namespace, As: o.As, Metrics: o.Metrics}
 	return p, o.Lease.announce(mgr, o.Announcement)
 }
+
+// Process is what controllers use of the process that runs them.
+type Process struct {
+	// Manager runs the controllers. Its cache, which all of them share, reads
+	// through Reader.
+	Manager ctrl.Manager
+	// Reader is the configuration with which rights.CacheAccount reaches the
+	// API.
+	Reader *rest.Config
+	// Namespace is the namespace of the service accounts.
+	Namespace string
+	// As returns the configuration with which a service account reaches the
+	// API.
+	As func(account string) (*rest.Config, error)
+	// Metrics is where the controllers' metrics are registered.
+	Metrics prometheus.Registerer
+}
+
+// useLogger sets the logger of controller-runtime, which has one for the whole
+// process, to the process's own.
+var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
+
+// newScheme returns the kinds that controllers work with. A manager writes to
+// its scheme, so no other goroutine may read that scheme.
+func newScheme() (*runtime.Scheme, error) {
+	kinds := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
+		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
+	}
+	return kinds, nil
+}
+
+// CacheOf returns a cache that holds, of every kind that is read from it, only
+// the objects with this name: the others would be too many.
+func (p Process) CacheOf(name string) (cache.Cache, error) {
+	return p.newCache(p.Reader, "objects named "+name, cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", name)})
+}
+
+// newCache returns a cache that runs with the manager, with or without its
+// lease, and reads through api.
+func (p Process) newCache(api *rest.Config, of string, options cache.Options) (cache.Cache, error) {
+	options.Scheme, options.Mapper = p.Manager.GetScheme(), p.Manager.GetRESTMapper()
+	objects, err := cache.New(api, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of %s: %w", of, err)
+	}
+	if err := p.Manager.Add(Everywhere{objects}); err != nil {
+		return nil, fmt.Errorf("adding the cache of %s: %w", of, err)
+	}
+	return objects, nil
+}
+
+// Everywhere runs with and without the lease.
+type Everywhere struct{ manager.Runnable }
+
+var _ manager.LeaderElectionRunnable = Everywhere{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (Everywhere) NeedLeaderElection() bool { return false }

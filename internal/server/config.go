@@ -1,6 +1,7 @@
 package server
 
 import (
+	_ "embed"
 	"fmt"
 	"time"
 
@@ -176,3 +177,9 @@ func (c Config) Validate() error {
 	}
 	return c.Settings.Validate()
 }
+
+// DefaultsFile is a commented configuration file with every default. It is
+// generated from the fields' doc comments.
+//
+//go:embed zz_generated.defaults.yaml
+var DefaultsFile string

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // issuingCAs are the CAs that the signers of the API's clients sign with, and
@@ -102,4 +104,27 @@ func (c *issuingCAs) AddListener(listener dynamiccertificates.Listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listeners = append(c.listeners, listener)
+}
+
+// honoured returns the current CAs of client certificates. They are parsed when
+// they have changed.
+func honoured(cas dynamiccertificates.CAContentProvider) signer.Honoured {
+	var (
+		mu     sync.Mutex // guards both below
+		seen   []byte
+		parsed []*x509.Certificate
+	)
+	return func() []*x509.Certificate {
+		content := cas.CurrentCABundleContent()
+		mu.Lock()
+		defer mu.Unlock()
+		if bytes.Equal(content, seen) {
+			return parsed
+		}
+		// The provider accepts nothing that cannot be parsed.
+		if certs, err := pki.ParseBundle(content); err == nil {
+			seen, parsed = content, certs
+		}
+		return parsed
+	}
 }

@@ -11,11 +11,31 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
+
+// servedKinds are the kinds that controllers work with.
+var servedKinds = []struct {
+	version schema.GroupVersion
+	scope   meta.RESTScope
+	kinds   []string
+}{
+	{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace", "Node"}},
+	{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"ConfigMap", "Pod", "Secret", "Service", "ServiceAccount"}},
+	{certificatesv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CertificateSigningRequest", "ClusterTrustBundle"}},
+	{certificatesv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
+	{certificatesv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
+	{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview"}},
+	{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole"}},
+	{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
+	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"Signer"}},
+	{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
+	{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
+}
 
 // newMapper returns a mapper that knows the kinds that controllers work with,
 // and requests others from the API. Requesting all would cost each start some
@@ -23,24 +43,10 @@ import (
 // first moments would wait for them.
 func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper(nil)
-	known.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
-	known.Add(certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"), meta.RESTScopeRoot)
-	known.Add(certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
-	known.Add(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), meta.RESTScopeRoot)
-	known.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	known.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	known.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
-	known.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	known.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	for _, kind := range []string{"Pod", "Secret", "Service"} {
-		known.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	known.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
-	known.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	known.Add(v1alpha1.GroupVersion.WithKind("Signer"), meta.RESTScopeRoot)
-	known.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind), meta.RESTScopeRoot)
-	for _, kind := range []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind} {
-		known.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	for _, served := range servedKinds {
+		for _, kind := range served.kinds {
+			known.Add(served.version.WithKind(kind), served.scope)
+		}
 	}
 	others, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	if err != nil {

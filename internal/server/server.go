@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -277,4 +278,14 @@ func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 		return announce()
 	})
 	return group.Wait()
+}
+
+// lockDataDir makes dir and locks it for this process, unless it belongs to
+// another user or program. The returned file holds the lock until it is closed
+// or the process ends, even by a crash.
+func lockDataDir(dir datadir.Dir) (*os.File, error) {
+	if err := dir.Prepare(); err != nil {
+		return nil, err
+	}
+	return dir.TakeLock()
 }

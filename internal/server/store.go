@@ -1,13 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
@@ -75,7 +78,10 @@ func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage)
 // withSpace makes the store writable, and watches its space until the store
 // stops. A store that cannot be used is stopped.
 func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Store, quota int64) (*store, error) {
-	space, err := newSpace(cfg, of, s.client, quota)
+	space, err := storespace.New(storespace.Config{
+		Store: of, KV: s.client, Prefix: cfg.Prefix, Owner: apiserver.Owners(cfg.Prefix),
+		Quota: quota, PercentPerTenant: cfg.MaxPercentPerTenant, Metrics: legacyregistry.Registerer(),
+	})
 	if err == nil {
 		err = space.Recover(ctx)
 	}
@@ -140,3 +146,20 @@ func (s *store) stop() {
 		s.embedded.Stop()
 	}
 }
+
+const (
+	defaultQuotaMiB = etcd.DefaultQuota >> 20
+	minQuotaMiB     = 32
+)
+
+func (c EtcdConfig) validateSpace() error {
+	if c.QuotaMiB != 0 && c.QuotaMiB < minQuotaMiB || c.QuotaMiB > math.MaxInt32 {
+		return fmt.Errorf("etcd.quotaMiB: %d is out of range: must be from %d to %d, or 0 for the default", c.QuotaMiB, minQuotaMiB, math.MaxInt32)
+	}
+	if c.MaxPercentPerTenant < 0 || c.MaxPercentPerTenant > 100 {
+		return fmt.Errorf("etcd.maxPercentPerTenant: %d is no percentage; 0 is no bound", c.MaxPercentPerTenant)
+	}
+	return nil
+}
+
+func (c EtcdConfig) quota() int64 { return int64(cmp.Or(c.QuotaMiB, defaultQuotaMiB)) << 20 }
