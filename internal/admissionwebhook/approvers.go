@@ -42,9 +42,9 @@ func newApprovers(reviews accessReviews, clock clock.PassiveClock) *approvers {
 
 // mayApprove implements certmanager.Authorize. If the answer is unknown, it
 // returns an error or false, and neither is cached.
-func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInfo, signer string) (bool, error) {
+func (a *approvers) mayApprove(ctx context.Context, user authenticationv1.UserInfo, signer string) (bool, error) {
 	question := authorizationv1.SubjectAccessReviewSpec{
-		User: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra(who.Extra),
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer,
 		},
@@ -65,7 +65,7 @@ func (a *approvers) mayApprove(ctx context.Context, who authenticationv1.UserInf
 	if status.EvaluationError != "" && !allowed {
 		// As in our own server, a broken rule is not an answer: another rule may
 		// still allow it.
-		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about an approval", "user", who.Username, "signer", signer, "err", status.EvaluationError)
+		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about an approval", "user", user.Username, "signer", signer, "err", status.EvaluationError)
 		return false, nil
 	}
 	a.decisions.Add(string(key), allowed, decisionLifetime)

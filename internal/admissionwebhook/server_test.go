@@ -84,7 +84,7 @@ func TestServerFollowsItsCertificate(t *testing.T) {
 
 func newCertificate(t *testing.T) *tls.Certificate {
 	t.Helper()
-	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now())
+	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now(), func(string) pki.Signing { return pki.UnrecordedSigning })
 	if err != nil {
 		t.Fatal(err)
 	}

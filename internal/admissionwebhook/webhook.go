@@ -63,8 +63,8 @@ func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metric
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-func (h *Handler) mutate(_ context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	r, err := request(asked)
+func (h *Handler) mutate(_ context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	r, err := request(review)
 	if err != nil {
 		return denied(err)
 	}
@@ -82,11 +82,11 @@ func (h *Handler) mutate(_ context.Context, asked *admissionv1.AdmissionRequest)
 	return response
 }
 
-func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if schema.GroupVersionResource(asked.Resource).GroupResource() == certplane.Resource.GroupResource() {
-		return h.validateSigner(ctx, asked)
+func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Resource.GroupResource() {
+		return h.validateSigner(ctx, review)
 	}
-	r, err := request(asked)
+	r, err := request(review)
 	if err != nil {
 		return denied(err)
 	}
@@ -99,10 +99,10 @@ func (h *Handler) validate(ctx context.Context, asked *admissionv1.AdmissionRequ
 	return response
 }
 
-func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	r := certplane.Request{Operation: asked.Operation, Subresource: asked.SubResource, Name: asked.Name}
+func (h *Handler) validateSigner(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	r := certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name}
 	var err error
-	if r.Object, r.Old, err = objects(asked); err != nil {
+	if r.Object, r.Old, err = objects(review); err != nil {
 		return denied(err)
 	}
 	if invalid := h.signers.Validate(ctx, r); invalid != nil {
@@ -114,29 +114,29 @@ func (h *Handler) validateSigner(ctx context.Context, asked *admissionv1.Admissi
 // request converts a review for the checks of cert-manager.io. A kind that the
 // checks do not know is an error: the administrator who has it sent here relies
 // on its being checked.
-func request(asked *admissionv1.AdmissionRequest) (certmanager.Request, error) {
+func request(review *admissionv1.AdmissionRequest) (certmanager.Request, error) {
 	r := certmanager.Request{
-		Operation:   asked.Operation,
-		Kind:        schema.GroupVersionKind(asked.Kind),
-		Resource:    schema.GroupVersionResource(asked.Resource),
-		Subresource: asked.SubResource,
-		Namespace:   asked.Namespace,
-		User:        asked.UserInfo,
+		Operation:   review.Operation,
+		Kind:        schema.GroupVersionKind(review.Kind),
+		Resource:    schema.GroupVersionResource(review.Resource),
+		Subresource: review.SubResource,
+		Namespace:   review.Namespace,
+		User:        review.UserInfo,
 	}
 	if group := r.Resource.Group; group != api.Group && group != api.ACMEGroup {
 		return r, fmt.Errorf("nothing is known here of %q of the API group %q: correct the rules of the webhook's configuration", r.Resource.Resource, group)
 	}
 	var err error
-	r.Object, r.Old, err = objects(asked)
+	r.Object, r.Old, err = objects(review)
 	return r, err
 }
 
 // objects returns the new and the old object.
-func objects(asked *admissionv1.AdmissionRequest) (now, old *unstructured.Unstructured, err error) {
-	if now, err = object(asked.Object); err != nil {
+func objects(review *admissionv1.AdmissionRequest) (now, old *unstructured.Unstructured, err error) {
+	if now, err = object(review.Object); err != nil {
 		return nil, nil, fmt.Errorf("reading the object: %w", err)
 	}
-	if old, err = object(asked.OldObject); err != nil {
+	if old, err = object(review.OldObject); err != nil {
 		return nil, nil, fmt.Errorf("reading the object as it was: %w", err)
 	}
 	return now, old, nil

@@ -181,7 +181,7 @@ func installPaths(server *genericapiserver.GenericAPIServer, client kubernetes.I
 	if err := installAuthentication(server, cfg, who); err != nil {
 		return err
 	}
-	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
+	if err := addFrontEnds(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
 		return err
 	}
 	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {

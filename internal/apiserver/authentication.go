@@ -60,7 +60,7 @@ func installAuthentication(server *genericapiserver.GenericAPIServer, cfg Config
 	for path, handler := range documents {
 		rows = append(rows, frontend.FrontEnd{Name: path, Path: path, Handler: handler})
 	}
-	if err := hang(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, rows); err != nil {
+	if err := addFrontEnds(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, rows); err != nil {
 		return err
 	}
 	err = server.AddPostStartHook("start-authentication", func(hook genericapiserver.PostStartHookContext) error {

@@ -22,9 +22,10 @@ type APIConfig struct {
 	// spec.expirationSeconds) and "CBOR" (KEP-4222, default on: clients may
 	// speak CBOR).
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// profiling serves Go's profiles under /debug/pprof/ to whoever may get
+	// profiling serves Go's profiles under /debug/pprof/ to users who may get
 	// that path, which by default only system:masters may: where the server
-	// spends its time and memory. It costs nothing while nobody asks.
+	// spends its time and memory. It costs nothing until a
+	// profile is requested.
 	// Default: true.
 	Profiling bool `json:"profiling"`
 	// limits bounds what requests may take.

@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/frontend"
 )
 
-// hang serves front ends at their paths, behind authentication and
-// authorization, and calls ask with their probes.
-func hang(paths *mux.PathRecorderMux, ask func(...healthz.HealthChecker) error, all []frontend.FrontEnd) error {
+// addFrontEnds serves front ends at their paths, behind authentication and
+// authorization, and passes their probes to addCheck.
+func addFrontEnds(paths *mux.PathRecorderMux, addCheck func(...healthz.HealthChecker) error, all []frontend.FrontEnd) error {
 	for _, f := range all {
 		switch {
 		case f.Path == "":
@@ -24,8 +24,8 @@ func hang(paths *mux.PathRecorderMux, ask func(...healthz.HealthChecker) error, 
 		if f.Ready == nil {
 			continue
 		}
-		if err := ask(healthz.NamedCheck(f.Name, f.Ready)); err != nil {
-			return fmt.Errorf("having /readyz ask the front end %s: %w", f.Name, err)
+		if err := addCheck(healthz.NamedCheck(f.Name, f.Ready)); err != nil {
+			return fmt.Errorf("adding the probe of the front end %s to /readyz: %w", f.Name, err)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func TestFrontEnds(t *testing.T) {
 	paths, notReady := mux.NewPathRecorderMux("test"), errors.New("no accounts yet")
 	var asked []healthz.HealthChecker
 	ask := func(checks ...healthz.HealthChecker) error { asked = append(asked, checks...); return nil }
-	err := hang(paths, ask, []frontend.FrontEnd{
+	err := addFrontEnds(paths, ask, []frontend.FrontEnd{
 		{Name: "page", Path: "/page", Handler: answer(http.StatusOK)},
 		{Name: "acme", Path: "/acme/", Handler: answer(http.StatusCreated), Ready: func(*http.Request) error { return notReady }},
 		{Name: "elsewhere", Ready: func(*http.Request) error { return nil }},
@@ -45,7 +45,7 @@ func TestFrontEnds(t *testing.T) {
 func TestFrontEndWhoseProbeIsNotTaken(t *testing.T) {
 	tooLate := errors.New("too late")
 	row := frontend.FrontEnd{Name: "acme", Ready: func(*http.Request) error { return nil }}
-	err := hang(mux.NewPathRecorderMux("test"), func(...healthz.HealthChecker) error { return tooLate }, []frontend.FrontEnd{row})
+	err := addFrontEnds(mux.NewPathRecorderMux("test"), func(...healthz.HealthChecker) error { return tooLate }, []frontend.FrontEnd{row})
 	if !errors.Is(err, tooLate) {
 		t.Errorf("error %v", err)
 	}

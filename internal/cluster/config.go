@@ -49,7 +49,7 @@ type Config struct {
 	// webhook is the admission webhook for Signers, and for cert-manager.io in
 	// place of cert-manager's.
 	Webhook WebhookConfig `json:"webhook"`
-	// logging says what the process tells about itself.
+	// logging says what the process logs.
 	Logging logging.Config `json:"logging"`
 
 	controllermanager.Settings
@@ -57,8 +57,8 @@ type Config struct {
 
 // ClientConnection is the stanza "clientConnection".
 type ClientConnection struct {
-	// kubeconfig is a file that says where the API is and who asks. Default:
-	// none, which uses the service account of the pod that the process runs
+	// kubeconfig is a file that says where the API is and has the credentials.
+	// Default: none, which uses the service account of the pod that the process runs
 	// in. Flag: --kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// qps is how many requests a second each controller may send. Default: 0,
@@ -90,7 +90,7 @@ type LeaderElection struct {
 // HealthConfig is the stanza "health".
 type HealthConfig struct {
 	// bindAddress is the address of /healthz and /readyz, HOST:PORT, served
-	// without TLS to anybody; "0" serves none. Default: 127.0.0.1:8081.
+	// to all clients without TLS; "0" serves none. Default: 127.0.0.1:8081.
 	// Flag: --health-probe-bind-address.
 	BindAddress string `json:"bindAddress"`
 }

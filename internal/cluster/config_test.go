@@ -85,7 +85,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"metrics at no address", head + "metrics: {bindAddress: here}", "metrics.bindAddress"},
 		{"health at no address", head + "health: {bindAddress: '8081'}", "health.bindAddress"},
 		{"wrong logging", head + "logging: {format: xml}", "logging.format"},
-		{"no such controller", head + "controllers: [signer]", `controllers: "signer" is no controller`},
+		{"no such controller", head + "controllers: [signer]", `controllers: unknown controller "signer"`},
 		{"wrong signing", head + "signing: {maxDuration: 1s}", "signing.maxDuration"},
 	}
 	for _, tc := range tests {

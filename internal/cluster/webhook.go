@@ -39,16 +39,17 @@ type WebhookConfig struct {
 	BindAddress string `json:"bindAddress"`
 	// clientCAFile is a PEM file of CAs. With it, the webhook takes connections
 	// only of clients that have a certificate of one of them, as API servers do
-	// that are configured so; docs/cluster.md says how. Without it, whoever
-	// reaches the port can ask for reviews, and so learn who may approve what.
+	// that are configured so; docs/cluster.md says how. Without it, all
+	// clients that reach the port can request reviews, and so learn which users
+	// may approve what.
 	// Changes of the file are followed. Default: none.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// clientNames are the common names that such certificates may have.
 	// Default: any.
 	ClientNames []string `json:"clientNames,omitempty"`
 	// clientCIDRs are the addresses of the API servers, such as 10.0.0.0/28. With
-	// them, "certplane manifests" adds a NetworkPolicy that lets nobody else
-	// reach the webhook. Default: none.
+	// them, "certplane manifests" adds a NetworkPolicy that keeps all
+	// other clients from the webhook. Default: none.
 	ClientCIDRs []string `json:"clientCIDRs,omitempty"`
 }
 

@@ -54,7 +54,7 @@ func selected(choice []string, name string) bool {
 	}
 }
 
-// checkSelection refuses names that belong to no controller, and choices that
+// checkSelection rejects unknown controllers, and choices that
 // select none.
 func checkSelection(choice []string) error {
 	names := rights.Names()
@@ -63,7 +63,7 @@ func checkSelection(choice []string) error {
 			return fmt.Errorf("%q turns nothing off: what is not named does not run; there are %s", item, strings.Join(names, ", "))
 		}
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
-			return fmt.Errorf("%q is no controller: there are %s, and * for all", name, strings.Join(names, ", "))
+			return fmt.Errorf("unknown controller %q: use one of %s, or * for all", name, strings.Join(names, ", "))
 		}
 	}
 	return nil

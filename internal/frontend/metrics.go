@@ -35,8 +35,8 @@ type MetricsConfig struct {
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile belongs to certFile.
 	KeyFile string `json:"keyFile,omitempty"`
-	// anonymous serves /metrics without TLS to anybody. Otherwise the API
-	// decides who may see them, by a TokenReview and a SubjectAccessReview for
+	// anonymous serves /metrics to all clients without TLS. Otherwise the
+	// API decides which users may see them, by a TokenReview and a SubjectAccessReview for
 	// get on /metrics. Default: false.
 	Anonymous bool `json:"anonymous"`
 }

@@ -47,15 +47,15 @@ type Config struct {
 	API apiserver.APIConfig `json:"api"`
 	// authentication says which credentials are honoured.
 	Authentication authn.Settings `json:"authentication"`
-	// authorization chooses who decides what users may do.
+	// authorization chooses the authorizers, which decide what users may do.
 	Authorization authz.Settings `json:"authorization"`
 	// admission switches admission plugins.
 	Admission admission.Config `json:"admission"`
-	// audit records who asked the API for what.
+	// audit says which requests are recorded, and where.
 	Audit audit.Config `json:"audit"`
-	// logging says what the server tells about itself.
+	// logging says what the server logs.
 	Logging logging.Config `json:"logging"`
-	// tracing tells where the time of requests goes.
+	// tracing says where traces of requests are sent.
 	Tracing apiserver.TracingConfig `json:"tracing"`
 
 	controllermanager.Settings
@@ -109,7 +109,7 @@ type EtcdConfig struct {
 	// maxPercentPerTenant is how much of the quota one tenant may have, in
 	// percent, when more than half of the quota is in use. A tenant is a
 	// namespace; for CertificateSigningRequests and PodCertificateRequests it is
-	// who has made them. 0 is no bound. Default: 20.
+	// the requester. 0 is no bound. Default: 20.
 	MaxPercentPerTenant int `json:"maxPercentPerTenant"`
 }
 

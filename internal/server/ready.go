@@ -87,6 +87,6 @@ func unfit(account user.Info, verdict authz.Verdict) error {
 		if verdict.Err != nil {
 			because += ": " + verdict.Err.Error()
 		}
-		return fmt.Errorf("authorization: nobody allows %s%s. Add the authorizer RBAC to authorization.configFile, or have a webhook allow the group %s", needs, because, group)
+		return fmt.Errorf("authorization: no authorizer allows %s%s. Add the authorizer RBAC to authorization.configFile, or have a webhook allow the group %s", needs, because, group)
 	}
 }

@@ -24,10 +24,10 @@ func TestUnfit(t *testing.T) {
 			[]string{`webhook "company" denies the server's own account system:serviceaccount:kube-system:reader,`, "(not from here)", "put RBAC before it"}},
 		{"a webhook is away and denies", authz.Verdict{Decision: authorizer.DecisionDeny, By: `webhook "company"`, Err: errors.New("connection refused")},
 			[]string{`webhook "company" cannot be asked about the server's own account`, "connection refused"}},
-		{"nobody allows", authz.Verdict{Decision: authorizer.DecisionNoOpinion},
-			[]string{"nobody allows the server's own account", "Add the authorizer RBAC", "system:serviceaccounts:kube-system"}},
-		{"nobody allows, and one is away", authz.Verdict{Decision: authorizer.DecisionNoOpinion, Reason: "RBAC: no such role", Err: errors.New("connection refused")},
-			[]string{"nobody allows the server's own account", "(RBAC: no such role): connection refused"}},
+		{"no authorizer allows", authz.Verdict{Decision: authorizer.DecisionNoOpinion},
+			[]string{"no authorizer allows the server's own account", "Add the authorizer RBAC", "system:serviceaccounts:kube-system"}},
+		{"no authorizer allows, and one is away", authz.Verdict{Decision: authorizer.DecisionNoOpinion, Reason: "RBAC: no such role", Err: errors.New("connection refused")},
+			[]string{"no authorizer allows the server's own account", "(RBAC: no such role): connection refused"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got := unfit(account, tc.verdict).Error()

@@ -32,8 +32,8 @@ const (
 	// the part of the time that counting may take.
 	countEvery = 10 * time.Second
 	countPart  = 20
-	// tellEvery is how often the log says that the store is filling up.
-	tellEvery = 10 * time.Minute
+	// warnEvery is how often the log says that the store is filling up.
+	warnEvery = 10 * time.Minute
 	// rewriting is the part of the quota that the large objects of a tenant may
 	// leave in the past of a store that is tight, before the past is removed.
 	rewriting = 64
@@ -95,7 +95,7 @@ type Space struct {
 	looking sync.Mutex // held by the goroutine that reads how full the store is
 
 	history history // used by Recover, then by Run
-	told    time.Time
+	warned  time.Time
 
 	counting  sync.Mutex // held by the goroutine that counts tenants
 	nextCount time.Time
@@ -187,7 +187,7 @@ func (s *Space) tend(ctx context.Context) error {
 	if s.history.lean == 0 || r.InUse < s.history.lean {
 		s.history.lean = r.InUse
 	}
-	s.tell(ctx, r)
+	s.warn(ctx, r)
 	p := decide(r, s.cfg.Quota, s.history, s.cfg.Clock.Now())
 	s.history.past = r.Revision
 	if p.compact > 0 {
@@ -396,20 +396,20 @@ func (s *Space) count(ctx context.Context, begin time.Time) {
 	counted, err := count(ctx, s.cfg.KV, s.cfg.Prefix, s.cfg.Owner)
 	s.nextCount = s.cfg.Clock.Now().Add(max(countEvery, countPart*s.cfg.Clock.Since(begin)))
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot count who has how much of the store", "err", err)
+		klog.FromContext(ctx).V(2).Info("Cannot count how much of the store each tenant has", "err", err)
 		return
 	}
 	s.usage.end(counted)
 }
 
-// tell logs, from time to time, that the store is filling up.
-func (s *Space) tell(ctx context.Context, r Reading) {
+// warn logs, from time to time, that the store is filling up.
+func (s *Space) warn(ctx context.Context, r Reading) {
 	const warnPercent = 80
 	percent := r.InUse * 100 / s.cfg.Quota
-	if percent < warnPercent && !r.Full || s.cfg.Clock.Since(s.told) < tellEvery {
+	if percent < warnPercent && !r.Full || s.cfg.Clock.Since(s.warned) < warnEvery {
 		return
 	}
-	s.told = s.cfg.Clock.Now()
+	s.warned = s.cfg.Clock.Now()
 	var largest []string
 	for _, h := range s.usage.largest(5) {
 		largest = append(largest, fmt.Sprintf("%s %s: %d MiB", h.tenant.Class, h.tenant.Name, h.bytes>>20))

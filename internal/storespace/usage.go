@@ -112,7 +112,7 @@ func count(ctx context.Context, kv clientv3.KV, prefix string, owner Owner) (map
 	for {
 		answer, err := kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithSerializable())
 		if err != nil {
-			return nil, fmt.Errorf("counting who has how much of the store: %w", err)
+			return nil, fmt.Errorf("counting how much of the store each tenant has: %w", err)
 		}
 		bytes := int64(0)
 		for _, pair := range answer.Kvs {

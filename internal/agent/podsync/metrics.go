@@ -85,7 +85,7 @@ var (
 
 var (
 	reachableDesc = prometheus.NewDesc("certplane_agent_server_reachable",
-		"1 if the server answered the last call, and accepts who asks; else 0.", nil, nil)
+		"1 if the server answered the last call and accepts the credentials of the agent; else 0.", nil, nil)
 	contactDesc = prometheus.NewDesc("certplane_agent_server_last_contact_timestamp_seconds",
 		"When the server answered last.", nil, nil)
 	identityDesc = prometheus.NewDesc("certplane_agent_identity_expiration_timestamp_seconds",

@@ -35,12 +35,12 @@ const (
 
 // quota limits the number of requests of each requester.
 type quota struct {
-	cache   client.Reader
-	clock   clock.PassiveClock
-	limit   retention.Cap
-	index   *requesterIndex
-	deleter deleter
-	told    map[string]time.Time // by requester; only Reconcile uses it, which never runs concurrently
+	cache    client.Reader
+	clock    clock.PassiveClock
+	limit    retention.Cap
+	index    *requesterIndex
+	deleter  deleter
+	reported map[string]time.Time // by requester; only Reconcile uses it, which never runs concurrently
 }
 
 // schedule keeps the index up to date. It queues requesters to be counted a
@@ -141,11 +141,11 @@ func (r *quota) sweep(ctx context.Context, surplus []*csr, excess string) error 
 
 // tell reports from time to time that a requester has too many requests.
 func (r *quota) tell(first *csr, excess string, now time.Time) {
-	if now.Sub(r.told[first.Spec.Username]) < tellEvery {
+	if now.Sub(r.reported[first.Spec.Username]) < tellEvery {
 		return
 	}
-	maps.DeleteFunc(r.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	r.told[first.Spec.Username] = now
+	maps.DeleteFunc(r.reported, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	r.reported[first.Spec.Username] = now
 	r.deleter.report.tooMany(first, excess)
 }
 

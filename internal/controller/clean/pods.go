@@ -94,7 +94,7 @@ func (p *podCleaner) clean(ctx context.Context, version string) error {
 // newPodWorker returns the worker that deletes old requests and those that
 // nodes have too many of.
 func (p *podCleaner) newPodWorker(ctx context.Context, podAPI certificates.PodRequestVersion, requests cache.Cache) (controller.Controller, error) {
-	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, told: map[string]time.Time{}}
+	sweeper := &podSweeper{podCleaner: p, version: podAPI, requests: requests, reported: map[string]time.Time{}}
 	cleaning, err := worker.New(ctx, "podcertificaterequestcleaner", sweeper, worker.Options{
 		Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: workTimeout,
 	})

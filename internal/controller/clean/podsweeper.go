@@ -27,8 +27,8 @@ type podSweeper struct {
 	version  certificates.PodRequestVersion
 	requests client.Reader
 
-	mu   sync.Mutex // guards told
-	told map[string]time.Time
+	mu       sync.Mutex // guards reported
+	reported map[string]time.Time
 }
 
 // schedule queues requests for when they are due, and nodes to be counted a
@@ -156,11 +156,11 @@ func (s *podSweeper) tellTooMany(first retention.PodRequest, excess string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
-	if now.Sub(s.told[first.Node]) < tellEvery {
+	if now.Sub(s.reported[first.Node]) < tellEvery {
 		return
 	}
-	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
-	s.told[first.Node] = now
+	maps.DeleteFunc(s.reported, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	s.reported[first.Node] = now
 	s.event(s.reference(first), corev1.EventTypeWarning, "TooManyRequests",
 		"node %s has %s: the oldest are deleted, with or without an outcome", first.Node, excess)
 }

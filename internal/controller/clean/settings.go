@@ -29,11 +29,11 @@ type Settings struct {
 	// counted from the approval. 0s: forever. Default: 24h, as in Kubernetes.
 	Approved metav1.Duration `json:"approved"`
 	// undecided is how long a request is kept that has conditions, but none
-	// that the other limits count from: somebody's remarks, without a decision.
+	// that the other limits count from: remarks of other clients, without a decision.
 	// Kubernetes keeps these forever, as 0s does. Default: 168h, a week.
 	Undecided metav1.Duration `json:"undecided"`
-	// fetch is how long an outcome stays at least, so that whoever asked can
-	// see it: neither "issued" nor perRequester nor podRequests.maxPerNode takes
+	// fetch is how long an outcome stays at least, so that the requester
+	// can see it: neither "issued" nor perRequester nor podRequests.maxPerNode takes
 	// a certificate sooner.
 	// Default: 5m.
 	Fetch metav1.Duration `json:"fetch"`
@@ -64,7 +64,7 @@ type PodSettings struct {
 type CapSettings struct {
 	// max is how many requests there may be whose spec.username is the same:
 	// of a user, a node, a service account. Of more, the oldest are deleted:
-	// first those with an outcome, then those that nobody has decided; neither
+	// first those with an outcome, then those without a decision; neither
 	// before the time of "fetch" is over, unless there are ten times as many.
 	// Approved requests that wait for their certificate stay. So a client that
 	// asks in a loop cannot fill the store. 0 is no bound. Default: 5000.

@@ -94,14 +94,14 @@ func (r *reconciler) declare(ctx context.Context, signer *unstructured.Unstructu
 		return err
 	}
 	fields := changed(err)
-	klog.FromContext(ctx).Info("Left a ready-made Signer as somebody has changed it", "signer", signer.GetName(), "fields", fields)
+	klog.FromContext(ctx).Info("Not updating a ready-made Signer: another client has changed it", "signer", signer.GetName(), "fields", fields)
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(signer.GroupVersionKind())
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(signer), stored); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.Events.Eventf(stored, nil, corev1.EventTypeNormal, "ChangedByHand", "KeepSigner",
-		"Somebody has changed %s: the Signer is not updated any more. Delete it to get the one that certplane brings along", fields)
+		"Another client has changed %s: the Signer is not updated any more. Delete it to get the one that certplane brings along", fields)
 	return nil
 }
 

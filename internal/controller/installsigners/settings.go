@@ -23,8 +23,8 @@ type Settings struct {
 	//     kubernetes.io/kube-apiserver-client-pod: client certificates with which
 	//     pods are their service accounts to API servers.
 	//
-	// What somebody changes about one of them stays as it is, and the Signer is
-	// not updated any more; deleted, it comes back as new. A name that is taken
+	// What users change about one of them stays as it is, and the Signer is not
+	// updated any more; deleted, it comes back as new. A name that is taken
 	// off the list leaves its Signer: delete that by hand. Default: none.
 	Install []string `json:"install,omitempty"`
 	// trustDomain is the trust domain of spiffe: lower-case letters, digits,
@@ -54,7 +54,7 @@ func (s Settings) signers() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for i, name := range s.Install {
 		if slices.Contains(s.Install[:i], name) {
-			return nil, fmt.Errorf("podSigners.install[%d]: %s is there twice", i, name)
+			return nil, fmt.Errorf("podSigners.install[%d]: %s is listed twice", i, name)
 		}
 		signer, err := readymade.Make(name, readymade.Parameters{TrustDomain: s.TrustDomain, ClusterDomain: s.ClusterDomain})
 		if err != nil {

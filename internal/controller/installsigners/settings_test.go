@@ -19,7 +19,7 @@ func TestSettings(t *testing.T) {
 		{"a URL for a trust domain", func(s *Settings) { s.Install, s.TrustDomain = []string{"spiffe"}, "spiffe://example.org" }, "podSigners.trustDomain: "},
 		{"no cluster domain", func(s *Settings) { s.Install, s.ClusterDomain = []string{"service-dns"}, "" }, "podSigners.clusterDomain: "},
 		{"an unknown Signer", func(s *Settings) { s.Install = []string{"kube-apiserver-client-pod", "vault"} }, `podSigners.install[1]: unknown Signer "vault"`},
-		{"one twice", func(s *Settings) { s.Install = []string{"service-dns", "service-dns"} }, "podSigners.install[1]: service-dns is there twice"},
+		{"one twice", func(s *Settings) { s.Install = []string{"service-dns", "service-dns"} }, "podSigners.install[1]: service-dns is listed twice"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
 	if apierrors.IsInvalid(err) && r.events != nil {
 		r.events.Eventf(config, nil, corev1.EventTypeWarning, "CannotPublish", "Publish",
-			"Cannot put the roots of the API server here; delete this config map and it is made anew: %v", err)
+			"Cannot put the roots of the API server here; delete this config map, and it is created again: %v", err)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, e
 	}
 	state, err := serving.Parse(secret.Data)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The Secret with the webhook's certificate is broken: making it anew", "secret", client.ObjectKeyFromObject(secret))
+		log.FromContext(ctx).Error(err, "The Secret with the webhook's certificate is invalid: making a new certificate", "secret", client.ObjectKeyFromObject(secret))
 	}
 	return secret, state, nil
 }
