@@ -60,7 +60,7 @@ func checkSelection(choice []string) error {
 	names := rights.Names()
 	for _, item := range choice {
 		if item == "-"+everything {
-			return fmt.Errorf("%q turns nothing off: what is not named does not run; there are %s", item, strings.Join(names, ", "))
+			return fmt.Errorf("%q turns nothing off: what is not named does not run; use one of %s", item, strings.Join(names, ", "))
 		}
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
 			return fmt.Errorf("unknown controller %q: use one of %s, or * for all", name, strings.Join(names, ", "))

@@ -36,7 +36,7 @@ func TestSelectionOfNoController(t *testing.T) {
 		t.Error(err)
 	}
 	for _, item := range []string{"signer", "-signer", "-*", ""} {
-		if err := checkSelection([]string{item}); err == nil || !strings.Contains(err.Error(), "there are ") {
+		if err := checkSelection([]string{item}); err == nil || !strings.Contains(err.Error(), "use one of ") {
 			t.Errorf("%q: %v", item, err)
 		}
 	}
