@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -63,11 +65,13 @@ func NewProcess(o Options) (Process, error) {
 		return Process{}, err
 	}
 	options := ctrl.Options{
-		Scheme:                  kinds,
-		MapperProvider:          o.Mapper,
-		Cache:                   cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // no controller needs managed fields
-		Logger:                  klog.Background(),
-		Metrics:                 metricsserver.Options{BindAddress: none},
+		Scheme:         kinds,
+		MapperProvider: o.Mapper,
+		Cache:          cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // no controller needs managed fields
+		Logger:         klog.Background(),
+		Metrics:        metricsserver.Options{BindAddress: none},
+		// Names are unique in a manager, but a process can have several managers.
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
 		HealthProbeBindAddress:  o.Probes,
 		GracefulShutdownTimeout: o.StopTimeout,
 	}

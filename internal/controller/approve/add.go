@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,9 +56,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),
 			ReconciliationTimeout:   time.Minute,
-			// Names are unique in a manager, but a process can have several
-			// managers.
-			SkipNameValidation: ptr.To(true),
 		}).
 		Complete(r)
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	clientqueue "k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -101,8 +100,5 @@ func options(workers int) controller.Options {
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             clientqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
 		ReconciliationTimeout:   workTimeout,
-		// Names are unique in a manager, but a process can have several
-		// managers.
-		SkipNameValidation: ptr.To(true),
 	}
 }

@@ -15,8 +15,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -36,7 +38,7 @@ func quiet(c *server.Config) {
 func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, edit func(*clean.Settings)) (stop func()) {
 	t.Helper()
 	account := w.account(t, "podcertificaterequestcleaner")
-	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	if err != nil {
 		t.Fatal(err)
 	}

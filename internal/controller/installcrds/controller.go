@@ -7,10 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -32,7 +30,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("define").
 		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building the definition controller: %w", err)

@@ -13,11 +13,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -54,7 +52,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Named("declare").
 		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
 		WatchesRawSource(once(signers)).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(&reconciler{Config: cfg, signers: signers})
 	if err != nil {
 		return fmt.Errorf("building the controller of ready-made Signers: %w", err)

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -30,7 +31,7 @@ func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	w := newWorldOn(t, untended.Start(t))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.now = clock.Now
-	mgr, err := ctrl.NewManager(w.Admin(t), ctrl.Options{Scheme: w.api.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(w.Admin(t), ctrl.Options{Scheme: w.api.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -58,7 +56,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Named(Name).
 		For(&corev1.Node{}).
 		WatchesRawSource(source.Kind(cfg.Leases, &coordinationv1.Lease{}, handler.TypedEnqueueRequestsFromMapFunc(itsNode))).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the node lifecycle controller: %w", err)

@@ -17,11 +17,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -76,7 +74,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		For(&corev1.Namespace{}).
 		WatchesRawSource(source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(itsNamespace))).
 		WatchesRawSource(source.Func(r.watchRoots)).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the root CA publisher: %w", err)

@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,9 +88,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 			RateLimiter:             backOff(),
 			NewQueue:                newQueue(cfg.SignerName, cfg.Metrics),
 			ReconciliationTimeout:   time.Minute,
-			// Names are unique in a manager, but a process can have several
-			// managers.
-			SkipNameValidation: ptr.To(true),
 		}).
 		Complete(r)
 }

@@ -14,11 +14,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -64,7 +62,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Secrets, metadata("Secret"), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
 		WatchesRawSource(source.Func(r.watchRoots)).
 		WatchesMetadata(metadata("ServiceAccount"), handler.EnqueueRequestsFromMapFunc(r.secretsOf)).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the token controller: %w", err)

@@ -8,11 +8,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -39,7 +37,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("typecheck").
 		WatchesRawSource(policies).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building the type check controller: %w", err)

@@ -84,7 +84,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Func(once)).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
 		Complete(newReconciler(cfg))
 	if err != nil {
 		return fmt.Errorf("building what keeps the webhook's certificate: %w", err)
