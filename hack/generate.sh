@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every generated file anew.
+# Makes every generated file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -31,7 +31,7 @@ func TestRunRefuses(t *testing.T) {
 		{"no kinds", func(c *issuer.Controller) { c.Kinds = nil }, "Kinds: name at least one"},
 		{"a kind that is nil", func(c *issuer.Controller) { c.Kinds = []issuer.Issuer{(*Remote)(nil)} }, "Kinds: entry 0 is nil"},
 		{"no kind at all", func(c *issuer.Controller) { c.Kinds = []issuer.Issuer{nil} }, "Kinds: entry 0 is nil"},
-		{"a kind twice", func(c *issuer.Controller) { c.Kinds = append(c.Kinds, &Remote{}) }, "the kind Remote is there twice"},
+		{"a kind twice", func(c *issuer.Controller) { c.Kinds = append(c.Kinds, &Remote{}) }, "the kind Remote is listed twice"},
 		{"no check", func(c *issuer.Controller) { c.Check = nil }, "Check: missing"},
 		{"nothing that signs", func(c *issuer.Controller) { c.Sign = nil }, "Sign: missing"},
 		{"negative limit", func(c *issuer.Controller) { c.MaxDuration = -1 }, "MaxDuration"},

@@ -109,7 +109,7 @@ func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 			return nil, fmt.Errorf("field Kinds: %T is of the group %s, and others are of %s: make a controller for each", empty, gvk.Group, ks[0].Group)
 		}
 		if slices.ContainsFunc(ks, func(k *kind) bool { return k.Kind == gvk.Kind }) {
-			return nil, fmt.Errorf("field Kinds: %T: the kind %s is there twice", empty, gvk.Kind)
+			return nil, fmt.Errorf("field Kinds: %T: the kind %s is listed twice", empty, gvk.Kind)
 		}
 		ks = append(ks, &kind{GroupVersionKind: gvk, empty: empty})
 	}

@@ -19,7 +19,7 @@ func sampleKinds() kinds {
 
 func TestNamed(t *testing.T) {
 	tests := []struct {
-		signerName, kind, namespace, name string // without a kind it is none of ours
+		signerName, kind, namespace, name string // without a kind it is not one of ours
 	}{
 		{"samples.example.com/team.ca", "Sample", "team", "ca"},
 		{"samples.example.com/team.ca.of.us", "Sample", "team", "ca.of.us"},

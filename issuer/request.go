@@ -123,10 +123,10 @@ func refuse(reason, format string, args ...any) (*Request, *answer.Outcome) {
 
 // setDuration limits the requested duration, which may be nil, to a
 // controller's limits. A limit of zero means no limit.
-func (r *Request) setDuration(wish *time.Duration, usual, limit time.Duration) error {
+func (r *Request) setDuration(requested *time.Duration, usual, limit time.Duration) error {
 	r.Duration = usual
-	if wish != nil {
-		r.Duration = *wish
+	if requested != nil {
+		r.Duration = *requested
 	}
 	if limit > 0 {
 		r.Duration = min(r.Duration, limit)

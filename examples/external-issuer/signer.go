@@ -62,7 +62,7 @@ func specOf(i issuer.Issuer) v1alpha1.IssuerSpec {
 	case *v1alpha1.SampleClusterIssuer:
 		return i.Spec
 	default:
-		panic(fmt.Sprintf("%T is none of the kinds in main", i))
+		panic(fmt.Sprintf("%T is not one of the kinds in main", i))
 	}
 }
 

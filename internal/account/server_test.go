@@ -58,7 +58,7 @@ func TestAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := create()
-	apitest.Eventually(t, "the account is used anew", func() bool {
+	apitest.Eventually(t, "the account is used again", func() bool {
 		who, err := whoami()
 		return err == nil && who.UID == second
 	})

@@ -114,7 +114,7 @@ func TestNodeRestriction(t *testing.T) {
 		{"its pod is evicted", attempt{op: create, resource: core("pods"), sub: "eviction", name: "ns/mine"}, ""},
 		{"the pod of another is evicted", attempt{op: create, resource: core("pods"), sub: "eviction", name: "ns/theirs"}, "can only evict pods"},
 		{"its pod changes", attempt{op: change, resource: core("pods"), name: "ns/mine", obj: bound("mine", "n"), old: bound("mine", "n")}, "unexpected operation"},
-		{"its pod is bound anew", attempt{op: create, resource: core("pods"), sub: "binding", name: "ns/mine"}, "unexpected pod subresource"},
+		{"its pod is bound again", attempt{op: create, resource: core("pods"), sub: "binding", name: "ns/mine"}, "unexpected pod subresource"},
 		{"the status of its pod", attempt{op: change, resource: core("pods"), sub: "status", name: "ns/mine", obj: bound("mine", "n"), old: bound("mine", "n")}, ""},
 		{"the status of another's, taken over", attempt{op: change, resource: core("pods"), sub: "status", name: "ns/theirs", obj: bound("theirs", "n"), old: bound("theirs", "m")}, "can only update pod status"},
 		{"labels by way of the status", attempt{op: change, resource: core("pods"), sub: "status", name: "ns/mine", obj: labelled("mine"), old: bound("mine", "n")}, "cannot update labels"},

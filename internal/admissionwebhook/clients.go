@@ -46,7 +46,7 @@ func (c Clients) verify(state tls.ConnectionState) error {
 		return fmt.Errorf("verifying the client certificate: %w", err)
 	}
 	if len(c.Names) > 0 && !slices.Contains(c.Names, client.Subject.CommonName) {
-		return fmt.Errorf("the client certificate is of %q, which is none of webhook.clientNames", client.Subject.CommonName)
+		return fmt.Errorf("the client certificate is of %q, which is not one of webhook.clientNames", client.Subject.CommonName)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func request(review *admissionv1.AdmissionRequest) (certmanager.Request, error) 
 		User:        review.UserInfo,
 	}
 	if group := r.Resource.Group; group != api.Group && group != api.ACMEGroup {
-		return r, fmt.Errorf("nothing is known here of %q of the API group %q: correct the rules of the webhook's configuration", r.Resource.Resource, group)
+		return r, fmt.Errorf("this webhook does not review %q of the API group %q: correct the rules of the webhook's configuration", r.Resource.Resource, group)
 	}
 	var err error
 	r.Object, r.Old, err = objects(review)

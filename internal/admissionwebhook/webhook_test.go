@@ -124,11 +124,11 @@ func TestDecisions(t *testing.T) {
 		{"an object that is none", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`[]`) }, "reading the object"},
 		{"an object that was none", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.OldObject.Raw = []byte(`{}`) }, "reading the object as it was"},
 		{"a spec that is none", MutatePath, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"kind":"CertificateRequest","spec":1}`) }, "setting the requester"},
-		{"somebody else's API", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "apps" }, `nothing is known here of "certificaterequests" of the API group "apps"`},
+		{"an unknown API", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "apps" }, `this webhook does not review "certificaterequests" of the API group "apps"`},
 		{"another kind of ours", ValidatePath, func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "certplane.dev" }, `of the API group "certplane.dev"`},
 		{"a Signer, changed", MutatePath, func(r *admissionv1.AdmissionRequest) {
 			r.Resource.Group, r.Resource.Resource = "certplane.dev", "signers"
-		}, `nothing is known here of "signers"`},
+		}, `this webhook does not review "signers"`},
 		{"a deletion", ValidatePath, func(r *admissionv1.AdmissionRequest) {
 			r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
 		}, ""},

@@ -93,7 +93,7 @@ func noteOf(issued *signer.Issued) string {
 	cert := issued.Certificate
 	text := fmt.Sprintf("Issued the certificate with serial number %x and SHA-256 fingerprint %s", cert.SerialNumber, pki.Fingerprint(cert))
 	if issued.ShortenedBy > 0 {
-		text += fmt.Sprintf(", which ends on %s with its CA, %v earlier than it was to", cert.NotAfter.Format(time.RFC3339), issued.ShortenedBy)
+		text += fmt.Sprintf(", which ends on %s with its CA, %v earlier than requested", cert.NotAfter.Format(time.RFC3339), issued.ShortenedBy)
 	}
 	return text
 }

@@ -57,7 +57,7 @@ type WebhookConfig struct {
 // field.
 func (c WebhookConfig) Validate() error {
 	if known := []string{serveAuto, serveAlways, serveNever}; !slices.Contains(known, c.Serve) {
-		return fmt.Errorf("webhook.serve: %q is none of %v", c.Serve, known)
+		return fmt.Errorf("webhook.serve: %q is not one of %v", c.Serve, known)
 	}
 	if c.BindAddress == frontend.Off {
 		return fmt.Errorf("webhook.bindAddress: %q serves nothing: set webhook.serve to %s", frontend.Off, serveNever)

@@ -15,7 +15,7 @@ func TestPace(t *testing.T) {
 		{"at rest it is Go's own", []second{idle, idle}, 100, false},
 		{"load gets the slack", []second{load}, 320, true},
 		{"a short lull is no rest", []second{load, idle, idle}, 320, true},
-		{"a lull starts anew with each load", []second{load, idle, idle, load, idle, idle}, 320, true},
+		{"a lull starts again with each load", []second{load, idle, idle, load, idle, idle}, 320, true},
 		{"rest ends it", []second{load, idle, idle, idle}, 100, false},
 		{"also where the slack was no more than Go's own", []second{{500 * mega, 400 * mega}, idle, idle, idle}, 100, false},
 		{"it follows what is alive", []second{load, {500 * mega, 80 * mega}}, 160, true},

@@ -83,7 +83,7 @@ func TestReplaced(t *testing.T) {
 			rename(t, dir+"/new/ca.crt", dir+"/ca.crt")
 			rename(t, dir+"/new/ca.key", dir+"/ca.key")
 		}},
-		{"removed and made anew", func(t *testing.T, dir string, pair *ca) {
+		{"removed and made again", func(t *testing.T, dir string, pair *ca) {
 			for _, name := range []string{"ca.crt", "ca.key"} {
 				if err := os.Remove(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)

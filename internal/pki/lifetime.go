@@ -40,15 +40,15 @@ func (l Lifetime) Duration(requested *time.Duration) time.Duration {
 	}
 }
 
-// Wish returns the validity of a certificate issued now by a CA that never
+// Unbounded returns the validity of a certificate issued now by a CA that never
 // expires.
-func (l Lifetime) Wish(requested *time.Duration, now time.Time) Validity {
+func (l Lifetime) Unbounded(requested *time.Duration, now time.Time) Validity {
 	duration := l.Duration(requested)
-	wish := Validity{NotBefore: now.Add(-l.Backdate), NotAfter: now.Add(duration)}
+	unbounded := Validity{NotBefore: now.Add(-l.Backdate), NotAfter: now.Add(duration)}
 	if duration >= l.Short {
-		wish.NotAfter = wish.NotAfter.Add(-l.Backdate)
+		unbounded.NotAfter = unbounded.NotAfter.Add(-l.Backdate)
 	}
-	return wish.wholeSeconds()
+	return unbounded.wholeSeconds()
 }
 
 // Validity returns the validity of a certificate issued now by a CA that is
@@ -60,8 +60,8 @@ func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time)
 	if err := ca.permits(now.Add(-l.Backdate), now); err != nil {
 		return Validity{}, err
 	}
-	wish := l.Wish(requested, now)
-	return Validity{NotBefore: Later(wish.NotBefore, ca.NotBefore), NotAfter: Earlier(wish.NotAfter, ca.NotAfter)}, nil
+	unbounded := l.Unbounded(requested, now)
+	return Validity{NotBefore: Later(unbounded.NotBefore, ca.NotBefore), NotAfter: Earlier(unbounded.NotAfter, ca.NotAfter)}, nil
 }
 
 // Within returns the part of v that lies within the validity of a CA that

@@ -71,6 +71,6 @@ func (f *file) use(_ context.Context, contents follow.Contents) error {
 
 func (f *file) report(_ context.Context, failure error) {
 	if failure != nil {
-		klog.ErrorS(failure, "Cannot use the root certificates that are in the file now; going on with those before", "file", f.path)
+		klog.ErrorS(failure, "Cannot use the root certificates that are in the file now; the previous ones stay in use", "file", f.path)
 	}
 }

@@ -190,7 +190,7 @@ func TestClientCARenewalOfRunningServer(t *testing.T) {
 	before := files(t, dir)
 	renewAt(ca.NotAfter.Add(-23 * time.Hour))
 	if again := changed(before, files(t, dir)); len(again) != 0 {
-		t.Errorf("%v were made anew although they can last no longer", again)
+		t.Errorf("%v were made again although they can last no longer", again)
 	}
 	if err := r.renew(ca.NotAfter); err == nil || !strings.Contains(err.Error(), "client-ca.crt ended on") || !strings.Contains(err.Error(), "client-ca-root.key is missing") {
 		t.Errorf("after the end: error %v", err)

@@ -244,11 +244,11 @@ func wantMadeAnew(t *testing.T, dir string, names []string, when time.Time, befo
 	mustOpenPKI(t, dir, names, when)
 	settled := files(t, dir)
 	if diff := cmp.Diff(want, changed(before, settled)); diff != "" {
-		t.Errorf("files made anew (-want +got):\n%s", diff)
+		t.Errorf("files made again (-want +got):\n%s", diff)
 	}
 	mustOpenPKI(t, dir, names, when)
 	if again := changed(settled, files(t, dir)); len(again) != 0 {
-		t.Errorf("the start after that makes %v anew", again)
+		t.Errorf("the start after that makes %v again", again)
 	}
 }
 

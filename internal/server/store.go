@@ -157,7 +157,7 @@ func (c EtcdConfig) validateSpace() error {
 		return fmt.Errorf("etcd.quotaMiB: %d is out of range: must be from %d to %d, or 0 for the default", c.QuotaMiB, minQuotaMiB, math.MaxInt32)
 	}
 	if c.MaxPercentPerTenant < 0 || c.MaxPercentPerTenant > 100 {
-		return fmt.Errorf("etcd.maxPercentPerTenant: %d is no percentage; 0 is no bound", c.MaxPercentPerTenant)
+		return fmt.Errorf("etcd.maxPercentPerTenant: %d is not a percentage; 0 means no bound", c.MaxPercentPerTenant)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, b
 	return &Issued{
 		Certificate: cert,
 		PEM:         pki.EncodeCertificates(chain...),
-		ShortenedBy: e.profile.Lifetime.Wish(e.duration, now).NotAfter.Sub(validity.NotAfter),
+		ShortenedBy: e.profile.Lifetime.Unbounded(e.duration, now).NotAfter.Sub(validity.NotAfter),
 	}, nil
 }
 

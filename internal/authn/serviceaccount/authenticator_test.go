@@ -59,13 +59,13 @@ func TestAuthenticateToken(t *testing.T) {
 		{reason: "no audience", grant: func(g *Grant) { g.Audiences = nil }, want: "is invalid for the target audiences"},
 
 		{reason: "account gone", change: func(o objects) { delete(o, "serviceaccounts/ci/builder") }, want: "service account ci/builder does not exist"},
-		{reason: "account made anew", change: func(o objects) { o["serviceaccounts/ci/builder"] = object("u-2") }, want: `UID of serviceaccounts "builder" does not match`},
+		{reason: "account made again", change: func(o objects) { o["serviceaccounts/ci/builder"] = object("u-2") }, want: `UID of serviceaccounts "builder" does not match`},
 		{reason: "account being deleted", change: func(o objects) {
 			o["serviceaccounts/ci/builder"] = deleted("u-builder", testNow.Add(-2*time.Minute))
 		}, want: "has been deleted"},
 
 		{reason: "pod gone", grant: onPod, change: func(o objects) { delete(o, "pods/ci/web") }, want: "invalidated"},
-		{reason: "pod made anew", grant: onPod, change: func(o objects) { o["pods/ci/web"] = object("u-2") }, want: `UID of pods "web" does not match`},
+		{reason: "pod made again", grant: onPod, change: func(o objects) { o["pods/ci/web"] = object("u-2") }, want: `UID of pods "web" does not match`},
 		{reason: "pod has time to shut down", grant: onPod, change: func(o objects) {
 			o["pods/ci/web"] = deleted("u-web", testNow.Add(30*time.Second))
 		}},
@@ -76,7 +76,7 @@ func TestAuthenticateToken(t *testing.T) {
 
 		{reason: "secret gone", grant: onSecret, change: func(o objects) { delete(o, "secrets/ci/s") }, want: "invalidated"},
 		{reason: "node gone", grant: onNode, change: func(o objects) { delete(o, "nodes//n1") }, want: "invalidated"},
-		{reason: "node made anew", grant: onNode, change: func(o objects) { o["nodes//n1"] = object("u-2") }, want: `UID of nodes "n1" does not match`},
+		{reason: "node made again", grant: onNode, change: func(o objects) { o["nodes//n1"] = object("u-2") }, want: `UID of nodes "n1" does not match`},
 		{reason: "objects that it is not bound to are gone", change: func(o objects) {
 			delete(o, "pods/ci/web")
 			delete(o, "secrets/ci/s")

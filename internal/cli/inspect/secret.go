@@ -82,7 +82,7 @@ func (c *Contents) checkTime(now time.Time) Check {
 	case now.Before(c.leaf().NotBefore):
 		check.Result, check.Message = Bad, "it begins at "+c.leaf().NotBefore.UTC().Format(time.RFC3339)
 	case now.After(c.leaf().NotAfter):
-		check.Result, check.Message = Bad, "it has ended at "+c.leaf().NotAfter.UTC().Format(time.RFC3339)
+		check.Result, check.Message = Bad, "it expired at "+c.leaf().NotAfter.UTC().Format(time.RFC3339)
 	}
 	return check
 }

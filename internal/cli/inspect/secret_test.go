@@ -77,7 +77,7 @@ func TestSecret(t *testing.T) {
 		{reason: "a broken key", change: func(s *corev1.Secret) { s.Data["tls.key"] = []byte("secret stuff") }, check: "key fits", want: inspect.Bad, says: "not a private key in PEM"},
 		{reason: "no key", change: func(s *corev1.Secret) { delete(s.Data, "tls.key") }, check: "key fits", want: inspect.Bad, says: "no tls.key"},
 		{reason: "in time", check: "valid now", want: inspect.Good},
-		{reason: "ended", later: 48 * time.Hour, check: "valid now", want: inspect.Bad, says: "has ended at 2026-05-02"},
+		{reason: "ended", later: 48 * time.Hour, check: "valid now", want: inspect.Bad, says: "expired at 2026-05-02"},
 		{reason: "not begun", later: -48 * time.Hour, check: "valid now", want: inspect.Bad, says: "begins"},
 		{reason: "its CA", check: "leads to ca.crt", want: inspect.Good},
 		{reason: "another CA", change: func(s *corev1.Secret) { s.Data["ca.crt"] = pki.EncodeCertificates(other.ca.Certificate()) }, check: "leads to ca.crt", want: inspect.Bad},

@@ -23,7 +23,7 @@ func TestSecret(t *testing.T) {
 		options Options
 		want    map[string]string // besides what every token has
 	}{
-		{"for ever", Options{}, nil},
+		{"forever", Options{}, nil},
 		{"for a day", Options{TTL: 24 * time.Hour}, map[string]string{"expiration": "2030-05-18T12:00:00Z"}},
 		{"with groups", Options{Groups: []string{"system:bootstrappers:a", "system:bootstrappers:b"}},
 			map[string]string{"auth-extra-groups": "system:bootstrappers:a,system:bootstrappers:b"}},

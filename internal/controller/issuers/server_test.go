@@ -222,5 +222,5 @@ kind: Issuer
 metadata: {name: slash, namespace: default}
 spec: {ca: {secretName: a/b}}
 `)
-	w.says(t, object, `False ErrGetKeyPair Error getting keypair for CA issuer: spec.ca.secretName: "a/b" cannot be the name of a Secret`)
+	w.says(t, object, `False ErrGetKeyPair Error getting keypair for CA issuer: spec.ca.secretName: "a/b" is not a valid name of a Secret`)
 }

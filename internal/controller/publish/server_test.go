@@ -104,7 +104,7 @@ func TestImmutable(t *testing.T) {
 	if err := configs.Delete(t.Context(), "kube-root-ca.crt", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	apitest.Eventually(t, "it is made anew", func() bool {
+	apitest.Eventually(t, "it is made again", func() bool {
 		config, err := configs.Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		return err == nil && strings.HasPrefix(config.Data["ca.crt"], "-----BEGIN")
 	})

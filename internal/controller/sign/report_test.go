@@ -37,7 +37,7 @@ func TestTellsOfShortenedCertificates(t *testing.T) {
 	f := newFixture(t, approved(t))
 	f.ca.authority = caOf(t, 24*time.Hour)
 	assertQuiet(t, f)
-	want := fmt.Sprintf("which ends on %s with its CA, 8735h55m0s earlier than it was to", now.Add(24*time.Hour).Format(time.RFC3339))
+	want := fmt.Sprintf("which ends on %s with its CA, 8735h55m0s earlier than requested", now.Add(24*time.Hour).Format(time.RFC3339))
 	if got := f.eventText(); !strings.Contains(got, "Normal Issued ") || !strings.Contains(got, want) {
 		t.Errorf("events are %q, want %q in them", got, want)
 	}

@@ -69,7 +69,7 @@ func TestSettings(t *testing.T) {
 			want: `signing.webhooks[0].signerName: "" must be a signer such as example.com/my-signer, or example.com/* for all of a domain`,
 		},
 		{
-			reason: "an endpoint for everybody", change: func(s *Settings) { s.Webhooks = []webhook.Settings{endpoint("*")} },
+			reason: "an endpoint for all signers", change: func(s *Settings) { s.Webhooks = []webhook.Settings{endpoint("*")} },
 			want: `signing.webhooks[0].signerName: "*" must be a signer such as example.com/my-signer, or example.com/* for all of a domain`,
 		},
 		{

@@ -146,7 +146,7 @@ func TestConfiguredRoot(t *testing.T) {
 	if !chain[0].NotAfter.Equal(ca.Certificate().NotAfter) {
 		t.Errorf("the certificate ends on %v, the CA on %v", chain[0].NotAfter, ca.Certificate().NotAfter)
 	}
-	w.wantEvent(t, "default", "regarding.name=first", "Issued", "earlier than it was to")
+	w.wantEvent(t, "default", "regarding.name=first", "Issued", "earlier than requested")
 	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kube-apiserver-client expires on")
 	w.wantEvent(t, "kube-system", "regarding.name=csr-signer", "CAEndsSoon", "The CA of signer kubernetes.io/kubelet-serving expires on")
 

@@ -55,7 +55,7 @@ func (b *backend) Needs(of cmv1.GenericIssuer, _ issuing.Request) []issuing.Refe
 func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
 	name := b.secretOf(of)
 	if problems := validation.IsDNS1123Subdomain(name.Name); len(problems) > 0 {
-		return issuing.NotInitialized(ReasonGetKeyPair, "Error getting keypair for CA issuer: spec.ca.secretName: %q cannot be the name of a Secret: %s", name.Name, problems[0]), nil
+		return issuing.NotInitialized(ReasonGetKeyPair, "Error getting keypair for CA issuer: spec.ca.secretName: %q is not a valid name of a Secret: %s", name.Name, problems[0]), nil
 	}
 	secret := &corev1.Secret{}
 	err := b.Client.Get(ctx, name, secret)

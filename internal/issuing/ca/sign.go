@@ -93,9 +93,9 @@ func Sign(ctx context.Context, cfg issuing.Config, req issuing.Request, config *
 	if err != nil {
 		return nil, signer.Expired(err)
 	}
-	wish := req.Lifetime().Wish(nil, now)
+	unbounded := req.Lifetime().Unbounded(nil, now)
 	if cfg.Rules.OutliveCA {
-		validity.NotAfter = wish.NotAfter
+		validity.NotAfter = unbounded.NotAfter
 	}
 	where := pki.Locations{
 		CRLs: config.CRLDistributionPoints, OCSPServers: config.OCSPServers, IssuerCertificates: config.IssuingCertificateURLs,
@@ -112,7 +112,7 @@ func Sign(ctx context.Context, cfg issuing.Config, req issuing.Request, config *
 	if err != nil {
 		return nil, issuing.Permanent(ReasonSigningError, "Error signing certificate", err)
 	}
-	cut := wish.NotAfter.Sub(validity.NotAfter)
+	cut := unbounded.NotAfter.Sub(validity.NotAfter)
 	cert, err := linted.Sign(ctx, cfg.Issuing, req.Purpose())
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -130,6 +130,6 @@ func shortened(got pki.Validity, cut time.Duration) []signer.Warning {
 	if cut <= 0 {
 		return nil
 	}
-	return []signer.Warning{{Reason: issuing.WarningShortened, Message: fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than it was to: renew the CA",
+	return []signer.Warning{{Reason: issuing.WarningShortened, Message: fmt.Sprintf("The certificate ends with its CA on %s, %v earlier than requested: renew the CA",
 		got.NotAfter.Format(time.RFC3339), cut)}}
 }

@@ -139,7 +139,7 @@ func (r *Requests[T]) waiting(ctx context.Context, kind IssuerKind[T], issuer cl
 		options = append(options, client.InNamespace(issuer.GetNamespace()))
 	}
 	if err := r.Cache.List(ctx, list, options...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; their back-off brings them back")
+		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; they are retried after their back-off")
 		return nil
 	}
 	var waiting []reconcile.Request

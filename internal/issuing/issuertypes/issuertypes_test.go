@@ -41,7 +41,7 @@ func TestOtherTypes(t *testing.T) {
 			"NotSupported: Issuers of type vault are not supported yet and sign nothing: use spec.ca or spec.selfSigned, or an external issuer"},
 		{"one that needs nothing", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}, true, "IsReady: "},
 		{"a Secret that cannot be", cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "A"}}, false,
-			`ErrGetKeyPair: Error getting keypair for CA issuer: spec.ca.secretName: "A" cannot be the name of a Secret: ` +
+			`ErrGetKeyPair: Error getting keypair for CA issuer: spec.ca.secretName: "A" is not a valid name of a Secret: ` +
 				"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character" +
 				" (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"},
 	}

@@ -71,7 +71,7 @@ func Sign(ctx context.Context, by pki.Issuing, req issuing.Request, config *cmv1
 		return nil, issuing.Permanent(ReasonErrorGenerating, "Error generating certificate template", err)
 	}
 	where := pki.Locations{CRLs: config.CRLDistributionPoints}
-	template, err := req.Template(csr, key.Public(), req.Lifetime().Wish(nil, now), where, by.Rand)
+	template, err := req.Template(csr, key.Public(), req.Lifetime().Unbounded(nil, now), where, by.Rand)
 	if err != nil {
 		return nil, issuing.Permanent(ReasonErrorGenerating, "Error generating certificate template", err)
 	}

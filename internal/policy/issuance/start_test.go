@@ -184,7 +184,7 @@ func TestStartHeld(t *testing.T) {
 		{reason: "failed twice", change: []func(*world){noSecret, failures(2, at)}, held: "failed", again: at + 2*hour},
 		{reason: "failed three times", change: []func(*world){noSecret, failures(3, at)}, held: "failed", again: at + 4*hour},
 		{reason: "failed six times", change: []func(*world){noSecret, failures(6, at)}, held: "failed", again: at + 32*hour},
-		{reason: "failed for ever", change: []func(*world){noSecret, failures(1<<40, at)}, held: "failed", again: at + 32*hour},
+		{reason: "failed forever", change: []func(*world){noSecret, failures(1<<40, at)}, held: "failed", again: at + 32*hour},
 		{reason: "failed with the same spec", change: []func(*world){noSecret, failures(1, at), failedRequest}, held: "failed", again: at + hour},
 		{reason: "failed, and then corrected", change: []func(*world){noSecret, failures(1, at), failedRequest, rename}, starts: true},
 		{reason: "failed, and then what is not asked of the issuer", change: []func(*world){noSecret, failures(1, at), failedRequest, spec(func(s *cmv1.CertificateSpec) { s.RenewBefore = &metav1.Duration{Duration: hour} })}, held: "failed", again: at + hour},

@@ -136,7 +136,7 @@ func TestDecidePodsRefuses(t *testing.T) {
 	}{
 		{reason: "another kind", facts: func(f *facts) { f.Kind = v1alpha1.CertificateSigningRequests },
 			want: profile.Refusal{Reason: "UnservedKind", Field: "spec.requests", Message: "does not serve requests of the kind CertificateSigningRequest"}},
-		{reason: "nobody has looked up the node", facts: func(f *facts) { f.Node = nil },
+		{reason: "the node was not looked up", facts: func(f *facts) { f.Node = nil },
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "not all known"}},
 		{reason: "a small key", facts: func(f *facts) { withKey(t, f, mustKey(pki.RSA2048)) },
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "does not support keys of the type RSA2048: use one of RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519"}},
@@ -144,7 +144,7 @@ func TestDecidePodsRefuses(t *testing.T) {
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "type ECDSAP256: use one of ED25519"}},
 		{reason: "no key", facts: func(f *facts) { f.Key = nil },
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "type unknown"}},
-		{reason: "a curve that is none of ours", facts: func(f *facts) { f.Key = &ecdsa.PublicKey{Curve: elliptic.P224()} },
+		{reason: "a curve that is not supported", facts: func(f *facts) { f.Key = &ecdsa.PublicKey{Curve: elliptic.P224()} },
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "type ECDSAP224"}},
 		{reason: "a key that has none of the usages", spec: func(s *spec) { s.Profile.Usages = []string{"key encipherment", "server auth"} },
 			want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.usages", Message: "use an RSA key"}},

@@ -50,7 +50,7 @@ func TestNext(t *testing.T) {
 		{
 			{"the first", 0, all(a), "a"},
 			{"another one", day, all(b), "b a"},
-			{"and back: the overlap counts anew", 20 * day, all(a), "a b"},
+			{"and back: the overlap starts again", 20 * day, all(a), "a b"},
 			{"after the end of the first overlap", day + overlap, all(a), "a b"},
 			{"another one again", 40 * day, all(b), "b a"},
 			{"the end of the last overlap", 40*day + overlap, all(b), "b"},

@@ -37,7 +37,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		m.counter(registry, &m.Delayed, "delayed_total",
 			"Number of times that a request had to wait because its signer could not sign, by signer and reason.", signer.PendingReasons()),
 		m.counter(registry, &m.Shortened, "shortened_total",
-			"Number of certificates issued that end earlier than they were to, because their CA ends then, by signer.", nil),
+			"Number of certificates issued that expire earlier than requested because their CA expires then, by signer.", nil),
 		m.histogram(registry, &m.QueueWait, "queue_wait_seconds",
 			"Time from the approval of a request until its signer began to work on it, by signer. The API stores the time of the approval in whole seconds: up to a second too much.",
 			[]float64{1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600}),
@@ -47,7 +47,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		m.histogram(registry, &m.Duration, "duration_seconds",
 			"Time from the start of work on an approved request until its certificate was stored, by signer.",
 			prometheus.ExponentialBuckets(0.001, 2, 14)),
-		m.gauge(registry, &m.NotAfter, "ca", "not_after_seconds", "When the CA ends with which a signer signs, in seconds since 1970, by signer."),
+		m.gauge(registry, &m.NotAfter, "ca", "not_after_seconds", "When the CA of a signer expires, in seconds since 1970, by signer."),
 	)
 	return m, err
 }

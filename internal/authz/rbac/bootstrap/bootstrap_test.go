@@ -22,7 +22,7 @@ func TestObjectsAreValid(t *testing.T) {
 	names := map[string]bool{}
 	for _, role := range ClusterRoles() {
 		if names[role.Name] {
-			t.Errorf("ClusterRole %s is there twice", role.Name)
+			t.Errorf("ClusterRole %s is listed twice", role.Name)
 		}
 		names[role.Name] = true
 		if errs := rbacapi.Validate(role); len(errs) > 0 {
@@ -459,7 +459,7 @@ func TestReconcileRetriesConflicts(t *testing.T) {
 		wantErr   bool
 	}{
 		{"once", 1, false},
-		{"for ever", 1000, true},
+		{"forever", 1000, true},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			stored := bind("system:monitoring")
