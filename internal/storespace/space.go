@@ -86,9 +86,8 @@ type Space struct {
 	at      time.Time // when it was read
 	written int64     // since then
 	pressed bool      // a write was refused since Run has last looked
-	// rewritten is how much large objects of each tenant have left in the past
-	// since the past was last removed.
-	rewritten map[share.Tenant]int64
+	// rewritten is how much large objects of each tenant have left in the past.
+	rewritten rewritten
 
 	wake chan struct{} // has Run look at once
 
@@ -110,7 +109,7 @@ func New(cfg Config) (*Space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the store: %w", err)
 	}
-	return &Space{cfg: cfg, usage: newUsage(), metrics: m, wake: make(chan struct{}, 1), rewritten: map[share.Tenant]int64{}}, nil
+	return &Space{cfg: cfg, usage: newUsage(), metrics: m, wake: make(chan struct{}, 1), rewritten: newRewritten()}, nil
 }
 
 // Recover reads how full the store is before it is used, and makes it writable
@@ -176,6 +175,9 @@ func (s *Space) Run(ctx context.Context) {
 
 // tend looks at the store once, and does what is needed.
 func (s *Space) tend(ctx context.Context) error {
+	s.mu.Lock()
+	s.rewritten.look()
+	s.mu.Unlock()
 	if err := s.look(ctx); err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (s *Space) tend(ctx context.Context) error {
 		s.metrics.compactions.WithLabelValues().Inc()
 		s.history.compacted, s.history.lean, s.history.pressed = p.compact, 0, false
 		s.mu.Lock()
-		clear(s.rewritten)
+		s.rewritten.compacted()
 		s.mu.Unlock()
 	}
 	if p.reclaim {
@@ -336,7 +338,7 @@ func (s *Space) refuses(ctx context.Context, w Write) *Refusal {
 func (s *Space) hasRewritten(tenant share.Tenant) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rewritten[tenant]
+	return s.rewritten.of(tenant)
 }
 
 // Wrote records what has been written; New is 0 when the object was deleted.
@@ -344,7 +346,7 @@ func (s *Space) Wrote(w Write) {
 	s.mu.Lock()
 	s.written += w.New + overhead
 	if w.rewrites() {
-		s.rewritten[w.Owner] += w.Old
+		s.rewritten.recent[w.Owner] += w.Old
 	}
 	much := s.written > s.cfg.Quota/growth
 	s.mu.Unlock()

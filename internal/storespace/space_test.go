@@ -177,4 +177,20 @@ func TestRewriting(t *testing.T) {
 	if refused(again) {
 		t.Error("its past is removed")
 	}
+
+	// What was written since the reading before stays in the past of watches.
+	s.Wrote(again)
+	s.Wrote(again)
+	if !refused(again) {
+		t.Error("there is no end to it the second time")
+	}
+	for _, removed := range []bool{false, true} {
+		store.Revision++
+		if err := s.tend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if refused(again) == removed {
+			t.Errorf("its past is removed: %v, but it is refused: %v", removed, !removed)
+		}
+	}
 }
