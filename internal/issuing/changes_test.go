@@ -2,6 +2,7 @@ package issuing
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,12 +27,13 @@ func TestFollow(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var got []Reference
-		served := &metav1.APIResourceList{}
+		var served atomic.Pointer[metav1.APIResourceList]
+		served.Store(&metav1.APIResourceList{})
 		c := Changes{
 			Cache: informers,
 			Config: Config{
 				Client:   fake.NewClientBuilder().Build(),
-				Versions: func(context.Context, string) (*metav1.APIResourceList, error) { return served, nil },
+				Versions: func(context.Context, string) (*metav1.APIResourceList, error) { return served.Load(), nil },
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +46,7 @@ func TestFollow(t *testing.T) {
 		if len(got) != 0 {
 			t.Errorf("told of %v, of a kind that is not served", got)
 		}
-		served = &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps"}}}
+		served.Store(&metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps"}}})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		informer.Add(object)
