@@ -27,6 +27,15 @@ func (r *rewritten) look() {
 	r.last, r.recent = r.recent, map[share.Tenant]int64{}
 }
 
+// missed is called after look if the reading failed: the latest one is still that
+// before.
+func (r *rewritten) missed() {
+	for tenant, bytes := range r.last {
+		r.recent[tenant] += bytes
+	}
+	clear(r.last)
+}
+
 // compacted is called when the past was removed up to the reading before the
 // latest one.
 func (r *rewritten) compacted() { clear(r.older) }

@@ -179,6 +179,9 @@ func (s *Space) tend(ctx context.Context) error {
 	s.rewritten.look()
 	s.mu.Unlock()
 	if err := s.look(ctx); err != nil {
+		s.mu.Lock()
+		s.rewritten.missed()
+		s.mu.Unlock()
 		return err
 	}
 	r := s.now()

@@ -13,9 +13,10 @@ type fake struct {
 	Reading
 	keeps    bool
 	disarmed bool
+	failure  error // of Read
 }
 
-func (f *fake) Read(context.Context) (Reading, error)      { return f.Reading, nil }
+func (f *fake) Read(context.Context) (Reading, error)      { return f.Reading, f.failure }
 func (f *fake) Compact(_ context.Context, rev int64) error { return nil }
 func (f *fake) Disarm(context.Context) error {
 	f.Full, f.disarmed = false, true
@@ -184,6 +185,11 @@ func TestRewriting(t *testing.T) {
 	if !refused(again) {
 		t.Error("there is no end to it the second time")
 	}
+	store.failure = errors.New("etcd does not answer")
+	if err := s.tend(t.Context()); err == nil {
+		t.Error("the store could be read")
+	}
+	store.failure = nil
 	for _, removed := range []bool{false, true} {
 		store.Revision++
 		if err := s.tend(t.Context()); err != nil {
