@@ -35,9 +35,9 @@ type MetricsConfig struct {
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile belongs to certFile.
 	KeyFile string `json:"keyFile,omitempty"`
-	// anonymous serves /metrics to all clients without TLS. Otherwise the
-	// API decides which users may see them, by a TokenReview and a SubjectAccessReview for
-	// get on /metrics. Default: false.
+	// anonymous serves /metrics to all clients without TLS. Otherwise the API
+	// decides which users may see them, by a TokenReview and a SubjectAccessReview
+	// for get on /metrics. Default: false.
 	Anonymous bool `json:"anonymous"`
 }
 

@@ -91,8 +91,8 @@ type Ready struct {
 	Reason, Message string
 	// Again is when it changes by itself; zero means never.
 	Again time.Time
-	// Uninitialized means that what the issuer needs is missing or cannot be read. Clients
-	// of cert-manager.io expect an Event of its own about that.
+	// Uninitialized means that what the issuer needs is missing or cannot be
+	// read. Clients of cert-manager.io expect an Event of its own about that.
 	Uninitialized bool
 	// Retry, if not nil, is why the issuer is checked again after a back-off.
 	Retry error
