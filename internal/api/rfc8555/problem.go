@@ -1,0 +1,92 @@
+package rfc8555
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Namespace is the prefix of the types of problems (RFC 8555 section 6.7).
+const Namespace = "urn:ietf:params:acme:error:"
+
+// Types of problems, without Namespace.
+const (
+	ProblemAccountDoesNotExist     = "accountDoesNotExist"
+	ProblemAlreadyReplaced         = "alreadyReplaced"
+	ProblemBadCSR                  = "badCSR"
+	ProblemBadNonce                = "badNonce"
+	ProblemBadPublicKey            = "badPublicKey"
+	ProblemBadSignatureAlgorithm   = "badSignatureAlgorithm"
+	ProblemCAA                     = "caa"
+	ProblemCompound                = "compound"
+	ProblemExternalAccountRequired = "externalAccountRequired"
+	ProblemInvalidContact          = "invalidContact"
+	ProblemInvalidProfile          = "invalidProfile"
+	ProblemMalformed               = "malformed"
+	ProblemOrderNotReady           = "orderNotReady"
+	ProblemRateLimited             = "rateLimited"
+	ProblemRejectedIdentifier      = "rejectedIdentifier"
+	ProblemServerInternal          = "serverInternal"
+	ProblemUnauthorized            = "unauthorized"
+	ProblemUnsupportedContact      = "unsupportedContact"
+	ProblemUnsupportedIdentifier   = "unsupportedIdentifier"
+	ProblemUserActionRequired      = "userActionRequired"
+)
+
+// Problem is an error document of a server (RFC 7807), or an answer of a server
+// that is none, such as the page of a proxy: then Type is empty and Detail says
+// what came.
+type Problem struct {
+	// Type is the full type, such as
+	// "urn:ietf:params:acme:error:rateLimited".
+	Type   string
+	Detail string
+	// Status is the code of the HTTP response. For a problem inside of another
+	// object it is the code that the problem states, or 0.
+	Status int
+	// Instance is a URL about this occurrence.
+	Instance string
+	// TermsOfService is the URL of the terms that a user has to accept, from the
+	// header Link.
+	TermsOfService string
+	Subproblems    []Subproblem
+	// RetryAfter is when the server wants to be asked again; zero means that it
+	// did not say.
+	RetryAfter time.Time
+}
+
+// Subproblem is the part of a problem that belongs to one identifier (RFC 8555
+// section 6.7.1).
+type Subproblem struct {
+	Type       string
+	Detail     string
+	Identifier Identifier
+}
+
+// HasType reports whether the problem has one of these types, which are without
+// Namespace.
+func (p *Problem) HasType(types ...string) bool {
+	for _, t := range types {
+		if p.Type == Namespace+t {
+			return true
+		}
+	}
+	return false
+}
+
+// Error returns the problem in the form that users of cert-manager know:
+// "<code> <type>: <detail>", then the subproblems, each in a line of its own.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	if p.Status != 0 {
+		fmt.Fprintf(&b, "%d ", p.Status)
+	}
+	fmt.Fprintf(&b, "%s: %s", p.Type, p.Detail)
+	if len(p.Subproblems) > 0 {
+		b.WriteString("; subproblems:")
+	}
+	for _, sub := range p.Subproblems {
+		fmt.Fprintf(&b, "\n\t%s: [%s: %s] %s", sub.Type, sub.Identifier.Type, sub.Identifier.Value, sub.Detail)
+	}
+	return b.String()
+}
