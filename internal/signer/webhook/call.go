@@ -16,13 +16,10 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/signer/breaker"
 )
 
 const (
-	// idleTimeout is how long a connection is kept for the next call.
-	idleTimeout = 90 * time.Second
-	// maxHeader is the maximum size of the header of an answer, in bytes.
-	maxHeader = 64 << 10
 	// userAgent identifies certplane in the logs of endpoints.
 	userAgent = "certplane"
 	// maxPause is the longest delay that an overloaded endpoint can request.
@@ -49,7 +46,7 @@ type failure struct {
 	result string
 	err    error
 	// health is what the call means for the endpoint.
-	health health
+	health breaker.Health
 	// retry is set if an immediate retry may succeed.
 	retry bool
 	// retryAfter is the delay that the endpoint requests, or 0.
@@ -68,12 +65,12 @@ func (e *endpoint) call(ctx context.Context, request v1alpha1.SigningRequest) ([
 	request.Deadline = request.Deadline.UTC()
 	body, err := json.Marshal(request)
 	if err != nil {
-		return nil, &failure{result: resultAbandoned, health: abandoned, err: fmt.Errorf("encoding the request: %w", err)}
+		return nil, &failure{result: resultAbandoned, health: breaker.Abandoned, err: fmt.Errorf("encoding the request: %w", err)}
 	}
 	httpClient, token := e.credentials(ctx)
 	httpRequest, err := newHTTPRequest(ctx, e.settings.URL, token, body)
 	if err != nil {
-		return nil, &failure{result: resultAbandoned, health: abandoned, err: err}
+		return nil, &failure{result: resultAbandoned, health: breaker.Abandoned, err: err}
 	}
 	response, err := httpClient.Do(httpRequest)
 	if err != nil {
@@ -127,12 +124,12 @@ func unreachable(err error) error {
 	if errors.As(err, &outer) {
 		err = outer.Err // without the URL, which the caller adds
 	}
-	f := &failure{result: resultUnreachable, health: unanswered, err: err, retry: true}
+	f := &failure{result: resultUnreachable, health: breaker.Unanswered, err: err, retry: true}
 	var untrusted *tls.CertificateVerificationError
 	var network *net.OpError
 	switch {
 	case errors.Is(err, context.Canceled):
-		f.result, f.health, f.retry = resultAbandoned, abandoned, false
+		f.result, f.health, f.retry = resultAbandoned, breaker.Abandoned, false
 	case errors.Is(err, context.DeadlineExceeded):
 		f.result, f.retry, f.err = resultTimeout, false, errors.New("no answer in time")
 	case errors.As(err, &untrusted), errors.As(err, &network) && network.Op == tlsAlert:
@@ -143,13 +140,13 @@ func unreachable(err error) error {
 
 // invalid returns a failure for an answer that violates the protocol.
 func invalid(err error) error {
-	return &failure{result: resultInvalid, health: answered, retryAfter: invalidPause, err: err}
+	return &failure{result: resultInvalid, health: breaker.Answered, retryAfter: invalidPause, err: err}
 }
 
 // refused returns a failure for a status other than 200.
 func refused(response *http.Response, now time.Time) error {
 	status := response.StatusCode
-	f := &failure{result: resultRejected, health: unanswered, retryAfter: retryAfter(response.Header, now)}
+	f := &failure{result: resultRejected, health: breaker.Unanswered, retryAfter: retryAfter(response.Header, now)}
 	f.err = fmt.Errorf("HTTP status %d %s", status, http.StatusText(status))
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
@@ -162,7 +159,7 @@ func refused(response *http.Response, now time.Time) error {
 		return invalid(f.err)
 	case status == http.StatusBadRequest, status == http.StatusConflict,
 		status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f.health = answered // it refuses this request, but works
+		f.health = breaker.Answered // it refuses this request, but works
 	}
 	return f
 }

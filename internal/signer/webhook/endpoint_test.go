@@ -21,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/breaker"
 	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
 
@@ -170,7 +171,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 				t.Errorf("%d calls, %d of them counted as %s, want %d", calls, counted, tc.result, tc.calls)
 			}
 			assertPlain(t, f, pending)
-			if silent := len(f.caller.breaker.silent) > 0; silent != tc.open {
+			if silent := f.caller.breaker.Silent() > 0; silent != tc.open {
 				t.Errorf("counts for the circuit breaker: %v, want %v", silent, tc.open)
 			}
 		})
@@ -368,7 +369,7 @@ func TestTimeout(t *testing.T) {
 	f.Answers(hang(gone))
 	pending := f.wantPending(t, "1")
 	close(gone)
-	if len(f.Calls()) != 1 || f.counted(resultTimeout) != 1 || len(f.caller.breaker.silent) != 1 {
+	if len(f.Calls()) != 1 || f.counted(resultTimeout) != 1 || f.caller.breaker.Silent() != 1 {
 		t.Errorf("%d calls; verdict %v", len(f.Calls()), pending)
 	}
 }
@@ -385,8 +386,8 @@ func TestAbandoned(t *testing.T) {
 	})
 	_, err := f.caller.sign(ctx, newSignerRequest(t, "1"), time.Now())
 	close(gone)
-	if !errors.As(err, new(*signer.PendingError)) || f.counted(resultAbandoned) != 1 || len(f.caller.breaker.silent) > 0 {
-		t.Errorf("error %v, silent %v", err, f.caller.breaker.silent)
+	if !errors.As(err, new(*signer.PendingError)) || f.counted(resultAbandoned) != 1 || f.caller.breaker.Silent() > 0 {
+		t.Errorf("error %v, silent %v", err, f.caller.breaker.Silent())
 	}
 }
 
@@ -404,14 +405,14 @@ func TestNoTimeLeft(t *testing.T) {
 func TestCircuit(t *testing.T) {
 	f := newFixture(t)
 	f.Answers(f.status(404))
-	for i := range tripAfter {
+	for i := range breaker.TripAfter {
 		f.wantPending(t, fmt.Sprint(i))
 	}
 	pending := f.wantPending(t, "spared")
-	if len(f.Calls()) != tripAfter {
-		t.Fatalf("%d calls, want no more than %d", len(f.Calls()), tripAfter)
+	if len(f.Calls()) != breaker.TripAfter {
+		t.Fatalf("%d calls, want no more than %d", len(f.Calls()), breaker.TripAfter)
 	}
-	if pending.RetryAfter < openFor || pending.RetryAfter > openFor+openFor/5 || pending.Reason != signer.ReasonUnavailable {
+	if pending.RetryAfter < breaker.OpenFor || pending.RetryAfter > breaker.OpenFor+breaker.OpenFor/5 || pending.Reason != signer.ReasonUnavailable {
 		t.Errorf("verdict %v after %v", pending, pending.RetryAfter)
 	}
 	const want = `
@@ -432,7 +433,7 @@ certplane_webhook_circuit_spared_total{signer="example.com/signer"} 1
 	f.Answers(func(w http.ResponseWriter, r v1alpha1.SigningRequest) {
 		webhooktest.Send(t, w, r.Issued(f.Issue(t, r)))
 	})
-	f.clock.Step(openFor)
+	f.clock.Step(breaker.OpenFor)
 	f.wantIssued(t)
 	if got := testutil.ToFloat64(f.caller.metrics.isOpen); got != 0 {
 		t.Errorf("certplane_webhook_circuit_open is %v after an answer", got)

@@ -2,14 +2,14 @@ package webhook
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/httpsclient"
 )
 
 // Settings is an element of "signing.webhooks".
@@ -79,7 +79,7 @@ func (s Settings) Calls() int { return cmp.Or(s.Concurrency, 10) }
 // Validate returns an error for the first invalid value, with its field under
 // path. It does not check the name of the signer.
 func (s Settings) Validate(path string) error {
-	if err := checkURL(s.URL); err != nil {
+	if err := httpsclient.CheckURL(s.URL); err != nil {
 		return fmt.Errorf("%s.url: %w", path, err)
 	}
 	switch {
@@ -99,26 +99,6 @@ func (s Settings) Validate(path string) error {
 	}
 	if s.Concurrency < 0 {
 		return fmt.Errorf("%s.concurrency: %d must be at least 1", path, s.Concurrency)
-	}
-	return nil
-}
-
-// checkURL never quotes an address that may contain a secret.
-func checkURL(address string) error {
-	parsed, err := url.Parse(address)
-	switch {
-	case address == "":
-		return errors.New("is missing")
-	case err != nil:
-		return errors.New("is not a URL")
-	case parsed.User != nil:
-		return errors.New("must not have a user or a password: use tokenFile")
-	case parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
-		return errors.New("must not have a query or a fragment: use tokenFile for secrets")
-	case parsed.Scheme != "https":
-		return fmt.Errorf("%q must begin with https://", address)
-	case parsed.Hostname() == "":
-		return fmt.Errorf("%q has no host", address)
 	}
 	return nil
 }

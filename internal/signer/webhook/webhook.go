@@ -21,9 +21,11 @@ import (
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/httpsclient"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/breaker"
 )
 
 // invalidPause is when to call again after an answer that violates the
@@ -88,11 +90,11 @@ type endpoint struct {
 	limits   func(signerName string) signer.Limits
 	honoured signer.Honoured
 	clock    clock.Clock
-	client   *client
+	client   *httpsclient.Client
 	metrics  *metrics
 
 	mu      sync.Mutex // guards what follows
-	breaker breaker
+	breaker breaker.Breaker
 }
 
 // sign implements signer.Sign. A bad request is refused even while the endpoint
@@ -171,7 +173,7 @@ func (e *endpoint) attempt(ctx context.Context, request v1alpha1.SigningRequest,
 	if err != nil {
 		return nil, err
 	}
-	about := abandoned // unless it gets that far
+	about := breaker.Abandoned // unless it gets that far
 	defer func() { e.leaveBreaker(ctx, p, about, want.uid, err) }()
 	start := e.clock.Now()
 	issued, err = e.callOnce(ctx, request, want, now)
@@ -198,17 +200,17 @@ func (e *endpoint) callOnce(ctx context.Context, request v1alpha1.SigningRequest
 
 // classify returns the result of a call for the circuit breaker and for
 // metrics.
-func classify(err error) (health, string) {
+func classify(err error) (breaker.Health, string) {
 	var f *failure
 	switch {
 	case err == nil:
-		return answered, resultIssued
+		return breaker.Answered, resultIssued
 	case errors.As(err, &f):
 		return f.health, f.result
 	case errors.As(err, new(*signer.PermanentError)):
-		return answered, resultFailed
+		return breaker.Answered, resultFailed
 	default:
-		return answered, resultPending
+		return breaker.Answered, resultPending
 	}
 }
 
@@ -243,27 +245,27 @@ func (e *endpoint) pause(ctx context.Context, call int) bool {
 }
 
 // enterBreaker asks the circuit breaker for a pass. Its error is a verdict.
-func (e *endpoint) enterBreaker() (pass, error) {
+func (e *endpoint) enterBreaker() (breaker.Pass, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, wait, ok := e.breaker.enter(e.clock.Now())
+	p, wait, ok := e.breaker.Enter(e.clock.Now())
 	if ok {
 		return p, nil
 	}
 	e.metrics.spared()
-	return pass{}, e.pending(&failure{
+	return breaker.Pass{}, e.pending(&failure{
 		err: errors.New("left alone for a while because it did not answer several requests"),
 		// Random, so that not all requests are retried at the same moment.
-		retryAfter: wait + backoff.Random(openFor/5),
+		retryAfter: wait + backoff.Random(breaker.OpenFor/5),
 	})
 }
 
-func (e *endpoint) leaveBreaker(ctx context.Context, p pass, about health, uid string, why error) {
+func (e *endpoint) leaveBreaker(ctx context.Context, p breaker.Pass, about breaker.Health, uid string, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	was := e.breaker.open()
-	e.breaker.leave(p, about, uid, e.clock.Now())
-	is := e.breaker.open()
+	was := e.breaker.Open()
+	e.breaker.Leave(p, about, uid, e.clock.Now())
+	is := e.breaker.Open()
 	e.metrics.circuit(was, is)
 	logger := klog.FromContext(ctx)
 	switch {
@@ -277,7 +279,7 @@ func (e *endpoint) leaveBreaker(ctx context.Context, p pass, about health, uid s
 // credentials returns the client and the token for the next call. If the files
 // cannot be used, their previous content stays in use.
 func (e *endpoint) credentials(ctx context.Context) (*http.Client, string) {
-	httpClient, token, err := e.client.current(ctx)
+	httpClient, token, err := e.client.Current(ctx)
 	if err != nil {
 		e.metrics.stale()
 	}

@@ -1,4 +1,4 @@
-package webhook
+package breaker
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 // machine drives a breaker with a clock of its own.
 type machine struct {
 	t   *testing.T
-	b   breaker
+	b   Breaker
 	now time.Time
 }
 
@@ -18,14 +18,14 @@ func newMachine(t *testing.T) *machine {
 }
 
 // call makes one call for a request.
-func (m *machine) call(uid string, h health) {
+func (m *machine) call(uid string, h Health) {
 	m.t.Helper()
-	m.b.leave(m.enter(), h, uid, m.now)
+	m.b.Leave(m.enter(), h, uid, m.now)
 }
 
-func (m *machine) enter() pass {
+func (m *machine) enter() Pass {
 	m.t.Helper()
-	p, _, ok := m.b.enter(m.now)
+	p, _, ok := m.b.Enter(m.now)
 	if !ok {
 		m.t.Fatal("the call does not pass")
 	}
@@ -34,7 +34,7 @@ func (m *machine) enter() pass {
 
 func (m *machine) refused(want time.Duration) {
 	m.t.Helper()
-	if _, wait, ok := m.b.enter(m.now); ok || wait != want {
+	if _, wait, ok := m.b.Enter(m.now); ok || wait != want {
 		m.t.Fatalf("passes: %v, else after %v; want after %v", ok, wait, want)
 	}
 }
@@ -42,35 +42,35 @@ func (m *machine) refused(want time.Duration) {
 // trip opens the breaker.
 func (m *machine) trip() {
 	m.t.Helper()
-	for i := range tripAfter {
-		m.call(fmt.Sprint("request ", i), unanswered)
+	for i := range TripAfter {
+		m.call(fmt.Sprint("request ", i), Unanswered)
 	}
-	m.refused(openFor)
+	m.refused(OpenFor)
 }
 
 func TestBreakerOpens(t *testing.T) {
 	m := newMachine(t)
 	m.trip()
-	m.now = m.now.Add(openFor - time.Second)
+	m.now = m.now.Add(OpenFor - time.Second)
 	m.refused(time.Second)
 }
 
 func TestBreakerCountsRequestsInARow(t *testing.T) {
 	m := newMachine(t)
 	for i := range 100 {
-		m.call("indigestible", unanswered)
-		m.call(fmt.Sprint("request ", i%(tripAfter-1)), abandoned)
+		m.call("indigestible", Unanswered)
+		m.call(fmt.Sprint("request ", i%(TripAfter-1)), Abandoned)
 	}
-	if m.b.open() {
+	if m.b.Open() {
 		t.Error("one request stops all others")
 	}
 	for i := range 100 {
-		m.call(fmt.Sprint("request ", i), unanswered)
-		if i%(tripAfter-2) == 0 {
-			m.call("another", answered)
+		m.call(fmt.Sprint("request ", i), Unanswered)
+		if i%(TripAfter-2) == 0 {
+			m.call("another", Answered)
 		}
 	}
-	if m.b.open() {
+	if m.b.Open() {
 		t.Error("an answer in between does not count")
 	}
 }
@@ -78,28 +78,28 @@ func TestBreakerCountsRequestsInARow(t *testing.T) {
 func TestBreakerHalfOpen(t *testing.T) {
 	tests := []struct {
 		reason string
-		probe  health
+		probe  Health
 		opens  bool
 	}{
-		{"the probe is answered", answered, false},
-		{"the probe is not answered", unanswered, true},
+		{"the probe is answered", Answered, false},
+		{"the probe is not answered", Unanswered, true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			m := newMachine(t)
 			m.trip()
-			m.now = m.now.Add(openFor)
+			m.now = m.now.Add(OpenFor)
 			probe := m.enter()
 			m.refused(probeTime) // one at a time
-			m.b.leave(probe, tc.probe, "probe", m.now)
+			m.b.Leave(probe, tc.probe, "probe", m.now)
 			if tc.opens {
-				m.refused(openFor)
+				m.refused(OpenFor)
 				return
 			}
 			m.enter()
 			m.enter()
-			m.call("a failure", unanswered)
-			if m.b.open() {
+			m.call("a failure", Unanswered)
+			if m.b.Open() {
 				t.Error("once closed, it counts from the beginning")
 			}
 		})
@@ -109,13 +109,13 @@ func TestBreakerHalfOpen(t *testing.T) {
 func TestBreakerAbandonedProbe(t *testing.T) {
 	m := newMachine(t)
 	m.trip()
-	m.now = m.now.Add(openFor)
-	m.b.leave(m.enter(), abandoned, "probe", m.now)
-	if !m.b.open() {
+	m.now = m.now.Add(OpenFor)
+	m.b.Leave(m.enter(), Abandoned, "probe", m.now)
+	if !m.b.Open() {
 		t.Error("a probe that was abandoned closes")
 	}
-	m.call("next probe", answered)
-	if m.b.open() {
+	m.call("next probe", Answered)
+	if m.b.Open() {
 		t.Error("still open")
 	}
 }
@@ -127,15 +127,15 @@ func TestBreakerLateFailure(t *testing.T) {
 	early := m.enter()
 	m.trip()
 	for i := range 100 {
-		m.b.leave(pass{}, unanswered, fmt.Sprint("late ", i), m.now)
+		m.b.Leave(Pass{}, Unanswered, fmt.Sprint("late ", i), m.now)
 	}
-	if len(m.b.silent) > tripAfter {
-		t.Errorf("remembers %d requests", len(m.b.silent))
+	if m.b.Silent() > TripAfter {
+		t.Errorf("remembers %d requests", m.b.Silent())
 	}
-	m.now = m.now.Add(openFor / 2)
-	m.b.leave(early, unanswered, "early", m.now)
-	m.refused(openFor / 2)
+	m.now = m.now.Add(OpenFor / 2)
+	m.b.Leave(early, Unanswered, "early", m.now)
+	m.refused(OpenFor / 2)
 	// But an answer is an answer.
-	m.b.leave(pass{}, answered, "early", m.now)
+	m.b.Leave(Pass{}, Answered, "early", m.now)
 	m.enter()
 }
