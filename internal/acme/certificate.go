@@ -1,0 +1,62 @@
+package acme
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+)
+
+const (
+	// maxChain is how many certificates a chain has.
+	maxChain = 32
+	// maxAlternates is how many other chains a server offers.
+	maxAlternates = 16
+)
+
+// Certificate returns a chain, as DER with the leaf first, and the URLs of other
+// chains to the same leaf.
+func (c *Client) Certificate(ctx context.Context, at string) (chain [][]byte, alternates []string, err error) {
+	got, err := c.post(ctx, message{action: actionCertificate, url: at, accept: "application/pem-certificate-chain"})
+	if err != nil {
+		return nil, nil, err
+	}
+	if chain, err = chainOf(got); err != nil {
+		return nil, nil, err
+	}
+	from, err := url.Parse(got.url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parsing the URL of a certificate: %w", err)
+	}
+	for _, alternate := range links(got.header, "alternate", from) {
+		if len(alternates) < maxAlternates && c.server.checkURL(alternate) == nil {
+			alternates = append(alternates, alternate)
+		}
+	}
+	return chain, alternates, nil
+}
+
+func chainOf(got answer) ([][]byte, error) {
+	var chain [][]byte
+	for rest := got.body; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("the answer of %s has a PEM block of another type than CERTIFICATE", got.url)
+		}
+		if len(chain) == maxChain {
+			return nil, fmt.Errorf("the answer of %s has more than %d certificates", got.url, maxChain)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return nil, fmt.Errorf("parsing certificate %d of %s: %w", len(chain)+1, got.url, err)
+		}
+		chain = append(chain, block.Bytes)
+	}
+	if len(chain) == 0 {
+		return nil, fmt.Errorf("the answer of %s (%s) has no certificate", got.url, mediaType(got.header))
+	}
+	return chain, nil
+}

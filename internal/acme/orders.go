@@ -1,0 +1,218 @@
+package acme
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/api/rfc8555"
+)
+
+const (
+	// maxState is the length of states and types; they are stored in objects.
+	maxState = 50
+	// maxIdentifiers is how many identifiers and authorizations an order has.
+	maxIdentifiers = 1000
+)
+
+type wireIdentifier struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+type wireOrder struct {
+	Status         string           `json:"status"`
+	Expires        wireTime         `json:"expires"`
+	Identifiers    []wireIdentifier `json:"identifiers"`
+	Authorizations []string         `json:"authorizations"`
+	Finalize       string           `json:"finalize"`
+	Certificate    string           `json:"certificate"`
+	Replaces       string           `json:"replaces"`
+	Profile        string           `json:"profile"`
+	Error          *wireProblem     `json:"error"`
+}
+
+type newOrder struct {
+	Identifiers []wireIdentifier `json:"identifiers"`
+	NotAfter    string           `json:"notAfter,omitempty"`
+	Profile     string           `json:"profile,omitempty"`
+	Replaces    string           `json:"replaces,omitempty"`
+}
+
+// wireTime is a time; what cannot be parsed counts as missing.
+type wireTime struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *wireTime) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			t.Time = at
+		}
+	}
+	return nil
+}
+
+// ProfileError says that a server does not have the profile that an order asks
+// for. It is permanent until the order asks for another.
+type ProfileError struct {
+	// Profile is the name; it is empty if the server has no profiles at all.
+	Profile string
+}
+
+func (e *ProfileError) Error() string {
+	if e.Profile == "" {
+		return "acme: certificate authority does not support profiles"
+	}
+	return "acme: certificate authority does not advertise a profile with name " + e.Profile
+}
+
+// CheckProfile returns a *ProfileError if a server does not have a profile.
+func CheckProfile(d rfc8555.Directory, profile string) error {
+	if profile == "" {
+		return nil
+	}
+	if len(d.Profiles) == 0 {
+		return &ProfileError{}
+	}
+	if _, ok := d.Profiles[profile]; !ok {
+		return &ProfileError{Profile: profile}
+	}
+	return nil
+}
+
+// NewOrder creates an order. Its error is a *ProfileError if the server does not
+// have the profile. Replaces is left out if the server has no renewal
+// information, or refuses it.
+func (c *Client) NewOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc8555.Order, error) {
+	known, err := c.Directory(ctx)
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	if err := CheckProfile(known, want.Profile); err != nil {
+		return rfc8555.Order{}, err
+	}
+	if known.RenewalInfo == "" {
+		want.Replaces = ""
+	}
+	order, err := c.newOrder(ctx, want)
+	if want.Replaces != "" && refusesReplaces(err) {
+		want.Replaces = ""
+		return c.newOrder(ctx, want)
+	}
+	return order, err
+}
+
+func refusesReplaces(err error) bool {
+	problem, ok := problemIn(err)
+	if !ok {
+		return false
+	}
+	return problem.HasType(rfc8555.ProblemAlreadyReplaced) || problem.Status == http.StatusConflict ||
+		problem.HasType(rfc8555.ProblemMalformed) && strings.Contains(strings.ToLower(problem.Detail), "replaces")
+}
+
+func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc8555.Order, error) {
+	d, err := c.directory(ctx)
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	body := newOrder{Profile: want.Profile, Replaces: want.Replaces}
+	m := message{action: actionNewOrder, class: limitNewOrder, url: d.NewOrder}
+	if want.Replaces != "" {
+		m.class = limitRenewal // CAs do not count those against limits
+	}
+	for _, id := range want.Identifiers {
+		body.Identifiers = append(body.Identifiers, wireIdentifier(id))
+		m.names = append(m.names, strings.ToLower(id.Value))
+	}
+	slices.Sort(m.names)
+	if !want.NotAfter.IsZero() {
+		body.NotAfter = want.NotAfter.UTC().Format(time.RFC3339)
+	}
+	m.payload = body
+	got, err := c.post(ctx, m)
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	url, err := c.location(got)
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	return c.orderOf(got, url)
+}
+
+// Order returns an order.
+func (c *Client) Order(ctx context.Context, url string) (rfc8555.Order, error) {
+	got, err := c.post(ctx, message{action: actionGetOrder, url: url})
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	return c.orderOf(got, url)
+}
+
+// Finalize asks for the certificate of an order that is ready. It does not wait
+// for the certificate.
+func (c *Client) Finalize(ctx context.Context, finalizeURL, orderURL string, csrDER []byte) (rfc8555.Order, error) {
+	got, err := c.post(ctx, message{action: actionFinalize, url: finalizeURL, payload: map[string]string{"csr": encode(csrDER)}})
+	if err != nil {
+		return rfc8555.Order{}, err
+	}
+	return c.orderOf(got, orderURL)
+}
+
+// orderOf returns the order in an answer.
+func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
+	var wire wireOrder
+	if err := got.read(&wire); err != nil {
+		return rfc8555.Order{}, err
+	}
+	order := rfc8555.Order{
+		URL: url, Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
+		Authorizations: wire.Authorizations, Finalize: wire.Finalize, Certificate: wire.Certificate,
+		Replaces: shortened(wire.Replaces, 300), Profile: shortened(wire.Profile, 300),
+		Error: wire.Error.inner(), RetryAfter: retryAfter(got.header, got.at),
+	}
+	for _, id := range wire.Identifiers {
+		order.Identifiers = append(order.Identifiers, id.identifier())
+	}
+	if wire.Status == "" || len(order.Identifiers) > maxIdentifiers || len(order.Authorizations) > maxIdentifiers {
+		return rfc8555.Order{}, fmt.Errorf("the answer of %s is not an order, or has more than %d identifiers", got.url, maxIdentifiers)
+	}
+	return order, c.checkURLs(append([]string{order.Finalize, order.Certificate}, order.Authorizations...))
+}
+
+func (w wireIdentifier) identifier() rfc8555.Identifier {
+	return rfc8555.Identifier{Type: shortened(w.Type, maxState), Value: shortened(w.Value, 300)}
+}
+
+// checkURLs checks those URLs that are not empty.
+func (c *Client) checkURLs(urls []string) error {
+	for _, u := range urls {
+		if u == "" {
+			continue
+		}
+		if err := c.server.checkURL(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve returns a URL that can be relative to another.
+func resolve(base, text string) (string, error) {
+	from, err := url.Parse(base)
+	if err != nil {
+		return "", err
+	}
+	u, err := from.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,173 @@
+package acme
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/certplane/certplane/internal/api/rfc8555"
+)
+
+// What is kept of a problem: it is stored in objects and shown in events.
+const (
+	maxDetail      = 2000
+	maxSubproblems = 100
+	maxSubDetail   = 500
+)
+
+const mediaProblem = "application/problem+json"
+
+type wireProblem struct {
+	Type        string           `json:"type"`
+	Title       string           `json:"title"`
+	Detail      string           `json:"detail"`
+	Status      int              `json:"status"`
+	Instance    string           `json:"instance"`
+	Subproblems []wireSubproblem `json:"subproblems"`
+}
+
+type wireSubproblem struct {
+	Type       string         `json:"type"`
+	Detail     string         `json:"detail"`
+	Identifier wireIdentifier `json:"identifier"`
+}
+
+// problemIn returns the problem that an error wraps.
+func problemIn(err error) (*rfc8555.Problem, bool) {
+	problem := new(rfc8555.Problem)
+	ok := errors.As(err, &problem)
+	return problem, ok
+}
+
+// problemOf returns the problem in an answer that is not a success.
+func problemOf(resp *http.Response, body []byte, now time.Time) *rfc8555.Problem {
+	p := &rfc8555.Problem{Detail: unexpected(resp, body)}
+	var wire wireProblem
+	if json.Unmarshal(body, &wire) == nil && (mediaType(resp.Header) == mediaProblem || strings.HasPrefix(wire.Type, rfc8555.Namespace)) {
+		p = wire.problem()
+	}
+	p.Status = resp.StatusCode
+	p.RetryAfter = retryAfter(resp.Header, now)
+	if terms := links(resp.Header, "terms-of-service", resp.Request.URL); len(terms) > 0 {
+		p.TermsOfService = terms[0]
+	}
+	return p
+}
+
+// unexpected describes an answer that is not of an ACME server, without its
+// text: it can come from anywhere that a tenant lets us ask.
+func unexpected(resp *http.Response, body []byte) string {
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		return "the server redirects, which is not allowed for signed requests"
+	}
+	return fmt.Sprintf("the answer is not a problem document of an ACME server: %s of %d bytes", mediaType(resp.Header), len(body))
+}
+
+func mediaType(h http.Header) string {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || media == "" {
+		return "data without a media type"
+	}
+	return shortened(media, 100)
+}
+
+func (w wireProblem) problem() *rfc8555.Problem {
+	detail := w.Detail
+	if detail == "" {
+		detail = w.Title
+	}
+	p := &rfc8555.Problem{Type: shortened(w.Type, 200), Detail: shortened(detail, maxDetail), Instance: shortened(w.Instance, maxURL)}
+	if w.Status >= 100 && w.Status <= 599 {
+		p.Status = w.Status
+	}
+	for i, sub := range w.Subproblems {
+		if i == maxSubproblems {
+			break
+		}
+		p.Subproblems = append(p.Subproblems, rfc8555.Subproblem{
+			Type: shortened(sub.Type, 200), Detail: shortened(sub.Detail, maxSubDetail),
+			Identifier: rfc8555.Identifier{Type: shortened(sub.Identifier.Type, 50), Value: shortened(sub.Identifier.Value, 300)},
+		})
+	}
+	return p
+}
+
+// inner returns the problem inside of an object, which can be missing.
+func (w *wireProblem) inner() *rfc8555.Problem {
+	if w == nil {
+		return nil
+	}
+	return w.problem()
+}
+
+// shortened returns the first bytes of a text in one line.
+func shortened(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+// retryAfter returns when the server wants to be asked again; zero if it does
+// not say. The header has seconds or a date (RFC 9110 section 10.2.3).
+func retryAfter(h http.Header, now time.Time) time.Time {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return now.Add(time.Duration(min(seconds, uint64(maxWait/time.Second))) * time.Second)
+	}
+	at, err := http.ParseTime(text)
+	switch {
+	case err != nil || at.Before(now):
+		return time.Time{}
+	case at.Sub(now) > maxWait:
+		return now.Add(maxWait)
+	}
+	return at
+}
+
+// maxLinks is how many links of an answer are read.
+const maxLinks = 32
+
+// links returns the URLs of the header Link (RFC 8288) that have a relation.
+func links(h http.Header, relation string, base *url.URL) []string {
+	var found []string
+	for _, line := range h.Values("Link") {
+		for _, link := range strings.Split(line, "<")[1:] {
+			target, parameters, ok := strings.Cut(link, ">")
+			if !ok || !hasRelation(parameters, relation) || len(found) == maxLinks {
+				continue
+			}
+			if u, err := base.Parse(target); err == nil && len(u.String()) <= maxURL {
+				found = append(found, u.String())
+			}
+		}
+	}
+	return found
+}
+
+func hasRelation(parameters, relation string) bool {
+	for _, parameter := range strings.Split(parameters, ";") {
+		name, value, _ := strings.Cut(parameter, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+			continue
+		}
+		for _, one := range strings.Fields(strings.Trim(strings.TrimRight(strings.TrimSpace(value), ","), `"`)) {
+			if strings.EqualFold(one, relation) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package acme
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// slowAfter is the time after which a request that got no answer kept those
+	// who wait for it from other work.
+	slowAfter = 10 * time.Second
+	// silentAfter is how many of those, in a row, make a server count as silent.
+	silentAfter = 3
+	// silentFor is how long a silent server is not asked.
+	silentFor = time.Minute
+)
+
+// silence keeps a server that does not answer from using up the time of all who
+// make requests: it is asked once a minute, by one request.
+type silence struct {
+	mu    sync.Mutex
+	slow  int // how many requests in a row got no answer
+	until time.Time
+}
+
+// enter returns an error if the server is not to be asked now.
+func (s *silence) enter(server string, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.slow < silentAfter:
+		return nil
+	case now.Before(s.until):
+		return fmt.Errorf("the last %d requests to %s got no answer; it is asked again after %s", silentAfter, server, s.until.UTC().Format(time.RFC3339))
+	}
+	s.until = now.Add(requestTimeout) // for all others
+	return nil
+}
+
+// leave takes note of the end of a request.
+func (s *silence) leave(err error, took time.Duration, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.slow = 0
+	case errors.Is(err, context.Canceled):
+		if s.slow >= silentAfter {
+			s.until = now // another one may ask
+		}
+	case took >= slowAfter || s.slow >= silentAfter:
+		s.slow = min(s.slow+1, silentAfter)
+		s.until = now.Add(silentFor)
+	}
+}
+
+// transportError is the failure of a request that got no answer. Its text is
+// bounded: parts of it can come from the other side.
+type transportError struct{ err error }
+
+func (e *transportError) Error() string { return shortened(e.err.Error(), 1000) }
+
+func (e *transportError) Unwrap() error { return e.err }
