@@ -1,0 +1,117 @@
+package selfcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// serverTimeout is how long one nameserver may take for one question.
+const serverTimeout = 3 * time.Second
+
+// Resolver finds the addresses of a name. A name without addresses is an error.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// NewResolver returns a resolver that asks these nameservers in turn, or that of
+// the system if there are none.
+func NewResolver(nameservers []string) Resolver {
+	if len(nameservers) == 0 {
+		return net.DefaultResolver
+	}
+	return servers(nameservers)
+}
+
+// servers are nameservers, ADDRESS:PORT. Unlike the system's resolver they know
+// nothing of the hosts file, in which a host often has another address than
+// outside.
+type servers []string
+
+// LookupNetIP implements Resolver. network is "ip". If one kind of addresses
+// cannot be looked up, those of the other kind are enough, as for ACME servers.
+func (s servers) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	var all []netip.Addr
+	var failed error
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		found, err := s.lookup(ctx, host, kind)
+		all, failed = append(all, found...), cmp.Or(failed, err)
+	}
+	switch {
+	case len(all) > 0:
+		return all, nil
+	case failed != nil:
+		return nil, failed
+	}
+	return nil, &net.DNSError{Err: "no A or AAAA records", Name: host, IsNotFound: true}
+}
+
+// lookup returns the answer of the first server that has one.
+func (s servers) lookup(ctx context.Context, host string, kind uint16) ([]netip.Addr, error) {
+	var failed []string
+	for _, server := range s {
+		answer, err := ask(ctx, server, host, kind)
+		if err == nil {
+			return addresses(answer), nil
+		}
+		var missing *net.DNSError
+		if errors.As(err, &missing) && missing.IsNotFound {
+			return nil, err
+		}
+		failed = append(failed, err.Error())
+	}
+	return nil, errors.New(strings.Join(failed, "; "))
+}
+
+func ask(ctx context.Context, server, host string, kind uint16) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	question := new(dns.Msg).SetQuestion(dns.Fqdn(host), kind)
+	question.SetEdns0(1232, false)
+	answer, _, err := (&dns.Client{Timeout: serverTimeout}).ExchangeContext(ctx, question, server)
+	if err == nil && answer.Truncated {
+		answer, _, err = (&dns.Client{Net: "tcp", Timeout: serverTimeout}).ExchangeContext(ctx, question, server)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("asking the nameserver %s: %s", server, Describe(err))
+	case answer.Rcode == dns.RcodeNameError:
+		return nil, &net.DNSError{Err: "no such host", Name: host, Server: server, IsNotFound: true}
+	case answer.Rcode != dns.RcodeSuccess:
+		return nil, fmt.Errorf("the nameserver %s answers %s", server, rcode(answer.Rcode))
+	}
+	return answer, nil
+}
+
+func rcode(code int) string {
+	if text, ok := dns.RcodeToString[code]; ok {
+		return text
+	}
+	return fmt.Sprintf("with the code %d", code)
+}
+
+// addresses returns those in an answer. Nameservers that resolve names have
+// followed the CNAME records before.
+func addresses(answer *dns.Msg) []netip.Addr {
+	var all []netip.Addr
+	for _, record := range answer.Answer {
+		var bytes net.IP
+		switch record := record.(type) {
+		case *dns.A:
+			bytes = record.A.To4()
+		case *dns.AAAA:
+			bytes = record.AAAA
+		}
+		if address, ok := netip.AddrFromSlice(bytes); ok {
+			all = append(all, address)
+		}
+	}
+	return all
+}
