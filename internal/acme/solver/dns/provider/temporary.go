@@ -1,0 +1,17 @@
+package provider
+
+import "time"
+
+// TemporaryError is a failure that says nothing against the record or the
+// credentials: the provider is overloaded or out of order, or another writer
+// has changed the same record set at the same time. The same call can succeed
+// later.
+type TemporaryError struct {
+	Err error
+	// RetryAfter is how long the provider wants to be left alone. 0 leaves it to
+	// the caller.
+	RetryAfter time.Duration
+}
+
+func (e *TemporaryError) Error() string { return e.Err.Error() }
+func (e *TemporaryError) Unwrap() error { return e.Err }

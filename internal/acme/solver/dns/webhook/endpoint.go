@@ -1,0 +1,61 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/httpsclient"
+)
+
+// maxConnections is how many connections to one webhook there are.
+const maxConnections = 8
+
+// endpoint is a webhook that is called directly.
+type endpoint struct {
+	settings Settings
+	identity Identity
+	client   *httpsclient.Client
+}
+
+// newEndpoint reads the files for the first time.
+func newEndpoint(settings Settings, identity Identity) (*endpoint, error) {
+	client, err := httpsclient.New(httpsclient.Config{
+		CA:          httpsclient.File{Path: settings.CAFile, Field: "caFile"},
+		Certificate: httpsclient.File{Path: settings.ClientCertFile, Field: "clientCertFile"},
+		Key:         httpsclient.File{Path: settings.ClientKeyFile, Field: "clientKeyFile"},
+		Token:       httpsclient.File{Path: settings.TokenFile, Field: "tokenFile"},
+		Connections: maxConnections,
+		Report: func(ctx context.Context, failure error) {
+			if failure != nil {
+				klog.FromContext(ctx).Error(failure, "Calling a DNS webhook with what was in its files before", "group", settings.GroupName)
+			}
+		},
+	})
+	return &endpoint{settings, identity, client}, err
+}
+
+func (e *endpoint) send(ctx context.Context, path []string, body []byte) (*http.Response, error) {
+	address, err := url.JoinPath(e.settings.URL, path...)
+	if err != nil {
+		return nil, err
+	}
+	request, err := newRequest(ctx, address, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "certplane")
+	client, token, _ := e.client.Current(ctx) // the error is reported
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if e.settings.ClientCertFile != "" && e.identity.User != "" {
+		request.Header.Set("X-Remote-User", e.identity.User)
+		for _, group := range e.identity.Groups {
+			request.Header.Add("X-Remote-Group", group)
+		}
+	}
+	return client.Do(request)
+}
