@@ -33,7 +33,7 @@ var edits = []struct {
 	file  string
 	edits []func(version map[string]any) error
 }{
-	{"acme.cert-manager.io_challenges.yaml", []func(map[string]any) error{openPods}},
+	{"acme.cert-manager.io_challenges.yaml", []func(map[string]any) error{openPods, addChallengeTypes}},
 	{"acme.cert-manager.io_orders.yaml", nil},
 	{"cert-manager.io_certificaterequests.yaml", nil},
 	{"cert-manager.io_certificates.yaml", []func(map[string]any) error{addExpiration}},
@@ -85,6 +85,25 @@ func addExpiration(version map[string]any) error {
 	}
 	column := map[string]any{"name": name, "type": "string", "jsonPath": ".status.notAfter", "priority": 1}
 	version["additionalPrinterColumns"] = slices.Insert(columns, slices.IndexFunc(columns, named("Age")), any(column))
+	return nil
+}
+
+// addChallengeTypes lets Challenges have types that cert-manager does not solve.
+// In the Go type the field is a string: clients of cert-manager read and write
+// such objects without loss.
+func addChallengeTypes(version map[string]any) error {
+	field := version
+	for _, name := range []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "type"} {
+		var ok bool
+		if field, ok = field[name].(map[string]any); !ok {
+			return fmt.Errorf("has no %s on the way to spec.type", name)
+		}
+	}
+	known, ok := field["enum"].([]any)
+	if !ok {
+		return fmt.Errorf("spec.type can have any value")
+	}
+	field["enum"] = append(known, "TLS-ALPN-01", "DNS-ACCOUNT-01", "DNS-PERSIST-01")
 	return nil
 }
 

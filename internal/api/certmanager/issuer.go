@@ -46,13 +46,13 @@ func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.Err
 	if config.Venafi != nil && one.add("venafi") {
 		errs = append(errs, validateVenafi(config.Venafi, path.Child("venafi"))...)
 	}
-	return append(errs, one.validate(path, "acme, ca, selfSigned, vault, venafi")...)
+	return append(errs, one.validate(path, "at least one issuer must be configured", "may not specify more than one issuer type")...)
 }
 
 func issuerWarnings(config *cmv1.IssuerConfig) []string {
 	//lint:ignore SA1019 who still sets it is to be told
 	if config.ACME != nil && config.ACME.ExternalAccountBinding != nil && config.ACME.ExternalAccountBinding.KeyAlgorithm != "" {
-		return []string{"spec.acme.externalAccountBinding.keyAlgorithm is deprecated and has no effect: the algorithm is always HS256"}
+		return []string{"ACME issuer spec field 'externalAccount.keyAlgorithm' is deprecated. The value of this field will be ignored."}
 	}
 	return nil
 }
@@ -67,15 +67,28 @@ func (c *choiceOfOne) add(name string) (first bool) {
 	return len(*c) == 1
 }
 
-func (c choiceOfOne) validate(path *field.Path, known string) field.ErrorList {
-	var errs field.ErrorList
+// validate returns errors with the text none if no block is set, and with the
+// text several for each block but the first.
+func (c choiceOfOne) validate(path *field.Path, none, several string) field.ErrorList {
 	if len(c) == 0 {
-		return field.ErrorList{field.Required(path, "must have one of "+known)}
+		return field.ErrorList{field.Required(path, none)}
 	}
+	var errs field.ErrorList
 	for _, name := range c[1:] {
-		errs = append(errs, field.Forbidden(path.Child(name), "must not be set together with "+c[0]))
+		errs = append(errs, field.Forbidden(path.Child(name), several))
 	}
 	return errs
+}
+
+// validateWhole is like validate, with one error about the whole.
+func (c choiceOfOne) validateWhole(path *field.Path, text string) field.ErrorList {
+	switch len(c) {
+	case 0:
+		return field.ErrorList{field.Required(path, text)}
+	case 1:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, text)}
 }
 
 func validateCA(ca *cmv1.CAIssuer, path *field.Path) field.ErrorList {
@@ -96,20 +109,26 @@ func validateFilled(urls []string, path *field.Path) field.ErrorList {
 }
 
 func required(value string, path *field.Path) field.ErrorList {
+	return requiredFor(value, path, "must not be empty")
+}
+
+// requiredFor returns an error with this text if the value is empty.
+func requiredFor(value string, path *field.Path, text string) field.ErrorList {
 	if value == "" {
-		return field.ErrorList{field.Required(path, "must not be empty")}
+		return field.ErrorList{field.Required(path, text)}
 	}
 	return nil
 }
 
 func requiredKey(ref *cmmeta.SecretKeySelector, path *field.Path) field.ErrorList {
-	return append(required(ref.Name, path.Child("name")), required(ref.Key, path.Child("key"))...)
+	return append(requiredFor(ref.Name, path.Child("name"), "secret name is required"),
+		requiredFor(ref.Key, path.Child("key"), "secret key is required")...)
 }
 
-// validateBundle does not repeat the content of the bundle.
-func validateBundle(bundle []byte, path *field.Path) field.ErrorList {
+// validateBundle returns an error that shows this in place of the bundle.
+func validateBundle(bundle []byte, path *field.Path, shown string) field.ErrorList {
 	if len(bundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(bundle) {
-		return field.ErrorList{field.Invalid(path, "<omitted>", "must have at least one certificate in PEM")}
+		return field.ErrorList{field.Invalid(path, shown, "cert bundle didn't contain any valid certificates")}
 	}
 	return nil
 }
