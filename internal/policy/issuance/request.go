@@ -180,7 +180,7 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	if err != nil {
 		return nil, err
 	}
-	annotations := copied.copyFrom(crt.Annotations)
+	annotations := copied.CopyFrom(crt.Annotations)
 	annotations[cmv1.CertificateNameKey] = crt.Name
 	annotations[cmv1.CertificateRequestRevisionAnnotationKey] = strconv.Itoa(NextRevision(crt))
 	if name := crt.Status.NextPrivateKeySecretName; name != nil {
@@ -222,7 +222,8 @@ func RequestName(crt *cmv1.Certificate) string {
 // that matches an annotation decides; one that begins with "-" excludes it.
 type CopiedAnnotations []string
 
-func (c CopiedAnnotations) copyFrom(annotations map[string]string) map[string]string {
+// CopyFrom returns those annotations that are inherited.
+func (c CopiedAnnotations) CopyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
 		if c.includes(key) {

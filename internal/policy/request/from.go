@@ -20,7 +20,7 @@ func FromCSR(csr *certificatesv1.CertificateSigningRequest) Request {
 	r.SignerName, r.PEM, r.Usages, r.Duration = spec.SignerName, spec.Request, names(spec.Usages), seconds(spec.ExpirationSeconds)
 	r.Requester = requester(spec.Username, spec.UID, spec.Groups, spec.Extra)
 	if issuer, ok := certmanager.ParseSignerName(spec.SignerName); ok {
-		r.Issuer = &Issuer{certmanager.Group, issuer}
+		r.Issuer = &Issuer{Group: certmanager.Group, Signer: issuer}
 	}
 	r.read(pki.ParseRequest(spec.Request))
 	return r
@@ -30,7 +30,7 @@ func FromCSR(csr *certificatesv1.CertificateSigningRequest) Request {
 func FromCertificateRequest(cr *cmv1.CertificateRequest) Request {
 	spec := &cr.Spec
 	r := Outline(CertificateRequests, cr)
-	r.Issuer = &Issuer{certmanager.IssuerGroup(spec.IssuerRef), certmanager.ReferredSigner(cr)}
+	r.Issuer = &Issuer{Group: certmanager.IssuerGroup(spec.IssuerRef), Signer: certmanager.ReferredSigner(cr), Written: spec.IssuerRef}
 	if certmanager.IsBuiltIn(spec.IssuerRef) {
 		r.SignerName = r.Issuer.String()
 	} else {

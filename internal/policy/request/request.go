@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -84,6 +85,18 @@ type Issuer struct {
 	// Group is its API group.
 	Group string
 	certmanager.Signer
+	// Written is the reference as it is in a CertificateRequest, without
+	// defaults.
+	Written cmmeta.IssuerReference
+}
+
+// Reference returns the reference for objects that are made for the request: as
+// it is written there, otherwise with its kind and group.
+func (i *Issuer) Reference() cmmeta.IssuerReference {
+	if i.Written.Name != "" {
+		return i.Written
+	}
+	return cmmeta.IssuerReference{Name: i.Name, Kind: i.Kind, Group: i.Group}
 }
 
 // Requester is a user as the API server knows it.

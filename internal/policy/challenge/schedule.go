@@ -1,0 +1,142 @@
+package challenge
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Tenant is who shares the slots with others: an issuer, for each namespace
+// that uses it.
+type Tenant struct {
+	Namespace, IssuerKind, Issuer string
+}
+
+// TenantOf returns the tenant of a Challenge.
+func TenantOf(ch *acmev1.Challenge) Tenant {
+	ref := ch.Spec.IssuerRef
+	return Tenant{Namespace: ch.Namespace, IssuerKind: certmanager.IssuerKind(ref), Issuer: ref.Name}
+}
+
+// Place is a DNS name at which a solver can keep the answers of only so many
+// Challenges at the same time. The zero Place has no limit.
+type Place struct {
+	Name  string
+	Limit int
+}
+
+// HoldTime is how long a Challenge keeps others from its Place. A Challenge
+// that cannot be solved must not block others of the same name.
+const HoldTime = 15 * time.Minute
+
+// Limits of solvers whose other records do not stay.
+const (
+	// webhookPlaces is for webhooks of others, which have never been asked for
+	// two records of the same name.
+	webhookPlaces = 1
+	// acmeDNSPlaces is how many values acme-dns keeps for a name.
+	acmeDNSPlaces = 2
+	// akamaiPlaces is for record sets that are written as a whole, without a way
+	// to notice that somebody else has written meanwhile.
+	akamaiPlaces = 1
+	// tlsALPNPlaces is for validations that do not say which Challenge they mean.
+	tlsALPNPlaces = 1
+)
+
+// PlaceOf returns the place that a Challenge needs.
+func PlaceOf(ch *acmev1.Challenge) Place {
+	dns := ch.Spec.Solver.DNS01
+	switch {
+	case ch.Spec.Type == certmanager.TypeTLSALPN01:
+		return Place{Name: "tls-alpn-01/" + strings.ToLower(ch.Spec.DNSName), Limit: tlsALPNPlaces} // the listener is everybody's
+	case dns == nil:
+		return Place{}
+	case dns.Webhook != nil && dns.Webhook.GroupName != certmanager.ReservedGroup:
+		return Place{Name: placeName(ch, "webhook", dns.Webhook.GroupName, dns.Webhook.SolverName), Limit: webhookPlaces}
+	case dns.Akamai != nil:
+		return Place{Name: placeName(ch, "akamai", dns.Akamai.ServiceConsumerDomain), Limit: akamaiPlaces}
+	case dns.AcmeDNS != nil:
+		return Place{Name: placeName(ch, "acmeDNS", dns.AcmeDNS.Host), Limit: acmeDNSPlaces}
+	}
+	return Place{}
+}
+
+// placeName has the namespace of the credentials in it: tenants that cannot
+// write the same records must not be able to block each other.
+func placeName(ch *acmev1.Challenge, solver ...string) string {
+	return strings.Join(append(solver, secretsOf(ch.Namespace, ch.Spec.IssuerRef), strings.ToLower(ch.Spec.DNSName)), "/")
+}
+
+func secretsOf(namespace string, ref cmmeta.IssuerReference) string {
+	if certmanager.IssuerKind(ref) == "ClusterIssuer" {
+		return ""
+	}
+	return namespace
+}
+
+// Candidate is a Challenge that waits for a slot.
+type Candidate struct {
+	Key    types.NamespacedName
+	Tenant Tenant
+	Place  Place
+	// Since is when it began to wait; it is later for those that have failed
+	// often, so that they do not hold up new ones.
+	Since time.Time
+}
+
+// retryPenalty is how much later each failure puts a Challenge, and
+// maxPenalties how many failures count.
+const (
+	retryPenalty = 30 * time.Second
+	maxPenalties = 10
+)
+
+// Candidate returns the Challenge as one that waits for a slot.
+func (s Situation) Candidate() Candidate {
+	since := s.Challenge.CreationTimestamp.Time
+	if s.Challenge.Status.Processing {
+		since = s.Now.Add(time.Duration(min(s.Memory.Tries, maxPenalties)) * retryPenalty)
+	}
+	return Candidate{
+		Key:    types.NamespacedName{Namespace: s.Challenge.Namespace, Name: s.Challenge.Name},
+		Tenant: TenantOf(s.Challenge), Place: PlaceOf(s.Challenge), Since: since,
+	}
+}
+
+// Shares are what tenants have of the slots.
+type Shares struct {
+	// Busy is how many slots each tenant has.
+	Busy map[Tenant]int
+	// Last is when each tenant last got a slot, as a number that grows.
+	Last map[Tenant]uint64
+}
+
+// compare returns which of two candidates gets a slot first: that of the tenant
+// with fewer slots, then that of the tenant which has not had one for longer,
+// then the one that has waited longer.
+func (s Shares) compare(a, b Candidate) int {
+	return cmp.Or(
+		cmp.Compare(s.Busy[a.Tenant], s.Busy[b.Tenant]),
+		cmp.Compare(s.Last[a.Tenant], s.Last[b.Tenant]),
+		a.Since.Compare(b.Since),
+		cmp.Compare(a.Key.Namespace, b.Key.Namespace),
+		cmp.Compare(a.Key.Name, b.Key.Name),
+	)
+}
+
+// Pick returns which of the waiting candidates gets a free slot. It passes over
+// those whose place is taken.
+func Pick(waiting map[types.NamespacedName]Candidate, shares Shares, taken func(Candidate) bool) (next Candidate, ok bool) {
+	for _, one := range waiting {
+		if (!ok || shares.compare(one, next) < 0) && !taken(one) {
+			next, ok = one, true
+		}
+	}
+	return next, ok
+}
