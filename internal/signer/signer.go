@@ -31,6 +31,9 @@ type Issued struct {
 	// ShortenedBy is by how much the certificate ends earlier than requested,
 	// because its CA ends then.
 	ShortenedBy time.Duration
+	// Fetched means that the certificate was not signed for this attempt: another
+	// attempt gets the same one.
+	Fetched bool
 	// Warnings report in what the certificate may differ from the requester's
 	// expectations.
 	Warnings []Warning

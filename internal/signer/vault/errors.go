@@ -1,0 +1,164 @@
+package vault
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/signer/breaker"
+)
+
+const (
+	// maxText limits what is shown of an error, in bytes.
+	maxText = 1024
+	// maxLogged limits what is logged of an answer, in bytes.
+	maxLogged = 8192
+)
+
+// InitError means that there is no client for the server, or that it could not
+// log in.
+type InitError struct{ Err error }
+
+func (e *InitError) Error() string { return e.Err.Error() }
+func (e *InitError) Unwrap() error { return e.Err }
+
+// UnavailableError means that the server cannot answer now.
+type UnavailableError struct {
+	Err error
+	// RetryAfter is when to try again; 0 leaves it to the caller.
+	RetryAfter time.Duration
+}
+
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// AnswerError is an answer of a server that is an error. Its texts have none of
+// the credentials that were sent.
+type AnswerError struct {
+	Method, URL, Namespace string
+	Status                 int
+	// Errors are those of Vault. Foreign is set if the body does not have Vault's
+	// form; it is then shown to nobody.
+	Errors  []string
+	Foreign bool
+
+	retryAfter time.Duration
+}
+
+// Error has the form in which Vault's own clients show errors.
+func (e *AnswerError) Error() string {
+	if e.Foreign {
+		return fmt.Sprintf("the Vault server returned an HTTP %d response which is not a Vault error response; "+
+			"the response body has been omitted and can be found in the certplane logs", e.Status)
+	}
+	var text strings.Builder
+	text.WriteString("Error making API request.\n\n")
+	if e.Namespace != "" && e.Namespace != "root/" {
+		text.WriteString("Namespace: " + e.Namespace + "\n")
+	}
+	fmt.Fprintf(&text, "URL: %s %s\nCode: %d. Errors:\n\n", e.Method, e.URL, e.Status)
+	for _, line := range e.Errors {
+		text.WriteString("* " + line)
+	}
+	return text.String()
+}
+
+// connectionError is a call without an answer.
+type connectionError struct{ err error }
+
+func (e *connectionError) Error() string { return e.err.Error() }
+func (e *connectionError) Unwrap() error { return e.err }
+
+// stateError says in which state a server is that cannot serve.
+type stateError string
+
+func (e stateError) Error() string { return string(e) }
+
+// accessError is a failure before the server was called.
+type accessError struct{ err error }
+
+func (e *accessError) Error() string { return e.err.Error() }
+func (e *accessError) Unwrap() error { return e.err }
+
+// Text returns the text of an error for conditions and Events: at most 1,024
+// bytes, and nothing of an answer that does not have Vault's form.
+func Text(err error) string {
+	var answered *AnswerError
+	if errors.As(err, &answered) && answered.Foreign {
+		return answered.Error()
+	}
+	return cut(err.Error(), maxText)
+}
+
+// cut returns at most limit bytes of a text, and no half characters.
+func cut(text string, limit int) string {
+	const mark = "..."
+	text = strings.ToValidUTF8(text, "")
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
+}
+
+// Temporary reports whether the server does not work at present: a later call can
+// have another result, although nobody changes the request or the issuer.
+func Temporary(err error) bool { return unavailable(err) }
+
+func unavailable(err error) bool {
+	var answered *AnswerError
+	switch {
+	case errors.As(err, &answered):
+		status := answered.Status
+		return status >= 500 || status < 400 || status == http.StatusRequestTimeout ||
+			status == http.StatusPreconditionFailed || status == http.StatusTooManyRequests
+	default:
+		return errors.As(err, new(*connectionError)) || errors.As(err, new(*UnavailableError)) || errors.As(err, new(stateError))
+	}
+}
+
+// healthOf returns what the result of an attempt means for the server.
+func healthOf(err error) breaker.Health {
+	var answered *AnswerError
+	switch {
+	case err == nil:
+		return breaker.Answered
+	case errors.As(err, new(*accessError)), errors.Is(err, context.Canceled):
+		return breaker.Abandoned
+	case errors.As(err, &answered) && answered.Status >= 500, errors.As(err, new(*connectionError)), errors.As(err, new(stateError)):
+		return breaker.Unanswered
+	}
+	return breaker.Answered
+}
+
+// readErrors returns the errors in a body of Vault; ok is false if it has
+// another form.
+func readErrors(body []byte) (lines []string, ok bool) {
+	var parsed struct {
+		Errors *[]string `json:"errors"`
+	}
+	if json.Unmarshal(body, &parsed) != nil || parsed.Errors == nil {
+		return nil, false
+	}
+	return *parsed.Errors, true
+}
+
+// hide replaces the credentials that were sent in a text of the server, in the
+// forms in which a server can have received them.
+func hide(text string, sent []credential) string {
+	for _, one := range sent {
+		value := string(one)
+		if len(value) < 4 {
+			continue
+		}
+		quoted, _ := json.Marshal(value) // of a string cannot fail
+		for _, form := range []string{value, strings.Trim(string(quoted), `"`), base64.StdEncoding.EncodeToString([]byte(value))} {
+			text = strings.ReplaceAll(text, form, "(not shown)")
+		}
+	}
+	return text
+}

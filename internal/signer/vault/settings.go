@@ -1,0 +1,52 @@
+package vault
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Settings is the stanza "certManager.vault". It applies to all issuers with
+// spec.vault.
+type Settings struct {
+	// timeout is how long one call to a Vault server may take, connecting and a
+	// redirect included: at most 30s. Issuing a certificate takes up to four
+	// calls. A duration such as 5s. Default: 10s.
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// allowLoopback lets Issuers name servers on loopback addresses, such as
+	// http://127.0.0.1:8200. Whoever may create Issuers can then call what listens
+	// there. ClusterIssuers may do so always. The address counts to which the name
+	// resolves, not the name. Default: false.
+	AllowLoopback bool `json:"allowLoopback,omitempty"`
+	// allowLinkLocal lets all issuers name servers on link-local addresses, such as
+	// 169.254.169.254, where clouds serve the credentials of the machine. Default:
+	// false.
+	AllowLinkLocal bool `json:"allowLinkLocal,omitempty"`
+}
+
+// maxTimeout keeps an attempt of four calls and a pause within two minutes, the
+// time that an attempt has at most.
+const maxTimeout = 30 * time.Second
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings {
+	return Settings{Timeout: metav1.Duration{Duration: 10 * time.Second}}
+}
+
+// Validate returns an error for the first invalid value, with the name of its
+// field.
+func (s Settings) Validate() error {
+	if d := s.Timeout.Duration; d < 0 || d > maxTimeout {
+		return fmt.Errorf("certManager.vault.timeout: %s is out of range: must be more than 0 and at most %s", d, maxTimeout)
+	}
+	return nil
+}
+
+// withDefaults completes s.
+func (s Settings) withDefaults() Settings {
+	if s.Timeout.Duration == 0 {
+		s.Timeout = DefaultSettings().Timeout
+	}
+	return s
+}
