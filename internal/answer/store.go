@@ -15,6 +15,10 @@ import (
 // was deleted or has another answer.
 var ErrSuperseded = errors.New("the request does not wait any more")
 
+// errStored reports that another attempt has stored the same certificate, and
+// reports it.
+var errStored = errors.New("another attempt has stored the same certificate")
+
 const (
 	// MaxConflicts limits the attempts to store one outcome. Each conflict
 	// means that another client has changed the request in the meantime.
@@ -47,6 +51,9 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	if !k.Shows(request, o) {
 		signed := r.now()
 		err := k.store(ctx, request, o)
+		if errors.Is(err, errStored) {
+			return Again(o)
+		}
 		r.send(ctx, o, signed, err)
 		switch {
 		case errors.Is(err, ErrSuperseded):
@@ -93,6 +100,8 @@ func (k Kind[T]) store(ctx context.Context, request T, o Outcome) error {
 			return reason
 		case reason != nil:
 			return fmt.Errorf("looking at the request again after %v: %w", err, reason)
+		case k.Shows(latest, o) && apierrors.IsConflict(err) && o.Issued != nil && o.Issued.Fetched:
+			return errStored
 		case k.Shows(latest, o):
 			return nil // stored, but the response was lost or late
 		case !k.Waits(latest):

@@ -20,6 +20,13 @@ type Watch struct {
 	Object client.Object
 	// Resource is the plural of the kind, such as orders.
 	Resource string
+	// References, if not nil, returns what a changed object stands for in Needs,
+	// instead of its own address: its owner, for objects whose names Needs cannot
+	// know. It must be fast.
+	References func(client.Object) []Reference
+	// RequestsOnly is set if requests wait for such objects, and Check does not
+	// depend on them.
+	RequestsOnly bool
 }
 
 // Changes watches the objects that issuers and requests wait for.
@@ -31,12 +38,30 @@ type Changes struct {
 	Watches []Watch
 }
 
+// Join returns a value for Config.Others that notifies of the changes of all.
+func Join(all ...func(changed func(Reference)) (cancel func())) func(changed func(Reference)) (cancel func()) {
+	return func(changed func(Reference)) (cancel func()) {
+		var cancels []func()
+		for _, subscribe := range all {
+			cancels = append(cancels, subscribe(changed))
+		}
+		return func() {
+			for _, cancel := range cancels {
+				cancel()
+			}
+		}
+	}
+}
+
 // Run calls changed for each object that has changed, and missed when changes
 // may have been missed. It returns at once; the watches end with ctx.
 func (c Changes) Run(ctx context.Context, changed func(Reference), missed func()) {
 	go c.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName) { changed(Secret(secret)) }, Missed: missed,
 	})
+	if c.Others != nil {
+		context.AfterFunc(ctx, c.Others(changed))
+	}
 	for _, kind := range c.Watches {
 		go func() {
 			if err := c.follow(ctx, kind, changed); err != nil {
@@ -53,8 +78,16 @@ func (c Changes) follow(ctx context.Context, kind Watch, changed func(Reference)
 	if err != nil {
 		return fmt.Errorf("finding the kind of %T: %w", kind.Object, err)
 	}
+	references := kind.References
+	if references == nil {
+		references = func(o client.Object) []Reference {
+			return []Reference{{Kind: gvk.GroupKind(), NamespacedName: client.ObjectKeyFromObject(o)}}
+		}
+	}
 	handler := handlerOf(func(o client.Object) {
-		changed(Reference{Kind: gvk.GroupKind(), NamespacedName: client.ObjectKeyFromObject(o)})
+		for _, reference := range references(o) {
+			changed(reference)
+		}
 	})
 	worker.OneVersion(gvk.GroupVersion(), kind.Resource, c.Versions).Follow(ctx, "Following "+kind.Resource, func(ctx context.Context, _ string) error {
 		informer, err := c.Cache.GetInformer(ctx, kind.Object)

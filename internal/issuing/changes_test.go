@@ -39,7 +39,7 @@ func TestFollow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			ended <- c.follow(ctx, Watch{&corev1.ConfigMap{}, "configmaps"}, func(r Reference) { got = append(got, r) })
+			ended <- c.follow(ctx, Watch{Object: &corev1.ConfigMap{}, Resource: "configmaps"}, func(r Reference) { got = append(got, r) })
 		}()
 		synctest.Wait()
 		informer.Add(object)
@@ -59,6 +59,35 @@ func TestFollow(t *testing.T) {
 		want := Reference{Kind: schema.GroupKind{Kind: "ConfigMap"}, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "order"}}
 		if len(got) != 3 || got[0] != want || got[1] != want || got[2] != want {
 			t.Errorf("told of %v, want %v three times", got, want)
+		}
+	})
+}
+
+// A changed object can stand for another one, whose name is known.
+func TestFollowReferences(t *testing.T) {
+	informers := &informertest.FakeInformers{}
+	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		owner := Secret(types.NamespacedName{Namespace: "ns", Name: "owner"})
+		var got []Reference
+		c := Changes{Cache: informers, Config: Config{
+			Client: fake.NewClientBuilder().Build(),
+			Versions: func(context.Context, string) (*metav1.APIResourceList, error) {
+				return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps"}}}, nil
+			},
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		watch := Watch{Object: &corev1.ConfigMap{}, Resource: "configmaps", References: func(client.Object) []Reference { return []Reference{owner} }}
+		go func() { ended <- c.follow(ctx, watch, func(r Reference) { got = append(got, r) }) }()
+		synctest.Wait()
+		informer.Add(&corev1.ConfigMap{})
+		cancel()
+		if err := <-ended; err != nil || len(got) != 1 || got[0] != owner {
+			t.Errorf("told of %v, %v", got, err)
 		}
 	})
 }

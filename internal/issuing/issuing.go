@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,8 +55,6 @@ type Type struct {
 	OwnKeys bool
 	// Watches are the kinds, besides Secrets, of which Needs can return objects.
 	Watches []Watch
-	// New returns the backend of the issuers.
-	New func(Config) Backend
 }
 
 // Config has the dependencies of backends and of the controllers that call them.
@@ -65,6 +64,10 @@ type Config struct {
 	Client client.Client
 	// Secrets notifies of changes.
 	Secrets *secretwatch.Watcher
+	// Others, if not nil, notifies of changes of what is no object of the API but
+	// among the Needs of issuers, such as a server that answers again. changed must
+	// return quickly.
+	Others func(changed func(Reference)) (cancel func())
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
@@ -96,6 +99,10 @@ type Ready struct {
 	Uninitialized bool
 	// Retry, if not nil, is why the issuer is checked again after a back-off.
 	Retry error
+	// Notice, if not empty, is the text of a further Event for users.
+	Notice string
+	// ACME, if not nil, is the new status.acme.
+	ACME *acmev1.ACMEIssuerStatus
 }
 
 // NotReady returns a Ready that says that an issuer cannot sign.

@@ -32,6 +32,8 @@ type Config struct {
 	// Config is what issuers need to be checked. Client needs update on the
 	// status of the kind, too.
 	issuing.Config
+	// Issuers are the issuers of all types.
+	Issuers issuertypes.Issuers
 	// Kind is Issuer or ClusterIssuer.
 	Kind string
 	// Clock is the clock; nil means the real one.
@@ -64,7 +66,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), issuers: issuertypes.New(cfg.Config)}); err != nil {
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
 		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
 	}
 	return nil
@@ -91,7 +93,8 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 
 // followNeeds queues the issuers that need an object that has changed.
 func (r *reconciler) followNeeds(ctx context.Context, q worker.Queue) error {
-	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: issuertypes.Watches()}
+	watches := slices.DeleteFunc(issuertypes.Watches(), func(w issuing.Watch) bool { return w.RequestsOnly })
+	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: watches}
 	changes.Run(ctx,
 		func(object issuing.Reference) {
 			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })
@@ -111,7 +114,7 @@ func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, meant func(nee
 		return
 	}
 	for _, issuer := range all {
-		if meant(r.issuers.Needs(issuer, issuing.Request{})) {
+		if meant(r.Issuers.Needs(issuer, issuing.Request{})) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
 		}
 	}

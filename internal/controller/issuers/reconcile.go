@@ -14,14 +14,12 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/note"
 )
 
 type reconciler struct {
 	Config
-	cache   cache.Cache
-	issuers issuertypes.Issuers
+	cache cache.Cache
 }
 
 // new returns an empty object of the kind, which Add has checked.
@@ -35,7 +33,7 @@ func (r *reconciler) new() cmv1.GenericIssuer {
 // check returns the readiness of an issuer. Times in certificates have no
 // fractions of a second: what changes at a time is seen a second later.
 func (r *reconciler) check(ctx context.Context, issuer cmv1.GenericIssuer, now time.Time) (issuing.Ready, error) {
-	ready, err := r.issuers.Check(ctx, issuer, now)
+	ready, err := r.Issuers.Check(ctx, issuer, now)
 	if err != nil {
 		r.event(issuer, corev1.EventTypeWarning, eventInit, "Error initializing issuer: "+err.Error())
 	}
@@ -49,6 +47,9 @@ func (r *reconciler) check(ctx context.Context, issuer cmv1.GenericIssuer, now t
 func (r *reconciler) write(ctx context.Context, issuer cmv1.GenericIssuer, ready issuing.Ready) (changed bool, err error) {
 	next := issuer.DeepCopyObject().(cmv1.GenericIssuer)
 	certmanager.SetIssuerCondition(next, cmv1.IssuerConditionReady, statusOf(ready), ready.Reason, ready.Message, metav1.NewTime(r.Clock.Now()))
+	if ready.ACME != nil {
+		next.GetStatus().ACME = ready.ACME
+	}
 	if apiequality.Semantic.DeepEqual(issuer.GetStatus(), next.GetStatus()) {
 		return false, nil
 	}
@@ -76,11 +77,17 @@ func (r *reconciler) tell(issuer cmv1.GenericIssuer, v issuing.Ready) {
 	if v.Uninitialized {
 		r.event(issuer, corev1.EventTypeWarning, eventInit, "Error initializing issuer: "+v.Message)
 	}
+	if v.Notice != "" {
+		r.event(issuer, corev1.EventTypeNormal, eventNotice, v.Notice)
+	}
 }
 
 // eventInit means that an issuer could not be checked, or that an object it
 // needs does not exist.
 const eventInit = "ErrInitIssuer"
+
+// eventNotice says what users should know of an issuer besides its readiness.
+const eventNotice = "Notice"
 
 func (r *reconciler) event(issuer cmv1.GenericIssuer, kind, reason, text string) {
 	if r.Events != nil {

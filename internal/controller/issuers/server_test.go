@@ -171,7 +171,7 @@ spec:
     crlDistributionPoints:
     - "http://example.com"
 `, "True IsReady "},
-		{"of a type that comes later", `
+		{"of a Vault server, without its token", `
 apiVersion: cert-manager.io/v1
 kind: Issuer
 metadata:
@@ -185,8 +185,8 @@ spec:
       tokenSecretRef:
           name: cert-manager-vault-token
           key: token
-`, "False NotSupported Issuers of type vault are not supported yet"},
-		{"of another type that comes later", `
+`, "False VaultError Failed to initialize Vault client: "},
+		{"of an ACME server that cannot be reached", `
 apiVersion: cert-manager.io/v1
 kind: ClusterIssuer
 metadata:
@@ -194,14 +194,25 @@ metadata:
 spec:
   acme:
     email: user@example.com
-    server: https://acme-staging-v02.api.letsencrypt.org/directory
+    server: https://127.0.0.1:1/directory
     privateKeySecretRef:
       name: example-issuer-account-key
     solvers:
     - http01:
         ingress:
           ingressClassName: nginx
-`, "False NotSupported Issuers of type acme are not supported yet"},
+`, "False ErrRegisterACMEAccount Failed to register ACME account: "},
+		{"of a type that this build does not have", `
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata:
+  name: venafi
+  namespace: default
+spec:
+  venafi:
+    zone: web
+    tpp: {url: "https://tpp.example.com", credentialsRef: {name: tpp}}
+`, "False NotSupported Issuers of type venafi are not supported yet"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) { w.says(t, w.apply(t, tc.manifest), tc.want) })

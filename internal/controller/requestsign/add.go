@@ -40,6 +40,8 @@ type Config struct {
 	// Config is what issuers need. Client needs get on certificaterequests, and
 	// update and patch on the status of these, too.
 	issuing.Config
+	// Issuers are the issuers of all types.
+	Issuers issuertypes.Issuers
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, record what happened, in the name of the Component of
@@ -61,7 +63,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the metrics of issuers: %w", err)
 	}
-	r := &reconciler{Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting(), issuers: issuertypes.New(cfg.Config)}
+	r := &reconciler{Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting()}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
 	}
@@ -73,7 +75,6 @@ type reconciler struct {
 	cache   cache.Cache
 	metrics *metrics.Metrics
 	waiting *waiting
-	issuers issuertypes.Issuers
 }
 
 // Start implements manager.Runnable.

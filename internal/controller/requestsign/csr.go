@@ -36,6 +36,8 @@ type CSRConfig struct {
 	// Config is what issuers need. Client needs create on subjectaccessreviews,
 	// too.
 	issuing.Config
+	// Issuers are the issuers of all types.
+	Issuers issuertypes.Issuers
 }
 
 // IsIssuer reports whether a signer name is the name of an issuer.
@@ -48,13 +50,12 @@ func IsIssuer(signerName string) bool {
 // manager, to learn of changes.
 type CSRs struct {
 	CSRConfig
-	issuers issuertypes.Issuers
 	changes notify.List[func(waited *csr) bool]
 }
 
 // NewCSRs returns the signer that consists of all issuers.
 func NewCSRs(cfg CSRConfig) *CSRs {
-	return &CSRs{CSRConfig: cfg, issuers: issuertypes.New(cfg.Config)}
+	return &CSRs{CSRConfig: cfg}
 }
 
 // Sign implements signer.Sign.
@@ -82,7 +83,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if !waits.None() {
 		return nil, later(waits)
 	}
-	issued, err := c.issuers.Sign(ctx, found, asked, now)
+	issued, err := c.Issuers.Sign(ctx, found, asked, now)
 	if err != nil {
 		return nil, forCSR(err)
 	}

@@ -58,5 +58,5 @@ func (c *CSRs) needs(ctx context.Context, req *csr, object issuing.Reference) bo
 		return false
 	}
 	asked := issuing.Request{Request: request.Outline(v1alpha1.CertificateSigningRequests, req)}
-	return found != nil && slices.Contains(c.issuers.Needs(found, asked), object)
+	return found != nil && slices.Contains(c.Issuers.Needs(found, asked), object)
 }

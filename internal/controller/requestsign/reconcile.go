@@ -85,8 +85,8 @@ func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
 
 // Sign implements engine.Attempt.
 func (a *attempt) Sign(ctx context.Context) answer.Outcome {
-	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.issuers.Needs(a.found, a.req))
-	return decide(a.issuers.Sign(ctx, a.found, a.req, a.report.Start))
+	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
+	return decide(a.Issuers.Sign(ctx, a.found, a.req, a.report.Start))
 }
 
 // Put implements engine.Attempt: in the name of the component that answers for

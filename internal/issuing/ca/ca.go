@@ -23,8 +23,10 @@ import (
 var Type = issuing.Type{
 	Name:      certmanager.TypeCA,
 	Component: "cert-manager-certificaterequests-issuer-ca",
-	New:       func(cfg issuing.Config) issuing.Backend { return &backend{cfg, newOpened()} },
 }
+
+// New returns the backend of the issuers.
+func New(cfg issuing.Config) issuing.Backend { return &backend{cfg, newOpened()} }
 
 // The reasons of the Ready condition.
 const (

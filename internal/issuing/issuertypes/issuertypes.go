@@ -11,17 +11,50 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
+	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
+	"github.com/certplane/certplane/internal/issuing/vault"
 	"github.com/certplane/certplane/internal/signer"
+	vaultclient "github.com/certplane/certplane/internal/signer/vault"
 )
 
 // All are the types whose issuers sign in this process.
 var All = []issuing.Type{
+	acme.Type,
 	ca.Type,
 	selfsigned.Type,
+	vault.Type,
+}
+
+// Config has the dependencies of the backends of all types.
+type Config struct {
+	issuing.Config
+	// Accounts has the accounts of ACME issuers, ACME their settings, and
+	// CopiedAnnotations is as in acme.Config.
+	Accounts          *account.Accounts
+	ACME              acme.AccountSettings
+	CopiedAnnotations func(annotations map[string]string) map[string]string
+	// Vault has the connections to Vault servers.
+	Vault *vaultclient.Pool
+}
+
+// open returns the backend of a type, whose name must be that of a row of All.
+func (c Config) open(name certmanager.IssuerType) issuing.Backend {
+	switch name {
+	case acme.Type.Name:
+		return acme.New(acme.Config{Config: c.Config, Accounts: c.Accounts, Settings: c.ACME, CopiedAnnotations: c.CopiedAnnotations})
+	case ca.Type.Name:
+		return ca.New(c.Config)
+	case selfsigned.Type.Name:
+		return selfsigned.New(c.Config)
+	case vault.Type.Name:
+		return vault.New(c.Config, c.Vault)
+	}
+	panic("no backend for issuers of type " + string(name)) // a programming error
 }
 
 // The reasons of the Ready condition of issuers of other types.
@@ -74,10 +107,10 @@ type Issuers struct {
 }
 
 // New returns the backends of all types.
-func New(cfg issuing.Config) Issuers {
+func New(cfg Config) Issuers {
 	all := Issuers{backends: map[certmanager.IssuerType]issuing.Backend{}}
 	for _, t := range All {
-		all.backends[t.Name] = t.New(cfg)
+		all.backends[t.Name] = cfg.open(t.Name)
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 func TestTable(t *testing.T) {
 	names, components := map[certmanager.IssuerType]bool{}, map[string]bool{}
 	for _, row := range All {
-		if row.Name == certmanager.NoType || row.Component == "" || names[row.Name] || components[row.Component] || row.New == nil {
+		if row.Name == certmanager.NoType || row.Component == "" || names[row.Name] || components[row.Component] {
 			t.Errorf("row %+v", row)
 		}
 		names[row.Name], components[row.Component] = true, true
@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is not found", row.Name)
 		}
 	}
-	if Sign(certmanager.NoType) || Sign(certmanager.TypeVault) {
+	if Sign(certmanager.NoType) || Sign(certmanager.TypeVenafi) {
 		t.Error("issuers sign of which there are none")
 	}
 }
@@ -29,16 +29,16 @@ func TestTable(t *testing.T) {
 // Issuers of an unknown type are not ready, with a message that says so, and
 // sign nothing.
 func TestOtherTypes(t *testing.T) {
-	all := New(issuing.Config{})
+	all := New(Config{})
 	tests := []struct {
 		reason  string
 		spec    cmv1.IssuerConfig
 		ready   bool
 		message string
 	}{
-		{"no type", cmv1.IssuerConfig{}, false, "IssuerTypeMissing: The issuer has no type: set spec.ca or spec.selfSigned"},
-		{"a type of the future", cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{}}, false,
-			"NotSupported: Issuers of type vault are not supported yet and sign nothing: use spec.ca or spec.selfSigned, or an external issuer"},
+		{"no type", cmv1.IssuerConfig{}, false, "IssuerTypeMissing: The issuer has no type: set spec.acme, spec.ca, spec.selfSigned or spec.vault"},
+		{"a type of the future", cmv1.IssuerConfig{Venafi: &cmv1.VenafiIssuer{}}, false,
+			"NotSupported: Issuers of type venafi are not supported yet and sign nothing: use spec.acme, spec.ca, spec.selfSigned or spec.vault, or an external issuer"},
 		{"one that needs nothing", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}, true, "IsReady: "},
 		{"a Secret that cannot be", cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "A"}}, false,
 			`ErrGetKeyPair: Error getting keypair for CA issuer: spec.ca.secretName: "A" is not a valid name of a Secret: ` +
@@ -52,11 +52,11 @@ func TestOtherTypes(t *testing.T) {
 			t.Errorf("%s: %v, %v, %s", tc.reason, err, got.OK, text)
 		}
 	}
-	vault := &cmv1.Issuer{Spec: cmv1.IssuerSpec{IssuerConfig: tests[1].spec}}
-	if issued, err := all.Sign(t.Context(), vault, issuing.Request{}, vault.CreationTimestamp.Time); issued != nil || err == nil {
+	venafi := &cmv1.Issuer{Spec: cmv1.IssuerSpec{IssuerConfig: tests[1].spec}}
+	if issued, err := all.Sign(t.Context(), venafi, issuing.Request{}, venafi.CreationTimestamp.Time); issued != nil || err == nil {
 		t.Errorf("signed %v", issued)
 	}
-	if needs := all.Needs(vault, issuing.Request{}); needs != nil {
+	if needs := all.Needs(venafi, issuing.Request{}); needs != nil {
 		t.Errorf("needs %v", needs)
 	}
 }

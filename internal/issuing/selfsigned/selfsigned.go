@@ -20,8 +20,10 @@ var Type = issuing.Type{
 	Name:      certmanager.TypeSelfSigned,
 	Component: "cert-manager-certificaterequests-issuer-selfsigned",
 	OwnKeys:   true,
-	New:       func(cfg issuing.Config) issuing.Backend { return backend{cfg} },
 }
+
+// New returns the backend of the issuers.
+func New(cfg issuing.Config) issuing.Backend { return backend{cfg} }
 
 // ReasonReady is the reason of the Ready condition, which is always true: such
 // an issuer needs nothing.
