@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/cli/acmesolver"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -54,6 +55,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),
+		acmesolver.New(streams),
 	)
 	return root
 }

@@ -43,7 +43,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/backoff", module + "internal/follow", module + "internal/notify",
+			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/backoff", module + "internal/follow", module + "internal/httpsclient", module + "internal/notify",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
@@ -62,8 +62,18 @@ var rules = []rule{
 			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
 			module + "internal/api/certmanager", module + "internal/secretwatch", module + "internal/worker",
 			module + "internal/answer", module + "internal/policy/requests", // issuing/engine
+			module + "internal/acme", module + "internal/api/rfc8555", module + "internal/policy/order", module + "internal/backoff", module + "api/certplane", // issuing/acme
 		},
 		reason: "a type of issuers knows how to sign, not which controller asks it",
+	},
+	{
+		from:      "internal/acme",
+		forbidden: []string{module, "k8s.io/apiserver/", "github.com/aws/", "github.com/Azure/", "google.golang.org/api"},
+		unless: []string{
+			module + "internal/acme", module + "internal/api", module + "internal/backoff", module + "internal/collector", module + "internal/connections",
+			module + "internal/follow", module + "internal/httpsclient", module + "internal/notify", module + "internal/pki",
+		},
+		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},
 	{
 		from:      "internal/policy",
@@ -109,7 +119,7 @@ var rules = []rule{
 	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/acme/solver"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
 	},
 	{

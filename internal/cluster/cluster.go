@@ -54,10 +54,13 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if work.Responders, err = controllermanager.NewResponders(cfg.ACME, process.Metrics); err != nil {
+		return err
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
-	all, err := frontEnds(cfg, own, process)
+	all, err := frontEnds(cfg, own, process, work.Responders)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // frontEnds returns what the process serves over HTTP besides its probes. Each
 // front end runs with or without the lease.
-func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process) ([]frontend.FrontEnd, error) {
+func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, responders controllermanager.Responders) ([]frontend.FrontEnd, error) {
 	server, err := cfg.webhookServer()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,9 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process) 
 			return nil, err
 		}
 	}
-	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, frontend.Config{Metrics: cfg.Metrics, Webhook: server})
+	serves := frontend.Config{Metrics: cfg.Metrics, Webhook: server}
+	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
+	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, serves)
 	if err != nil {
 		return nil, err
 	}

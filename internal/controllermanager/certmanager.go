@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/signer/vault"
 )
 
 // CertManagerSettings is the stanza "certManager".
@@ -38,11 +39,14 @@ type CertManagerSettings struct {
 	// approves them like all others, as cert-manager does.
 	ReviewCAs bool `json:"reviewCAs,omitempty"`
 
+	// vault rules how Vault servers are reached.
+	Vault vault.Settings `json:"vault"`
+
 	issue.CertificateSettings `json:",inline"`
 }
 
 func defaultCertManagerSettings() CertManagerSettings {
-	return CertManagerSettings{CertificateSettings: issue.DefaultCertificateSettings()}
+	return CertManagerSettings{Vault: vault.DefaultSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
 }
 
 // Validate returns an error for the first invalid value, with the name of its
@@ -52,14 +56,22 @@ func (s CertManagerSettings) Validate() error {
 	if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
 		return fmt.Errorf("certManager.clusterResourceNamespace: %q cannot be a namespace: %s", namespace, problems[0])
 	}
+	if err := s.Vault.Validate(); err != nil {
+		return err
+	}
 	return s.CertificateSettings.Validate()
+}
+
+// clusterResources returns the namespace of the Secrets of ClusterIssuers.
+func (c Config) clusterResources(p Process) string {
+	return cmp.Or(c.Settings.CertManager.ClusterResourceNamespace, p.Namespace)
 }
 
 // issuing returns what issuers need in the name of an actor.
 func (a Actor) issuing(cfg Config) issuing.Config {
 	return issuing.Config{
 		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions,
-		ClusterResources: cmp.Or(cfg.Settings.CertManager.ClusterResourceNamespace, a.Namespace),
+		ClusterResources: cfg.clusterResources(a.Process),
 		Rules:            issuing.Rules{Honoured: cfg.honoured, OutliveCA: cfg.Settings.CertManager.OutliveCA}, Issuing: cfg.issuing,
 	}
 }
@@ -70,8 +82,12 @@ func addIssuers(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	config, types, err := a.types(cfg)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
-		err := issuers.Add(a.Manager, issuers.Config{Config: a.issuing(cfg), Kind: kind, Events: a.Recorder(issuers.Component(kind)), Metrics: metrics})
+		err := issuers.Add(a.Manager, issuers.Config{Config: config, Issuers: types, Kind: kind, Events: a.Recorder(issuers.Component(kind)), Metrics: metrics})
 		if err != nil {
 			return err
 		}
@@ -88,13 +104,21 @@ func addRequests(a Actor, cfg Config) error {
 	for _, t := range issuertypes.All {
 		tell[t.Name] = a.Recorder(t.Component)
 	}
-	return requestsign.Add(a.Manager, requestsign.Config{Config: a.issuing(cfg), Events: tell, Metrics: a.Metrics, Syncs: syncs})
+	config, types, err := a.types(cfg)
+	if err != nil {
+		return err
+	}
+	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }
 
 // addCSRIssuers adds the controller that signs CertificateSigningRequests for
 // issuers: one for all of them.
 func addCSRIssuers(a Actor, cfg Config) error {
-	issuers := requestsign.NewCSRs(requestsign.CSRConfig{Config: a.issuing(cfg), Cache: a.Manager.GetCache()})
+	config, types, err := a.types(cfg)
+	if err != nil {
+		return err
+	}
+	issuers := requestsign.NewCSRs(requestsign.CSRConfig{Config: config, Issuers: types, Cache: a.Manager.GetCache()})
 	if err := a.Manager.Add(issuers); err != nil {
 		return fmt.Errorf("adding what follows issuers for CertificateSigningRequests: %w", err)
 	}

@@ -54,6 +54,8 @@ type Settings struct {
 	Trust trust.Settings `json:"trust"`
 	// certManager rules what happens to the objects of cert-manager.io.
 	CertManager CertManagerSettings `json:"certManager"`
+	// acme rules how certificates are got from ACME servers.
+	ACME ACMESettings `json:"acme"`
 	// nodeLifecycle rules when nodes count as dead.
 	NodeLifecycle nodelifecycle.Settings `json:"nodeLifecycle"`
 }
@@ -71,6 +73,7 @@ func DefaultSettings() Settings {
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
+		ACME:            defaultACMESettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
 	}
 }
@@ -81,7 +84,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.NodeLifecycle} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -111,9 +114,13 @@ type Config struct {
 	// API's clients signs: with the present ones, and with those that replace
 	// them.
 	Honour func(*pki.Authority)
+	// Responders answer the validations of ACME servers. They are the front ends
+	// of the process.
+	Responders Responders
 
 	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)
+	remotes func() (remotes, error)
 	roots   func() (roots.Roots, error)
 	// issuing is what signers sign with in addition to their CAs.
 	issuing pki.Issuing
@@ -151,6 +158,8 @@ var parts = []Part{
 	{rights.AnswerCSRs, nil, addCSRIssuers},
 	{rights.ApproveRequests, nil, addRequestApprover},
 	{rights.IssueCertificates, nil, addCertificates},
+	{rights.ProcessOrders, nil, addOrders},
+	{rights.SolveChallenges, nil, addChallenges},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
@@ -175,6 +184,7 @@ func Issuing(metrics prometheus.Registerer) (pki.Issuing, error) {
 // Add adds the chosen controllers to the manager of p, each as its account.
 func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
+	cfg.remotes = sync.OnceValues(func() (remotes, error) { return openRemotes(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{}
 	var err error

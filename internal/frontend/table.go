@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/acme/solver/responder"
+	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 )
 
@@ -31,6 +33,10 @@ type Config struct {
 	// Webhook serves admission for the API of another server. Its Handler and
 	// Metrics are set here. It is nil where there is none.
 	Webhook *admissionwebhook.Server
+	// HTTP01 and TLSALPN01 answer the validations of ACME servers at listeners of
+	// their own. They are nil where nothing does.
+	HTTP01    *responder.Responder
+	TLSALPN01 *tlsalpn.Server
 }
 
 // rows are the front ends of all processes. One that a process does not serve
@@ -42,6 +48,8 @@ var rows = []struct {
 	{"api", openAPI},
 	{"metrics", openMetrics},
 	{"webhook", openWebhook},
+	{"http01", openHTTP01},
+	{"tlsalpn01", openTLSALPN01},
 }
 
 // Open returns the front ends that a process serves.
@@ -58,6 +66,20 @@ func Open(p Process, cfg Config) ([]FrontEnd, error) {
 		}
 	}
 	return all, nil
+}
+
+func openHTTP01(_ Process, cfg Config) (FrontEnd, error) {
+	if cfg.HTTP01 == nil {
+		return FrontEnd{}, nil
+	}
+	return FrontEnd{Serve: cfg.HTTP01.Serve, Ready: cfg.HTTP01.Ready}, nil
+}
+
+func openTLSALPN01(_ Process, cfg Config) (FrontEnd, error) {
+	if cfg.TLSALPN01 == nil {
+		return FrontEnd{}, nil
+	}
+	return FrontEnd{Serve: cfg.TLSALPN01.Serve, Ready: cfg.TLSALPN01.Ready}, nil
 }
 
 // openAPI returns the API itself, which has its own probes.

@@ -40,7 +40,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	if cfg.Image == "" {
 		return nil, errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
 	}
-	settings, err := inPod(cfg.Controllers)
+	settings, err := inPod(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -280,6 +280,7 @@ func TestConfiguration(t *testing.T) {
 			tc.change(&want)
 			want.Metrics.BindAddress, want.Health.BindAddress, want.Webhook.BindAddress = ":8443", ":8081", ":10250"
 			want.Signing.CA.CertFile, want.Signing.CA.KeyFile = "/etc/certplane/ca/tls.crt", "/etc/certplane/ca/tls.key"
+			want.ACME.HTTP01.Cluster.SolverImage = "example.com/certplane:v1"
 			tc.pod(&want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("configuration (-want +got):\n%s", diff)

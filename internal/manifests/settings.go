@@ -14,8 +14,11 @@ import (
 
 // inPod completes a configuration for a pod: addresses that are reached from
 // outside must not be loopback ones, and the CA is a mounted Secret.
-func inPod(cfg cluster.Config) (cluster.Config, error) {
-	defaults := cluster.DefaultConfig()
+func inPod(of Config) (cluster.Config, error) {
+	cfg, defaults := of.Controllers, cluster.DefaultConfig()
+	if cfg.ACME.HTTP01.Cluster.SolverImage == "" {
+		cfg.ACME.HTTP01.Cluster.SolverImage = of.Image // a process does not know its image
+	}
 	if cfg.Metrics.BindAddress == defaults.Metrics.BindAddress {
 		cfg.Metrics.BindAddress = ":8443"
 	}

@@ -13,6 +13,7 @@ var ofCertManager = []string{certManager, acme}
 var (
 	readIssuers  = allow(read, certManager, "clusterissuers", "issuers")
 	readRequests = allow(read, certManager, "certificaterequests")
+	readOrders   = allow(read, acme, "orders")
 )
 
 // The controllers of cert-manager.io. The Secrets of Issuers and Certificates
@@ -24,7 +25,9 @@ var (
 		Doc: "says on Issuers and ClusterIssuers whether they can sign",
 		Rules: []rbacv1.PolicyRule{
 			allow("update", certManager, "clusterissuers/status", "issuers/status"),
-			allow(read, core, "secrets"),
+			// The keys of ACME accounts are made, and replaced where an issuer asks for
+			// it.
+			allow("create update "+read, core, "secrets"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readIssuers},
@@ -35,10 +38,15 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certManager, "certificaterequests"),
 			allow("patch update", certManager, "certificaterequests/status"),
+			// For Orders, whose owners must not be deleted before them.
+			allow("update", certManager, "certificaterequests/finalizers"),
+			allow("create delete get list", acme, "orders"),
+			// Orders name the certificate that they renew.
+			allow("get", certManager, "certificates"),
 			allow(read, core, "secrets"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readIssuers, readRequests},
+		Reads: []rbacv1.PolicyRule{readIssuers, readRequests, readOrders},
 	}
 	AnswerCSRs = Controller{
 		Name: "certificatesigningrequests", Account: "cert-manager-certificatesigningrequests", Where: ByName, Groups: ofCertManager,
@@ -48,10 +56,45 @@ var (
 			allow("update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", issuerSigners...),
 			allow("create", authorization, "subjectaccessreviews"),
+			allow("update", certificates, "certificatesigningrequests/finalizers"),
+			allow("create delete get list", acme, "orders"),
 			allow(read, core, "secrets"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readCSRs, readIssuers},
+		Reads: []rbacv1.PolicyRule{readCSRs, readIssuers, readOrders},
+	}
+	ProcessOrders = Controller{
+		Name: "orders", Account: "cert-manager-orders", Where: ByName, Groups: ofCertManager,
+		Doc: "gets the certificates of Orders from ACME servers",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", acme, "orders"),
+			allow("update", acme, "orders/status"),
+			// For Challenges, whose owners must not be deleted before them.
+			allow("update", acme, "orders/finalizers"),
+			allow("create delete get list", acme, "challenges"),
+			allow(read, core, "secrets"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readIssuers, readOrders, allow(read, acme, "challenges")},
+	}
+	SolveChallenges = Controller{
+		Name: "challenges", Account: "cert-manager-challenges", Where: ByName, Groups: ofCertManager,
+		Doc: "solves the Challenges of ACME servers",
+		Rules: []rbacv1.PolicyRule{
+			allow("get update", acme, "challenges"),
+			allow("update", acme, "challenges/finalizers", "challenges/status"),
+			allow(read, core, "secrets"),
+			// Whether a namespace is being deleted.
+			allow("get", core, "namespaces"),
+			// What answers HTTP-01 challenges in a cluster.
+			allow("create delete list", core, "pods", "services"),
+			allow("create delete get list patch", networking, "ingresses"),
+			allow("create delete list patch", gateway, "httproutes"),
+			// OpenShift asks for it when a host is named.
+			allow("create", openShiftRoutes, "routes/custom-host"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readIssuers, allow(read, acme, "challenges")},
 	}
 	ApproveRequests = Controller{
 		Name: "certificaterequests-approver", Account: "cert-manager-certificaterequests-approver", Where: ByName, Groups: ofCertManager,

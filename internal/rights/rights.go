@@ -71,7 +71,7 @@ type Controller struct {
 func Controllers() []Controller {
 	return []Controller{
 		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Clean, CleanPods, Publish, Trust,
-		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs,
 		KubeCertificates, KubeTrust,
@@ -160,6 +160,9 @@ const (
 	certplane             = "certplane.dev"
 	coordination          = "coordination.k8s.io"
 	events                = "events.k8s.io"
+	gateway               = "gateway.networking.k8s.io"
+	networking            = "networking.k8s.io"
+	openShiftRoutes       = "route.openshift.io"
 	rbac                  = "rbac.authorization.k8s.io"
 )
 

@@ -181,10 +181,13 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}, rights.Accounts())
 	asServer := ids.asServer()
 	var api *apiserver.Server
-	all, err := frontend.Open(
-		frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()},
-		frontend.Config{API: func(ctx context.Context) error { return api.Run(ctx) }},
-	)
+	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
+	if err != nil {
+		return nil, err
+	}
+	serves := frontend.Config{API: func(ctx context.Context) error { return api.Run(ctx) }}
+	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
+	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +224,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(api.ClientCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, lease)
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, lease)
 	}
 	manager, err := newManager()
 	if err != nil {

@@ -154,9 +154,8 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	w := startIssuing(t, func(c *server.Config) { c.Controllers = []string{"*", "-certificaterequests-approver"} })
 	w.create(t, newIssuer("self", cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}),
 		newIssuer("empty", cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "nosuch"}}),
-		newIssuer("vault", cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{
-			Server: "https://vault.example.com", Path: "pki/sign/x",
-			Auth: cmv1.VaultAuth{TokenSecretRef: &cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token"}},
+		newIssuer("venafi", cmv1.IssuerConfig{Venafi: &cmv1.VenafiIssuer{
+			Zone: "web", TPP: &cmv1.VenafiTPP{URL: "https://tpp.example.com", CredentialsRef: cmmeta.LocalObjectReference{Name: "tpp"}},
 		}}))
 	const approved, denied, invalid = cmv1.CertificateRequestConditionApproved, cmv1.CertificateRequestConditionDenied, cmv1.CertificateRequestConditionInvalidRequest
 	self := cmmeta.IssuerReference{Name: "self"}
@@ -214,9 +213,9 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	_, text = w.becomes(t, "unready", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: ErrGetKeyPair")
 	says(t, text, "certplane kubectl --context c describe issuers.cert-manager.io empty -n default\n")
 
-	w.set(t, w.request(t, "unsupported", cmmeta.IssuerReference{Name: "vault"}), approved, "yes")
-	_, text = w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type vault are not supported yet")
-	says(t, text, "certplane signs for issuers of the types ca and selfSigned, not vault. Create one of these under another name and make another request that names another issuer.")
+	w.set(t, w.request(t, "unsupported", cmmeta.IssuerReference{Name: "venafi"}), approved, "yes")
+	_, text = w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type venafi are not supported yet")
+	says(t, text, "certplane signs for issuers of the types acme, ca, selfSigned and vault, not venafi. Create one of these under another name and make another request that names another issuer.")
 
 	w.request(t, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})
 	_, text = w.becomes(t, "outside", "cannot be approved: no API has the kind Remote of example.com")

@@ -219,11 +219,10 @@ func TestCertificateWithout(t *testing.T) {
 
 	w.says(t, w.admin, "foreign", `^Next\n  Install the program that brings the kind Issuer of example.com; if the name is wrong, correct spec\.issuerRef\.$`)
 
-	vault := &cmv1.VaultIssuer{Server: "https://vault.example.com", Path: "pki/sign/x"}
-	vault.Auth.TokenSecretRef = &cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token"}
-	w.create(t, &cmv1.Issuer{ObjectMeta: in("vault"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{Vault: vault}}})
-	w.create(t, certificate("vaulted", "vault"))
-	w.says(t, w.admin, "vaulted", `^Next\n  certplane signs for issuers of the types ca and selfSigned, not vault\..*\n    certplane kubectl --context here get issuers`)
+	venafi := &cmv1.VenafiIssuer{Zone: "web", TPP: &cmv1.VenafiTPP{URL: "https://tpp.example.com", CredentialsRef: cmmeta.LocalObjectReference{Name: "tpp"}}}
+	w.create(t, &cmv1.Issuer{ObjectMeta: in("venafi"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{Venafi: venafi}}})
+	w.create(t, certificate("other", "venafi"))
+	w.says(t, w.admin, "other", `^Next\n  certplane signs for issuers of the types acme, ca, selfSigned and vault, not venafi\..*\n    certplane kubectl --context here get issuers`)
 
 	read := apitest.Allow("get", "certificates")
 	read.APIGroups = []string{certmanager.Group}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,4 +109,12 @@ func (m *Metrics) ShowIssuers(list func(context.Context) []cmv1.GenericIssuer) (
 		return func() {}
 	}
 	return m.objects.add(source{issuers: list})
+}
+
+// ShowChallenges is ShowCertificates for Challenges.
+func (m *Metrics) ShowChallenges(list func(context.Context) []*acmev1.Challenge) (stop func()) {
+	if m == nil {
+		return func() {}
+	}
+	return m.objects.add(source{challenges: list})
 }

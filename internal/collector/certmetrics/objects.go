@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 type source struct {
 	certificates func(context.Context) []*cmv1.Certificate
 	issuers      func(context.Context) []cmv1.GenericIssuer
+	challenges   func(context.Context) []*acmev1.Challenge
 }
 
 // objects are the series about objects. They are built from caches at each
@@ -25,6 +27,7 @@ type source struct {
 type objects struct {
 	ready, expiration, notAfter, notBefore, renewal *prometheus.Desc
 	issuerReady, clusterIssuerReady                 *prometheus.Desc
+	challenge                                       *prometheus.Desc
 
 	mu      sync.Mutex
 	sources []*source // the latest last
@@ -51,6 +54,7 @@ func newObjects() *objects {
 		notBefore:          desc("certificate_not_before_timestamp_seconds", "When the certificate begins, in seconds since 1970; 0 if there is none.", certificate...),
 		renewal:            desc("certificate_renewal_timestamp_seconds", "When the certificate is to be renewed, in seconds since 1970; 0 if there is none.", certificate...),
 		issuerReady:        desc("issuer_ready_status", "Whether the Issuer is ready: 1 for the status that it has.", "name", "namespace", "condition"),
+		challenge:          descChallenge(desc),
 		clusterIssuerReady: desc("clusterissuer_ready_status", "Whether the ClusterIssuer is ready: 1 for the status that it has.", "name", "condition"),
 	}
 }
@@ -69,7 +73,7 @@ func (o *objects) add(s source) (remove func()) {
 
 // Describe implements prometheus.Collector.
 func (o *objects) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{o.ready, o.expiration, o.notAfter, o.notBefore, o.renewal, o.issuerReady, o.clusterIssuerReady} {
+	for _, desc := range []*prometheus.Desc{o.ready, o.expiration, o.notAfter, o.notBefore, o.renewal, o.issuerReady, o.clusterIssuerReady, o.challenge} {
 		descs <- desc
 	}
 }
@@ -100,6 +104,13 @@ func (o *objects) collect(ctx context.Context, s *source, seen map[string]bool, 
 		for _, crt := range s.certificates(ctx) {
 			if first(cmv1.CertificateKind, crt) {
 				o.collectCertificate(crt, series)
+			}
+		}
+	}
+	if s.challenges != nil {
+		for _, ch := range s.challenges(ctx) {
+			if first(acmev1.ChallengeKind, ch) {
+				o.collectChallenge(ch, series)
 			}
 		}
 	}

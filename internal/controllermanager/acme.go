@@ -1,0 +1,190 @@
+package controllermanager
+
+import (
+	"context"
+	"fmt"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/certplane/certplane/internal/acme"
+	"github.com/certplane/certplane/internal/acme/account"
+	"github.com/certplane/certplane/internal/acme/solver/dns"
+	"github.com/certplane/certplane/internal/acme/solver/incluster"
+	"github.com/certplane/certplane/internal/acme/solver/responder"
+	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
+	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/controller/challenges"
+	"github.com/certplane/certplane/internal/controller/orders"
+	"github.com/certplane/certplane/internal/issuing"
+	issuingacme "github.com/certplane/certplane/internal/issuing/acme"
+	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// ACMESettings is the stanza "acme".
+type ACMESettings struct {
+	issuingacme.AccountSettings  `json:",inline"`
+	acme.ClientSettings          `json:",inline"`
+	challenges.ChallengeSettings `json:",inline"`
+
+	// http01 says how HTTP-01 challenges are answered.
+	HTTP01 HTTP01Settings `json:"http01"`
+	// tlsALPN01 says where TLS-ALPN-01 challenges are answered. An issuer chooses
+	// them with a solver whose dns01.webhook has the groupName acme.certplane.dev
+	// and the solverName tls-alpn-01.
+	TLSALPN01 tlsalpn.Settings `json:"tlsALPN01"`
+	// dns01 says how DNS records are written and looked up.
+	DNS01 dns.Settings `json:"dns01"`
+}
+
+// HTTP01Settings is the stanza "acme.http01".
+type HTTP01Settings struct {
+	responder.Settings `json:",inline"`
+	// cluster says what "certplane controllers" makes in its cluster for HTTP-01
+	// challenges, unless listen is set.
+	Cluster incluster.Settings `json:"cluster"`
+}
+
+func defaultACMESettings() ACMESettings {
+	return ACMESettings{
+		AccountSettings:   issuingacme.DefaultAccountSettings(),
+		ClientSettings:    acme.DefaultClientSettings(),
+		ChallengeSettings: challenges.DefaultChallengeSettings(),
+		HTTP01:            HTTP01Settings{Settings: responder.DefaultSettings(), Cluster: incluster.DefaultSettings()},
+		TLSALPN01:         tlsalpn.DefaultSettings(),
+		DNS01:             dns.DefaultSettings(),
+	}
+}
+
+// Validate returns an error for the first invalid value, with the name of its
+// field.
+func (s ACMESettings) Validate() error {
+	for _, stanza := range []interface{ Validate() error }{
+		s.AccountSettings, s.ClientSettings, s.ChallengeSettings, s.HTTP01.Settings, s.HTTP01.Cluster, s.TLSALPN01, s.DNS01,
+	} {
+		if err := stanza.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remotes are what the controllers of a process share to reach the servers
+// behind issuers.
+type remotes struct {
+	acme     *acme.Pool
+	standing *account.Standing
+	vault    *vault.Pool
+}
+
+// openRemotes opens what controllers share. The tokens of Vault servers are
+// revoked when the manager of p ends.
+func openRemotes(p Process, cfg Config) (remotes, error) {
+	acmePool, err := acme.NewPool(acme.PoolConfig{UserAgent: userAgent(), Metrics: p.Metrics, Settings: cfg.Settings.ACME.ClientSettings})
+	if err != nil {
+		return remotes{}, err
+	}
+	vaultPool, err := vault.New(vault.Config{Settings: cfg.Settings.CertManager.Vault, Metrics: p.Metrics})
+	if err != nil {
+		return remotes{}, err
+	}
+	if err := p.Manager.Add(vaultPool); err != nil {
+		return remotes{}, fmt.Errorf("adding what looks after the tokens of Vault servers: %w", err)
+	}
+	return remotes{acme: acmePool, standing: account.NewStanding(), vault: vaultPool}, nil
+}
+
+// changes notifies of changes of the servers behind issuers.
+func (r remotes) changes() func(changed func(issuing.Reference)) (cancel func()) {
+	return issuing.Join(issuingacme.Changes(r.standing), issuingvault.Changes(r.vault))
+}
+
+// accounts returns the accounts of ACME issuers, whose keys the actor reads.
+func (a Actor) accounts(cfg Config) (*account.Accounts, error) {
+	shared, err := cfg.remotes()
+	if err != nil {
+		return nil, err
+	}
+	return account.New(account.Config{
+		Pool: shared.acme, Secrets: a.Client, ClusterResources: cfg.clusterResources(a.Process), Standing: shared.standing,
+	}), nil
+}
+
+// types returns the issuers of all types, which work as the actor.
+func (a Actor) types(cfg Config) (issuing.Config, issuertypes.Issuers, error) {
+	shared, err := cfg.remotes()
+	if err != nil {
+		return issuing.Config{}, issuertypes.Issuers{}, err
+	}
+	accounts, err := a.accounts(cfg)
+	if err != nil {
+		return issuing.Config{}, issuertypes.Issuers{}, err
+	}
+	config := a.issuing(cfg)
+	config.Others = shared.changes()
+	return config, issuertypes.New(issuertypes.Config{
+		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Vault: shared.vault,
+		CopiedAnnotations: issuance.CopiedAnnotations(cfg.Settings.CertManager.CopiedAnnotationPrefixes).CopyFrom,
+	}), nil
+}
+
+func addOrders(a Actor, cfg Config) error {
+	metrics, err := certmetrics.New(a.Metrics)
+	if err != nil {
+		return err
+	}
+	accounts, err := a.accounts(cfg)
+	if err != nil {
+		return err
+	}
+	return orders.Add(a.Manager, orders.Config{
+		Client: a.Client, Versions: a.Versions, Events: a.Recorder(orders.Component), Metrics: metrics,
+		Clients: func(ctx context.Context, issuer cmv1.GenericIssuer) (orders.Client, error) {
+			return accounts.Of(ctx, issuer)
+		},
+		Suspect: accounts.Standing().Suspect,
+	})
+}
+
+func addChallenges(a Actor, cfg Config) error {
+	metrics, err := certmetrics.New(a.Metrics)
+	if err != nil {
+		return err
+	}
+	accounts, err := a.accounts(cfg)
+	if err != nil {
+		return err
+	}
+	solvers, err := a.solvers(cfg)
+	if err != nil {
+		return err
+	}
+	if err := a.Manager.Add(Everywhere{a.following(cfg.Responders)}); err != nil {
+		return fmt.Errorf("adding what follows Challenges: %w", err)
+	}
+	return challenges.Add(a.Manager, challenges.Config{
+		Client: a.Client, Secrets: a.Secrets, Versions: a.Versions, ClusterResources: cfg.clusterResources(a.Process),
+		Settings: cfg.Settings.ACME.ChallengeSettings, Solvers: solvers, Events: a.Recorder(challenges.Component), Metrics: metrics,
+		Clients: func(ctx context.Context, issuer cmv1.GenericIssuer) (challenges.Client, error) {
+			return accounts.Of(ctx, issuer)
+		},
+		Suspect: accounts.Standing().Suspect,
+	})
+}
+
+// following keeps the index of the responders up to date. It runs without the
+// lease, too: an ACME server can ask any of several processes.
+func (a Actor) following(r Responders) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		resource := worker.OneVersion(acmev1.SchemeGroupVersion, "challenges", a.Versions)
+		resource.Follow(ctx, "Following Challenges", func(ctx context.Context, _ string) error {
+			return r.Index.Follow(ctx, a.Manager.GetCache())
+		})
+		return nil
+	}
+}
