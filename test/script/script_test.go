@@ -60,7 +60,15 @@ func buildPrograms(dir string) error {
 // TestConversations runs every conversation; "kubectl" is certplane under
 // that name.
 func TestConversations(t *testing.T) {
-	testscript.Run(t, params(true))
+	p, ca, signer := params(true), startACME(t), startVault(t)
+	setUp := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		ca.tell(env)
+		signer.tell(env)
+		return setUp(env)
+	}
+	p.Cmds["seal"], p.Cmds["txt"] = signer.seal, ca.txt
+	testscript.Run(t, p)
 }
 
 // TestSystemKubectl runs the kubectl conversation with the kubectl of this
