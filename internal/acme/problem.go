@@ -7,12 +7,12 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/httpsclient"
 )
 
 // What is kept of a problem: it is stored in objects and shown in events.
@@ -121,20 +121,13 @@ func shortened(text string, most int) string {
 }
 
 // retryAfter returns when the server wants to be asked again; zero if it does
-// not say. The header has seconds or a date (RFC 9110 section 10.2.3).
+// not say.
 func retryAfter(h http.Header, now time.Time) time.Time {
-	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
-		return now.Add(time.Duration(min(seconds, uint64(maxWait/time.Second))) * time.Second)
-	}
-	at, err := http.ParseTime(text)
-	switch {
-	case err != nil || at.Before(now):
+	wait, ok := httpsclient.RetryAfter(h, now, maxWait)
+	if !ok {
 		return time.Time{}
-	case at.Sub(now) > maxWait:
-		return now.Add(maxWait)
 	}
-	return at
+	return now.Add(wait)
 }
 
 // maxLinks is how many links of an answer are read.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/httpsclient"
 )
 
 const (
@@ -142,9 +144,10 @@ func (s *server) refused(ctx context.Context, c call, at *url.URL, response *htt
 	klog.FromContext(ctx).V(1).Info("A Vault server has answered with an error", "operation", c.operation,
 		"status", response.StatusCode, "body", cut(hide(string(body), sent), maxLogged))
 	lines, ok := readErrors(body)
+	wait, _ := httpsclient.RetryAfter(response.Header, s.clock.Now(), maxPause)
 	e := &AnswerError{
 		Method: c.method, URL: at.Redacted(), Namespace: c.namespace, Status: response.StatusCode, Foreign: !ok,
-		retryAfter: retryAfter(response.Header, s.clock.Now()),
+		retryAfter: wait,
 	}
 	for _, line := range lines[:min(len(lines), 32)] {
 		e.Errors = append(e.Errors, cut(hide(line, sent), maxLogged))
@@ -161,16 +164,4 @@ func (s *server) pause(e *AnswerError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pausedUntil = s.clock.Now().Add(e.retryAfter)
-}
-
-// retryAfter parses the header Retry-After (RFC 9110 section 10.2.3).
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	wait := time.Duration(0)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxPause/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(value); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxPause)
 }

@@ -12,10 +12,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/certplane/certplane/api/signing/v1alpha1"
+	"github.com/certplane/certplane/internal/httpsclient"
 	"github.com/certplane/certplane/internal/signer/breaker"
 )
 
@@ -146,7 +146,8 @@ func invalid(err error) error {
 // refused returns a failure for a status other than 200.
 func refused(response *http.Response, now time.Time) error {
 	status := response.StatusCode
-	f := &failure{result: resultRejected, health: breaker.Unanswered, retryAfter: retryAfter(response.Header, now)}
+	wait, _ := httpsclient.RetryAfter(response.Header, now, maxPause)
+	f := &failure{result: resultRejected, health: breaker.Unanswered, retryAfter: wait}
 	f.err = fmt.Errorf("HTTP status %d %s", status, http.StatusText(status))
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
@@ -162,16 +163,4 @@ func refused(response *http.Response, now time.Time) error {
 		f.health = breaker.Answered // it refuses this request, but works
 	}
 	return f
-}
-
-// retryAfter parses the header Retry-After (RFC 9110 section 10.2.3).
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	wait := time.Duration(0)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxPause/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(value); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxPause)
 }

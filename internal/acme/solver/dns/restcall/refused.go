@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
+	"github.com/certplane/certplane/internal/httpsclient"
 )
 
 const (
@@ -80,23 +80,12 @@ func (c *Client) refused(response *http.Response) error {
 	if !fault.Temporary && !temporaryStatus(response.StatusCode) {
 		return err
 	}
-	return &provider.TemporaryError{Err: err, RetryAfter: retryAfter(response.Header, c.config.Now())}
+	wait, _ := httpsclient.RetryAfter(response.Header, c.config.Now(), maxRetryAfter)
+	return &provider.TemporaryError{Err: err, RetryAfter: wait}
 }
 
 func temporaryStatus(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
-}
-
-// retryAfter parses the header Retry-After (RFC 9110 section 10.2.3).
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	wait := time.Duration(0)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(value); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxRetryAfter)
 }
 
 // changing matches what differs from answer to answer: IDs of requests, times,
