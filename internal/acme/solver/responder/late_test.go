@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/acme/solver/responder"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
 
 // missed asks for a token that nobody knows, and lets the time pass.
@@ -24,7 +25,7 @@ func (f *fixture) missed(t *testing.T, wait time.Duration) string {
 		_, body := ask(t, f.address, get(path, "a.example.com"))
 		answered <- body
 	}()
-	eventually(t, "the question waits", f.clock.HasWaiters)
+	solvertest.Eventually(t, "the question waits", f.clock.HasWaiters)
 	f.clock.Step(wait - time.Millisecond)
 	select {
 	case body := <-answered:
@@ -43,7 +44,7 @@ func TestLateWatch(t *testing.T) {
 		_, body := ask(t, f.address, get(path, "a.example.com"))
 		answered <- body
 	}()
-	eventually(t, "the question waits", f.clock.HasWaiters)
+	solvertest.Eventually(t, "the question waits", f.clock.HasWaiters)
 	unrelated := challenge("b.example.com")
 	unrelated.UID, unrelated.Spec.Token = "2", "other"
 	f.index.Set(unrelated)
@@ -68,14 +69,14 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 	for n := range 16 {
 		question("192.0.2.1")
-		eventually(t, "the question waits", func() bool { return f.clock.Waiters() == n+1 })
+		solvertest.Eventually(t, "the question waits", func() bool { return f.clock.Waiters() == n+1 })
 	}
 	if answer, _ := ask(t, f.address, from("192.0.2.2")); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("one more of the same network: %s", answer.Status)
 	}
 	for n := 16; n < 64; n++ {
 		question(netip.AddrFrom4([4]byte{198, 51, byte(n), 1}).String())
-		eventually(t, "the question waits", func() bool { return f.clock.Waiters() == n+1 })
+		solvertest.Eventually(t, "the question waits", func() bool { return f.clock.Waiters() == n+1 })
 	}
 	if answer, _ := ask(t, f.address, from("203.0.113.1")); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("one more: %s", answer.Status)
@@ -87,7 +88,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		}
 	}
 	question("192.0.2.1")
-	eventually(t, "there is room again", f.clock.HasWaiters)
+	solvertest.Eventually(t, "there is room again", f.clock.HasWaiters)
 	f.clock.Step(2 * time.Second)
 	<-answered
 }

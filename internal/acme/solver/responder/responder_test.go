@@ -2,7 +2,6 @@ package responder_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/responder"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
 
 const (
@@ -52,7 +52,7 @@ type fixture struct {
 func start(t *testing.T, changes ...func(*responder.Settings)) *fixture {
 	t.Helper()
 	f := &fixture{index: live.NewIndex(), clock: clocktesting.NewFakeClock(now), registry: prometheus.NewRegistry()}
-	f.address = freeAddress(t)
+	f.address = solvertest.FreeAddress(t)
 	settings := responder.DefaultSettings()
 	settings.Listen = []string{f.address}
 	for _, change := range changes {
@@ -63,37 +63,8 @@ func start(t *testing.T, changes ...func(*responder.Settings)) *fixture {
 		t.Fatal(err)
 	}
 	f.Responder = r
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
-	eventually(t, "the responder listens", func() bool { return r.Ready(nil) == nil })
+	solvertest.Serve(t, r)
 	return f
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // ask sends a request as it is written, and returns the answer and its body.

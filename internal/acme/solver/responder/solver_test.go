@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
 
 // public is a network in which all names have one address, with a server.
@@ -92,7 +93,7 @@ func TestCheck(t *testing.T) {
 				}()
 			}
 			found, err := f.Solver(world.check()).Check(t.Context(), after(tc.presented))
-			assertText(t, err, tc.want)
+			solvertest.AssertError(t, err, tc.want)
 			if diff := cmp.Diff(solver.Found{Note: tc.note}, found); diff != "" {
 				t.Error(diff)
 			}
@@ -100,17 +101,6 @@ func TestCheck(t *testing.T) {
 				t.Errorf("checks count: %s", asked)
 			}
 		})
-	}
-}
-
-func assertText(t *testing.T, err error, want string) {
-	t.Helper()
-	got := ""
-	if err != nil {
-		got = err.Error()
-	}
-	if got != want {
-		t.Errorf("error\n%q, want\n%q", got, want)
 	}
 }
 
@@ -142,9 +132,9 @@ func TestOff(t *testing.T) {
 	}
 	const want = `acme.http01.listen is empty, so nothing answers HTTP-01 challenges here: set it to an address such as ":80", or to one to which a web server passes requests for /.well-known/acme-challenge/`
 	s := r.Solver((&public{}).check())
-	assertText(t, s.Present(t.Context(), after(0)), want)
+	solvertest.AssertError(t, s.Present(t.Context(), after(0)), want)
 	_, err = s.Check(t.Context(), after(0))
-	assertText(t, err, want)
+	solvertest.AssertError(t, err, want)
 	if err := r.Ready(nil); err != nil {
 		t.Errorf("the process is not ready: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
 
 const (
@@ -169,22 +170,11 @@ func TestAnswers(t *testing.T) {
 			}
 			i := internet{names: map[string][]string{"a.example.com": {four}}, servers: map[string]string{four + ":80": serve(t, handler)}}
 			_, err := selfcheck.HTTP{Network: i.network(), UserAgent: "certplane"}.Check(t.Context(), task("a.example.com"))
-			assertText(t, err, tc.want)
+			solvertest.AssertError(t, err, tc.want)
 			if selfcheck.IsUnreachable(err) {
 				t.Error("an answer counts as none")
 			}
 		})
-	}
-}
-
-func assertText(t *testing.T, err error, want string) {
-	t.Helper()
-	got := ""
-	if err != nil {
-		got = err.Error()
-	}
-	if got != want {
-		t.Errorf("error\n%q, want\n%q", got, want)
 	}
 }
 
@@ -217,7 +207,7 @@ func TestRedirectToHTTPS(t *testing.T) {
 		},
 	}
 	_, err := selfcheck.HTTP{Network: i.network()}.Check(t.Context(), task("a.example.com"))
-	assertText(t, err, "")
+	solvertest.AssertError(t, err, "")
 }
 
 // Requests have no credentials, and the name that is to be proven.
@@ -294,7 +284,7 @@ func TestAddresses(t *testing.T) {
 				i.names["second.example.com"] = []string{tc.second}
 			}
 			_, err := selfcheck.HTTP{Network: i.network()}.Check(t.Context(), task("a.example.com"))
-			assertText(t, err, tc.want)
+			solvertest.AssertError(t, err, tc.want)
 		})
 	}
 }
@@ -330,7 +320,7 @@ func TestFamilies(t *testing.T) {
 			ask := task("a.example.com")
 			ask.Challenge.Status.PresentedAt = &metav1.Time{Time: now.Add(-tc.presented)}
 			found, err := selfcheck.HTTP{Network: i.network()}.Check(t.Context(), ask)
-			assertText(t, err, tc.want)
+			solvertest.AssertError(t, err, tc.want)
 			if found.Note != tc.note {
 				t.Errorf("note\n%q, want\n%q", found.Note, tc.note)
 			}
@@ -348,7 +338,7 @@ func TestSeveralAddresses(t *testing.T) {
 		servers: map[string]string{"192.0.2.1:80": serve(t, good), "192.0.2.2:80": serve(t, http.NotFound)},
 	}
 	_, err := selfcheck.HTTP{Network: i.network()}.Check(t.Context(), task("a.example.com"))
-	assertText(t, err, "wrong status code '404', expected '200'")
+	solvertest.AssertError(t, err, "wrong status code '404', expected '200'")
 }
 
 func TestAddressIdentifiers(t *testing.T) {
@@ -359,7 +349,7 @@ func TestAddressIdentifiers(t *testing.T) {
 		}
 	}
 	_, err := selfcheck.HTTP{Network: i.network()}.Check(t.Context(), task("2001:db8::2"))
-	assertText(t, err, "failed to perform self check GET request 'http://[2001:db8::2]/.well-known/acme-challenge/"+token+"': connecting to [2001:db8::2]:80: connection refused")
+	solvertest.AssertError(t, err, "failed to perform self check GET request 'http://[2001:db8::2]/.well-known/acme-challenge/"+token+"': connecting to [2001:db8::2]:80: connection refused")
 	if !selfcheck.IsUnreachable(err) {
 		t.Error("an address that does not answer can be reached")
 	}

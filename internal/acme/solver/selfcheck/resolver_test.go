@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
 
 // nameserver answers questions on the loopback interface by UDP and by TCP.
@@ -108,10 +109,10 @@ func TestSettings(t *testing.T) {
 		{[]string{"192.0.2.53:53", "192.0.2.53"}, `acme.http01.nameservers[1]: "192.0.2.53" is not ADDRESS:PORT, such as 192.0.2.53:53 or [2001:db8::53]:53`},
 		{[]string{"dns.example.com:53"}, `acme.http01.nameservers[0]: "dns.example.com:53" is not ADDRESS:PORT, such as 192.0.2.53:53 or [2001:db8::53]:53`},
 	} {
-		assertText(t, selfcheck.CheckNameservers("acme.http01.nameservers", tc.servers), tc.want)
+		solvertest.AssertError(t, selfcheck.CheckNameservers("acme.http01.nameservers", tc.servers), tc.want)
 	}
-	assertText(t, selfcheck.Policy("full").Validate("acme.http01.selfCheck"), `acme.http01.selfCheck: "full" is not one of Full, Local and None`)
-	assertText(t, selfcheck.Local.Validate("acme.http01.selfCheck"), "")
+	solvertest.AssertError(t, selfcheck.Policy("full").Validate("acme.http01.selfCheck"), `acme.http01.selfCheck: "full" is not one of Full, Local and None`)
+	solvertest.AssertError(t, selfcheck.Local.Validate("acme.http01.selfCheck"), "")
 }
 
 // A proxy of the environment finds the servers itself.

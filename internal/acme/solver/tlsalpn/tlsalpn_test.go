@@ -30,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver"
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
@@ -60,7 +61,7 @@ type fixture struct {
 
 func start(t *testing.T, changes ...func(*tlsalpn.Settings)) *fixture {
 	t.Helper()
-	f := &fixture{index: live.NewIndex(), registry: prometheus.NewRegistry(), address: freeAddress(t)}
+	f := &fixture{index: live.NewIndex(), registry: prometheus.NewRegistry(), address: solvertest.FreeAddress(t)}
 	settings := tlsalpn.DefaultSettings()
 	settings.Listen = []string{f.address}
 	for _, change := range changes {
@@ -71,37 +72,8 @@ func start(t *testing.T, changes ...func(*tlsalpn.Settings)) *fixture {
 		t.Fatal(err)
 	}
 	f.Server = s
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("serving ended with %v", err)
-		}
-	})
-	eventually(t, "the server listens", func() bool { return s.Ready(nil) == nil })
+	solvertest.Serve(t, s)
 	return f
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // validate connects as an ACME server does. It returns the connection after the
@@ -196,7 +168,7 @@ func TestRefusals(t *testing.T) {
 	const want = "# HELP certplane_acme_tlsalpn01_handshakes_total Number of handshakes at the listeners for TLS-ALPN-01 challenges, by result (hit, refused).\n" +
 		"# TYPE certplane_acme_tlsalpn01_handshakes_total counter\n" +
 		"certplane_acme_tlsalpn01_handshakes_total{result=\"hit\"} 0\ncertplane_acme_tlsalpn01_handshakes_total{result=\"refused\"} 12\n"
-	eventually(t, "all are counted", func() bool { return testutil.GatherAndCompare(f.registry, strings.NewReader(want)) == nil })
+	solvertest.Eventually(t, "all are counted", func() bool { return testutil.GatherAndCompare(f.registry, strings.NewReader(want)) == nil })
 }
 
 // Another server can answer validations at its own port.
@@ -287,22 +259,11 @@ func TestCheck(t *testing.T) {
 				f.index.Set(task.Challenge)
 			}
 			found, err := f.Solver(w.network()).Check(t.Context(), task)
-			assertText(t, err, tc.want)
+			solvertest.AssertError(t, err, tc.want)
 			if diff := cmp.Diff(solver.Found{Note: tc.note}, found); diff != "" {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func assertText(t *testing.T, err error, want string) {
-	t.Helper()
-	got := ""
-	if err != nil {
-		got = err.Error()
-	}
-	if got != want {
-		t.Errorf("error\n%q, want\n%q", got, want)
 	}
 }
 
@@ -333,9 +294,9 @@ func TestOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := solver.Task{Challenge: challenge("a.example.com", key), Now: now}
-	assertText(t, s.Solver((&world{}).network()).Present(t.Context(), task), `acme.tlsALPN01.listen is empty, so nothing answers TLS-ALPN-01 challenges here: set it to an address such as ":443", or to one to which a TCP proxy passes connections for the protocol acme-tls/1`)
+	solvertest.AssertError(t, s.Solver((&world{}).network()).Present(t.Context(), task), `acme.tlsALPN01.listen is empty, so nothing answers TLS-ALPN-01 challenges here: set it to an address such as ":443", or to one to which a TCP proxy passes connections for the protocol acme-tls/1`)
 	task.Challenge.Spec.Wildcard = true
-	assertText(t, start(t).Solver((&world{}).network()).Present(t.Context(), task), "TLS-ALPN-01 cannot prove wildcards: use a solver with dns01")
+	solvertest.AssertError(t, start(t).Solver((&world{}).network()).Present(t.Context(), task), "TLS-ALPN-01 cannot prove wildcards: use a solver with dns01")
 }
 
 func TestTaken(t *testing.T) {
@@ -374,8 +335,8 @@ func TestSilentClient(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	settings := tlsalpn.DefaultSettings()
-	assertText(t, settings.Validate(), "")
+	solvertest.AssertError(t, settings.Validate(), "")
 	settings.Listen = []string{"443"}
-	assertText(t, settings.Validate(), `acme.tlsALPN01.listen[0]: "443" is not HOST:PORT, unix:PATH or fd:NAME`)
-	assertText(t, tlsalpn.Settings{SelfCheck: "x"}.Validate(), `acme.tlsALPN01.selfCheck: "x" is not one of Full, Local and None`)
+	solvertest.AssertError(t, settings.Validate(), `acme.tlsALPN01.listen[0]: "443" is not HOST:PORT, unix:PATH or fd:NAME`)
+	solvertest.AssertError(t, tlsalpn.Settings{SelfCheck: "x"}.Validate(), `acme.tlsALPN01.selfCheck: "x" is not one of Full, Local and None`)
 }

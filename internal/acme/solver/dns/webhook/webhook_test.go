@@ -19,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
@@ -154,15 +155,8 @@ func TestOutcomes(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			c := behindAPI(t, received(make(chan call, 1), tc.status, tc.body))
-			assertError(t, c.Call(t.Context(), group, solver, example), tc.err)
+			solvertest.AssertError(t, c.Call(t.Context(), group, solver, example), tc.err)
 		})
-	}
-}
-
-func assertError(t *testing.T, err error, want string) {
-	t.Helper()
-	if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
-		t.Errorf("error  %v\nwanted %s", err, want)
 	}
 }
 
@@ -177,13 +171,15 @@ func TestNotCalled(t *testing.T) {
 		{"a path as the solver", "acme.example.com", "x/../../../api", `webhook.solverName: "x/../../../api" is not a valid name of an API resource`},
 		{"no solver", "acme.example.com", "", `webhook.solverName: "" is not a valid name of an API resource`},
 	} {
-		t.Run(tc.reason, func(t *testing.T) { assertError(t, c.Call(t.Context(), tc.group, tc.solver, example), tc.err) })
+		t.Run(tc.reason, func(t *testing.T) {
+			solvertest.AssertError(t, c.Call(t.Context(), tc.group, tc.solver, example), tc.err)
+		})
 	}
 	nowhere, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	assertError(t, nowhere.Call(t.Context(), group, solver, example), `no DNS webhook of group "acme.example.com" is configured: add it to acme.dns01.webhooks`)
+	solvertest.AssertError(t, nowhere.Call(t.Context(), group, solver, example), `no DNS webhook of group "acme.example.com" is configured: add it to acme.dns01.webhooks`)
 }
 
 func TestSlow(t *testing.T) {
@@ -193,7 +189,7 @@ func TestSlow(t *testing.T) {
 	}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	assertError(t, c.Call(ctx, group, solver, example), `calling the DNS webhook of group "acme.example.com": no answer in time`)
+	solvertest.AssertError(t, c.Call(ctx, group, solver, example), `calling the DNS webhook of group "acme.example.com": no answer in time`)
 }
 
 // TestNoRedirects: credentials go to one server.
@@ -321,7 +317,7 @@ func TestDirectRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		assertError(t, c.Call(t.Context(), group, solver, example), strings.ReplaceAll(want, "%s", address))
+		solvertest.AssertError(t, c.Call(t.Context(), group, solver, example), strings.ReplaceAll(want, "%s", address))
 	}
 }
 
@@ -334,13 +330,13 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = untrusting.Call(t.Context(), group, solver, example)
-	assertError(t, err, `calling the DNS webhook of group "acme.example.com": tls: failed to verify certificate: x509: certificate signed by unknown authority`)
+	solvertest.AssertError(t, err, `calling the DNS webhook of group "acme.example.com": tls: failed to verify certificate: x509: certificate signed by unknown authority`)
 	closed, err := New(Config{Settings: []Settings{{GroupName: group, URL: "https://127.0.0.1:1", TokenFile: token}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = closed.Call(t.Context(), group, solver, example)
-	assertError(t, err, `calling the DNS webhook of group "acme.example.com": dial 127.0.0.1:1: connect: connection refused`)
+	solvertest.AssertError(t, err, `calling the DNS webhook of group "acme.example.com": dial 127.0.0.1:1: connect: connection refused`)
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -378,6 +374,6 @@ func TestSettings(t *testing.T) {
 	} {
 		s := good
 		tc.change(&s)
-		assertError(t, s.Validate("w"), tc.err)
+		solvertest.AssertError(t, s.Validate("w"), tc.err)
 	}
 }
