@@ -254,9 +254,15 @@ func TestSessionsOf(t *testing.T) {
 	}
 }
 
-// loseSessions is what a token does that was away for a moment.
-func (h *hsm) loseSessions(t testing.TB) {
+// loseSessions is what a token does that was away for a moment. It waits until
+// no call of the tokens in use is in the module: SoftHSM frees a session even
+// while another thread signs with it, and then the process crashes.
+func (h *hsm) loseSessions(t testing.TB, inUse ...*Token) {
 	t.Helper()
+	for _, token := range inUse {
+		token.mu.Lock()
+		defer token.mu.Unlock()
+	}
 	slot, err := findSlot(h.module, &URI{path: map[string]string{"token": h.label}})
 	h.do(t, err)
 	h.do(t, h.module.CloseAllSessions(slot.id))
@@ -292,13 +298,14 @@ func TestConcurrently(t *testing.T) {
 	h := newHSM(t)
 	first := h.find(t, "first", h.generate(t, "P-256", "first"))
 	second := h.find(t, "second", h.generate(t, "P-256", "second"))
+	tokens := []*Token{first.(*key).token, second.(*key).token}
 	var group errgroup.Group
 	for worker := range 2 * maxSessions {
 		key := []crypto.Signer{first, second}[worker%2]
 		group.Go(func() error {
 			for i := range 50 {
 				if worker == 0 && i == 25 {
-					h.loseSessions(t)
+					h.loseSessions(t, tokens...)
 				}
 				if err := signs(key); err != nil {
 					return err
@@ -310,8 +317,8 @@ func TestConcurrently(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Error(err)
 	}
-	for _, signer := range []crypto.Signer{first, second} {
-		c := signer.(*key).token.connection
+	for _, token := range tokens {
+		c := token.connection
 		if len(c.idle) == 0 || len(c.idle) > maxSessions || len(c.places) != 0 {
 			t.Errorf("%d sessions are open and %d in use, want at most %d and 0", len(c.idle), len(c.places), maxSessions)
 		}
