@@ -4,10 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/names"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/vault"
@@ -42,7 +42,7 @@ func accept(b *vault.Bundle, csr *x509.CertificateRequest, isCA bool, asked time
 	case !now.Before(b.Leaf.NotAfter):
 		return nil, fmt.Errorf("the path %s returned a certificate that has expired on %s", b.Path, b.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	missing, err := compareNames(b.Leaf, csr)
+	missing, err := names.Compare(b.Leaf, csr)
 	if err != nil {
 		return nil, fmt.Errorf("the path %s returned a certificate with more than was asked for: %w", b.Path, err)
 	}
@@ -68,7 +68,7 @@ func warnings(b *vault.Bundle, isCA bool, asked time.Duration, missing []string,
 			b.Leaf.NotAfter.UTC().Format(time.RFC3339), cut.Round(time.Second))
 	}
 	if len(missing) > 0 {
-		warn(issuing.WarningBadConfig, "The certificate lacks names of the request (%s): set use_csr_sans and use_csr_common_name of the role in Vault", list(missing))
+		warn(issuing.WarningBadConfig, "The certificate lacks names of the request (%s): set use_csr_sans and use_csr_common_name of the role in Vault", names.List(missing))
 	}
 	if isCA && !b.Leaf.IsCA {
 		warn(issuing.WarningBadConfig, "The request is for a CA, but the path %s issues no CA certificates: use pki/root/sign-intermediate", b.Path)
@@ -80,15 +80,6 @@ func warnings(b *vault.Bundle, isCA bool, asked time.Duration, missing []string,
 		warn(issuing.WarningBadConfig, "Vault returned %d certificates beside the chain of the certificate, which are left out", dropped)
 	}
 	return all
-}
-
-// list shows the first names of many.
-func list(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }
 
 // chainOf returns the certificates of an answer if they are one chain. If not,

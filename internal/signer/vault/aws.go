@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 const (
@@ -144,7 +146,7 @@ func (p *Pool) askSTS(ctx context.Context, at string, form url.Values, token cre
 	}
 	defer response.Body.Close()
 	code = fmt.Sprint(response.StatusCode)
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	body, err := io.ReadAll(io.LimitReader(response.Body, outbound.MaxBody))
 	if err != nil {
 		return awsKeys{}, code, fmt.Errorf("reading the answer of STS: %w", err)
 	}
@@ -166,7 +168,7 @@ func readSTS(status int, body []byte, token credential) (awsKeys, error) {
 	switch got := answer.Credentials; {
 	case status != http.StatusOK && err == nil && answer.Error.Code != "":
 		return awsKeys{}, fmt.Errorf("STS answers with HTTP status %d, %s: %s", status,
-			cut(hide(answer.Error.Code, []credential{token}), 64), cut(hide(answer.Error.Message, []credential{token}), maxText/2))
+			outbound.Cut(outbound.Hide(answer.Error.Code, []credential{token}), 64), outbound.Cut(outbound.Hide(answer.Error.Message, []credential{token}), outbound.MaxText/2))
 	case status != http.StatusOK:
 		return awsKeys{}, fmt.Errorf("STS answers with HTTP status %d", status)
 	case err != nil || got.AccessKeyID == "" || got.SecretAccessKey == "" || got.SessionToken == "":

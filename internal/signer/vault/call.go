@@ -9,20 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/httpsclient"
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
-const (
-	// maxBody is how much of an answer is read, in bytes.
-	maxBody = 1 << 20
-	// maxPause is the longest pause that a server can request.
-	maxPause  = 5 * time.Minute
-	userAgent = "certplane"
-)
+const userAgent = "certplane"
 
 // The operations, as in metrics.
 const (
@@ -35,7 +28,7 @@ const (
 )
 
 // errTooLarge means that an answer is not read any further.
-var errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxBody)
+var errTooLarge = fmt.Errorf("the answer is larger than %d bytes", outbound.MaxBody)
 
 // call is one call of the API.
 type call struct {
@@ -122,16 +115,16 @@ func (s *server) send(ctx context.Context, c call, at *url.URL, body []byte) (*h
 
 // read takes the body from an answer.
 func (s *server) read(ctx context.Context, c call, at *url.URL, response *http.Response) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, outbound.MaxBody+1))
 	if err == nil {
 		err = ctx.Err() // a call that is cancelled can look like the end of the body
 	}
 	switch {
 	case response.StatusCode >= 300 || response.StatusCode < 200:
-		return nil, s.refused(ctx, c, at, response, body[:min(len(body), maxBody)])
+		return nil, s.refused(ctx, c, at, response, body[:min(len(body), outbound.MaxBody)])
 	case err != nil:
 		return nil, &connectionError{fmt.Errorf("reading the answer of %s: %w", at.Redacted(), err)}
-	case len(body) > maxBody:
+	case len(body) > outbound.MaxBody:
 		return nil, errTooLarge
 	}
 	return body, nil
@@ -142,15 +135,14 @@ func (s *server) read(ctx context.Context, c call, at *url.URL, response *http.R
 func (s *server) refused(ctx context.Context, c call, at *url.URL, response *http.Response, body []byte) error {
 	sent := append([]credential{c.token}, c.sent...)
 	klog.FromContext(ctx).V(1).Info("A Vault server has answered with an error", "operation", c.operation,
-		"status", response.StatusCode, "body", cut(hide(string(body), sent), maxLogged))
+		"status", response.StatusCode, "body", outbound.Cut(outbound.Hide(string(body), sent), outbound.MaxLogged))
 	lines, ok := readErrors(body)
-	wait, _ := httpsclient.RetryAfter(response.Header, s.clock.Now(), maxPause)
 	e := &AnswerError{
 		Method: c.method, URL: at.Redacted(), Namespace: c.namespace, Status: response.StatusCode, Foreign: !ok,
-		retryAfter: wait,
+		retryAfter: outbound.RetryAfter(response.Header, s.clock.Now()),
 	}
 	for _, line := range lines[:min(len(lines), 32)] {
-		e.Errors = append(e.Errors, cut(hide(line, sent), maxLogged))
+		e.Errors = append(e.Errors, outbound.Cut(outbound.Hide(line, sent), outbound.MaxLogged))
 	}
 	s.pause(e)
 	return e

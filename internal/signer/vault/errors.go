@@ -2,7 +2,6 @@ package vault
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +10,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/signer/breaker"
-)
-
-const (
-	// maxText limits what is shown of an error, in bytes.
-	maxText = 1024
-	// maxLogged limits what is logged of an answer, in bytes.
-	maxLogged = 8192
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 // InitError means that there is no client for the server, or that it could not
@@ -92,17 +85,7 @@ func Text(err error) string {
 	if errors.As(err, &answered) && answered.Foreign {
 		return answered.Error()
 	}
-	return cut(err.Error(), maxText)
-}
-
-// cut returns at most limit bytes of a text, and no half characters.
-func cut(text string, limit int) string {
-	const mark = "..."
-	text = strings.ToValidUTF8(text, "")
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
+	return outbound.Cut(err.Error(), outbound.MaxText)
 }
 
 // Temporary reports whether the server does not work at present: a later call can
@@ -145,20 +128,4 @@ func readErrors(body []byte) (lines []string, ok bool) {
 		return nil, false
 	}
 	return *parsed.Errors, true
-}
-
-// hide replaces the credentials that were sent in a text of the server, in the
-// forms in which a server can have received them.
-func hide(text string, sent []credential) string {
-	for _, one := range sent {
-		value := string(one)
-		if len(value) < 4 {
-			continue
-		}
-		quoted, _ := json.Marshal(value) // of a string cannot fail
-		for _, form := range []string{value, strings.Trim(string(quoted), `"`), base64.StdEncoding.EncodeToString([]byte(value))} {
-			text = strings.ReplaceAll(text, form, "(not shown)")
-		}
-	}
-	return text
 }

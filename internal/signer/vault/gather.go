@@ -75,7 +75,7 @@ func (p *Pool) gather(ctx context.Context, i Issuer, access Access) (material, e
 	r := &reader{access: access, owner: i.SecretNamespace, read: map[string]Secret{}}
 	m := material{connection: connection{
 		owner: i.SecretNamespace, server: i.Server, serverName: i.ServerName,
-		guard: guard{loopback: i.Loopback || p.settings.AllowLoopback, linkLocal: p.settings.AllowLinkLocal},
+		guard: p.settings.guard(i.Loopback),
 	}}
 	var err error
 	if m.connection.bundle, err = r.bundle(ctx, i); err != nil {

@@ -2,7 +2,8 @@ package vault
 
 import (
 	"context"
-	"fmt"
+
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 // Issuer is what the spec of an issuer says about its Vault server.
@@ -119,10 +120,4 @@ func (i Issuer) label() string {
 func (i Issuer) audience() string { return "vault://" + i.label() }
 
 // credential is a secret value that no log and no error shows.
-type credential string
-
-// Format implements fmt.Formatter: no verb shows the value.
-func (credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("(not shown)")) }
-
-// MarshalText implements encoding.TextMarshaler, which loggers use.
-func (credential) MarshalText() ([]byte, error) { return []byte("(not shown)"), nil }
+type credential = outbound.Credential

@@ -16,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/signer/breaker"
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 // connection is how an issuer reaches its server.
@@ -25,7 +26,7 @@ type connection struct {
 	owner, server, serverName string
 	bundle                    []byte
 	pairs                     []pair
-	guard                     guard
+	guard                     outbound.Guard
 }
 
 // pair is a client certificate with its key, in PEM.
@@ -92,7 +93,7 @@ func (p *Pool) newServer(c connection) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := newTransport(config, c.guard, base)
+	transport, err := outbound.NewTransport(config, c.guard, base)
 	if err != nil {
 		return nil, err
 	}

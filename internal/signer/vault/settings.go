@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 // Settings is the stanza "certManager.vault". It applies to all issuers with
@@ -49,4 +51,10 @@ func (s Settings) withDefaults() Settings {
 		s.Timeout = DefaultSettings().Timeout
 	}
 	return s
+}
+
+// guard says which addresses an issuer may use; loopback is set for those that may
+// use loopback addresses anyway.
+func (s Settings) guard(loopback bool) outbound.Guard {
+	return outbound.Guard{Loopback: loopback || s.AllowLoopback, LinkLocal: s.AllowLinkLocal, Stanza: "certManager.vault"}
 }

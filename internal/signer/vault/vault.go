@@ -20,6 +20,7 @@ import (
 
 	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 // Config has the dependencies of a Pool.
@@ -71,7 +72,7 @@ func New(cfg Config) (*Pool, error) {
 	}
 	settings := cfg.Settings.withDefaults()
 	// What STS gives belongs to the issuer, but it is this process that asks.
-	transport, err := newTransport(nil, guard{loopback: true, linkLocal: settings.AllowLinkLocal}, &url.URL{Scheme: "https", Host: awsAudience})
+	transport, err := outbound.NewTransport(nil, settings.guard(true), &url.URL{Scheme: "https", Host: awsAudience})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-package vault
+// Package names compares the names in a certificate with those in its request.
+package names
 
 import (
 	"crypto/x509"
@@ -14,9 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// compareNames refuses a certificate with names that were not requested, and
+// Compare refuses a certificate with names that were not requested, and
 // returns the requested ones that it lacks.
-func compareNames(cert *x509.Certificate, csr *x509.CertificateRequest) (missing []string, err error) {
+func Compare(cert *x509.Certificate, csr *x509.CertificateRequest) (missing []string, err error) {
 	got, err := alternativeNames(cert.Extensions)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,15 @@ func compareNames(cert *x509.Certificate, csr *x509.CertificateRequest) (missing
 		}
 	}
 	return missing, nil
+}
+
+// List shows the first names of many.
+func List(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 func commonNames(subject pkix.Name) []string {

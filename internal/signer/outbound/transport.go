@@ -1,0 +1,110 @@
+// Package outbound connects to servers that users name in their issuers.
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const (
+	// idleTimeout is how long a connection is kept for the next call.
+	idleTimeout = 90 * time.Second
+	// maxHeader is the maximum size of the header of an answer, in bytes.
+	maxHeader = 64 << 10
+	// maxConnections is how many connections there are to one server.
+	maxConnections = 10
+)
+
+// metadataServices are addresses of the metadata services of clouds that are not
+// link-local.
+var metadataServices = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254")}
+
+// Guard says which addresses may be dialled.
+type Guard struct {
+	Loopback, LinkLocal bool
+	// Stanza is the part of the configuration whose fields allowLoopback and
+	// allowLinkLocal allow more, for errors.
+	Stanza string
+}
+
+// Check refuses an address, after names have been resolved.
+func (g Guard) Check(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", address, err)
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	switch {
+	case !g.LinkLocal && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadataServices, ip)):
+		return fmt.Errorf("%s is a link-local address, which no issuer may use: %s.allowLinkLocal allows it", ip, g.Stanza)
+	case !g.Loopback && (ip.IsLoopback() || ip.IsUnspecified()):
+		return fmt.Errorf("%s is a loopback address, which only ClusterIssuers may use: %s.allowLoopback allows it for Issuers", ip, g.Stanza)
+	}
+	return nil
+}
+
+// dial returns a DialContext that refuses addresses. The proxy of this process
+// is the operator's choice.
+func (g Guard) dial(proxy string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	guarded := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return g.Check(address) }}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if proxy != "" && address == proxy {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		return guarded.DialContext(ctx, network, address)
+	}
+}
+
+// checkProxied refuses a server that is reached by way of a proxy and named by
+// an address.
+func (g Guard) checkProxied(server *url.URL) error {
+	if ip, err := netip.ParseAddr(server.Hostname()); err == nil {
+		return g.Check(netip.AddrPortFrom(ip, 0).String())
+	}
+	return nil
+}
+
+// NewTransport returns what connects to a server. Only the proxy is taken from
+// the environment.
+func NewTransport(config *tls.Config, g Guard, server *url.URL) (*http.Transport, error) {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: server})
+	if err != nil {
+		return nil, fmt.Errorf("reading the proxy from the environment: %w", err)
+	}
+	by := ""
+	if proxy != nil {
+		if err := g.checkProxied(server); err != nil {
+			return nil, err
+		}
+		by = hostPort(proxy)
+	}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            g.dial(by),
+		TLSClientConfig:        config,
+		ForceAttemptHTTP2:      true,
+		MaxConnsPerHost:        maxConnections,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		// A compressed answer can be larger than its size suggests.
+		DisableCompression: true,
+	}, nil
+}
+
+// hostPort returns the address of a proxy as it is dialled.
+func hostPort(proxy *url.URL) string {
+	port := proxy.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
+	}
+	return net.JoinHostPort(proxy.Hostname(), port)
+}
