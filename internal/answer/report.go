@@ -99,7 +99,7 @@ func (r Report) discarded(ctx context.Context, o Outcome, why error) {
 }
 
 func (r Report) refused(ctx context.Context, o Outcome) {
-	log.FromContext(ctx).Info("Refused request", append(r.facts(o), "reason", o.Reason, "message", o.Message)...)
+	log.FromContext(ctx).Info("Refused request", append(r.facts(o), "reason", o.Reason, "message", note.Line(o.Message))...)
 	if o.Reason == "" {
 		return
 	}
@@ -113,9 +113,9 @@ func (r Report) refused(ctx context.Context, o Outcome) {
 func (r Report) Delayed(ctx context.Context, o Outcome) {
 	switch facts := append(r.facts(o), "reason", o.Reason); {
 	case o.Retry == nil:
-		log.FromContext(ctx).Info("Request waits", append(facts, "message", o.Message)...)
+		log.FromContext(ctx).Info("Request waits", append(facts, "message", note.Line(o.Message))...)
 	case o.After > 0: // otherwise the queue logs it
-		log.FromContext(ctx).Info("Delayed request", append(facts, "retryAfter", o.After, "why", o.Retry.Error())...)
+		log.FromContext(ctx).Info("Delayed request", append(facts, "retryAfter", o.After, "why", note.Line(o.Retry.Error()))...)
 	}
 	if r.Metrics != nil {
 		r.Metrics.Delayed.WithLabelValues(r.Signer, r.label(o)).Inc()

@@ -30,7 +30,7 @@ type Shared struct {
 func Main(m *testing.M, servers ...*Shared) {
 	code := m.Run()
 	for _, s := range servers {
-		if err := s.stop(); err != nil {
+		if err := s.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping a shared server:", err)
 			code = 1
 		}
@@ -58,8 +58,9 @@ func (s *Shared) start() {
 	s.err = s.server.run()
 }
 
-// stop does nothing if no test has started the server.
-func (s *Shared) stop() error {
+// Stop stops the server. It does nothing if no test has started it. Main calls
+// it.
+func (s *Shared) Stop() error {
 	if s.server == nil {
 		return nil
 	}

@@ -18,3 +18,7 @@ func Fit(text string) string {
 	// The cut can go through a character, whose first bytes are dropped then.
 	return strings.ToValidUTF8(text[:Max-len(mark)], "") + mark
 }
+
+// Line returns a text in one line, for logs: each sequence of spaces and line
+// breaks becomes one space.
+func Line(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -20,3 +20,9 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+func TestLine(t *testing.T) {
+	if got := Line("Error making API request.\n\nCode: 503. Errors:\n\n* Vault is sealed\n"); got != "Error making API request. Code: 503. Errors: * Vault is sealed" {
+		t.Errorf("%q", got)
+	}
+}

@@ -49,7 +49,12 @@ func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.Err
 	return append(errs, one.validate(path, "at least one issuer must be configured", "may not specify more than one issuer type")...)
 }
 
+// issuerWarnings returns what the author of a valid issuer is told. That Vault
+// servers may be called without encryption is a warning of certplane alone.
 func issuerWarnings(config *cmv1.IssuerConfig) []string {
+	if vault := config.Vault; vault != nil && strings.HasPrefix(strings.ToLower(vault.Server), "http://") {
+		return []string{"spec.vault.server: tokens and secrets of logins are sent to the Vault server without encryption: use https:// if it can be reached from other hosts"}
+	}
 	//lint:ignore SA1019 who still sets it is to be told
 	if config.ACME != nil && config.ACME.ExternalAccountBinding != nil && config.ACME.ExternalAccountBinding.KeyAlgorithm != "" {
 		return []string{"ACME issuer spec field 'externalAccount.keyAlgorithm' is deprecated. The value of this field will be ignored."}

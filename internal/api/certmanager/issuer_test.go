@@ -159,6 +159,13 @@ func TestWarnings(t *testing.T) {
 	if _, warnings := certmanager.ValidateIssuer(issuer); len(warnings) != 1 {
 		t.Errorf("warnings: %q", warnings)
 	}
+	for server, want := range map[string]int{"http://vault:8200": 1, "HTTP://vault:8200": 1, "https://vault:8200": 0} {
+		issuer := &cmv1.Issuer{}
+		issuer.Spec.Vault = &cmv1.VaultIssuer{Server: server}
+		if _, warnings := certmanager.ValidateIssuer(issuer); len(warnings) != want {
+			t.Errorf("%s: warnings %q", server, warnings)
+		}
+	}
 	issuer.Spec.ACME.ExternalAccountBinding.KeyAlgorithm = ""
 	if _, warnings := certmanager.ValidateIssuer(issuer); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -87,21 +88,30 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if err != nil {
 		return nil, forCSR(err)
 	}
-	issued.Warnings = nil // the Event about the certificate already says what matters
+	issued.Warnings = warningsForCSR(issued)
 	return issued, nil
 }
 
-// forCSR sets a short retry delay for errors whose end no watch reports.
+// warningsForCSR returns the warnings that the Event about the certificate does
+// not contain: that one says if the certificate ends with its CA.
+func warningsForCSR(issued *signer.Issued) []signer.Warning {
+	return slices.DeleteFunc(slices.Clone(issued.Warnings), func(w signer.Warning) bool {
+		return w.Reason == issuing.WarningShortened && issued.ShortenedBy > 0
+	})
+}
+
+// forCSR sets a short retry delay for errors whose end no watch reports, unless
+// the signer wants a longer one.
 func forCSR(err error) error {
 	var wait *signer.PendingError
 	if !errors.As(err, &wait) {
 		return err
 	}
 	again := *wait
-	again.RetryAfter = lookAgain
 	if again.Watched {
 		again.RetryAfter = lookSometimes
 	}
+	again.RetryAfter = max(again.RetryAfter, lookAgain)
 	return &again
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -35,7 +36,8 @@ const (
 	EventElsewhere = "WaitingForIssuer"
 )
 
-// decide turns a signer's answer into an outcome.
+// decide turns a signer's answer into an outcome. A request that waits is tried
+// again after the back-off of the queue, unless the signer says when.
 func decide(issued *signer.Issued, err error) answer.Outcome {
 	o := answer.Decide(issued, err, EventIssued)
 	switch o.Note = ""; {
@@ -43,7 +45,10 @@ func decide(issued *signer.Issued, err error) answer.Outcome {
 		o.Message = answer.MessageIssued
 	case o.State == answer.Waiting:
 		var wait *signer.PendingError
-		o.Routine, o.After = true, 0
+		o.Routine = true
+		if o.After > 0 { // such a wait has no back-off
+			o.After = max(o.After, engine.FirstPause)
+		}
 		if !errors.As(err, &wait) {
 			o.Message = "The issuer cannot sign at present; it keeps trying"
 		} else if wait.Watched {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,18 +25,21 @@ func TestDecide(t *testing.T) {
 		event  string
 		final  bool
 		retry  bool
+		after  time.Duration
 	}{
 		{reason: "a certificate", want: "Issued", event: "CertificateIssued", final: true},
 		{reason: "never", err: signer.Permanent("SigningError", broken), want: "Failed", event: "SigningError", final: true},
 		{reason: "a Secret that may come", err: &signer.PendingError{Reason: "SecretMissing", Message: "m", Err: broken, Watched: true}, want: "Pending", event: "SecretMissing"},
 		{reason: "an API that does not answer", err: &signer.PendingError{Reason: "SecretGetError", Message: "m", Err: broken}, want: "Pending", event: "SecretGetError", retry: true},
 		{reason: "an end that is near", err: signer.Expired(broken), want: "Pending", event: "SignerExpired", retry: true},
+		{reason: "a server that asks for a pause", err: &signer.PendingError{Reason: "VaultUnavailable", Err: broken, RetryAfter: time.Minute}, want: "Pending", event: "VaultUnavailable", retry: true, after: time.Minute},
+		{reason: "a server that asks for a very short pause", err: &signer.PendingError{Reason: "VaultUnavailable", Err: broken, RetryAfter: time.Millisecond}, want: "Pending", event: "VaultUnavailable", retry: true, after: 5 * time.Second},
 		{reason: "no verdict", err: broken, want: "Pending", event: "SignerUnavailable", retry: true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
 			o := decide(&signer.Issued{Certificate: &x509.Certificate{SerialNumber: big.NewInt(1)}}, tc.err)
-			if o.State.String() != tc.want || o.Reason != tc.event || o.Final() != tc.final || (o.Retry != nil) != tc.retry {
+			if o.State.String() != tc.want || o.Reason != tc.event || o.Final() != tc.final || (o.Retry != nil) != tc.retry || o.After != tc.after {
 				t.Errorf("%+v", o)
 			}
 			if tc.reason == "no verdict" && o.Message != "The issuer cannot sign at present; it keeps trying" {

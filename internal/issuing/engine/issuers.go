@@ -19,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/note"
 )
 
 // Issuers keeps the condition Ready of the issuers of one kind up to date. I is
@@ -71,7 +72,7 @@ func (i *Issuers[I]) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	changed, err := i.Write(ctx, issuer, ready)
 	if changed && err == nil {
-		log.FromContext(ctx).Info("Issuer has changed", "ready", ready.OK, "reason", ready.Reason, "message", ready.Message)
+		log.FromContext(ctx).Info("Issuer has changed", "ready", ready.OK, "reason", ready.Reason, "message", note.Line(ready.Message))
 		i.Tell(issuer, ready)
 	}
 	switch {

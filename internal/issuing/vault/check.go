@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/signer/vault"
 )
 
@@ -42,6 +43,10 @@ func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Tim
 		b.failing.end(of.GetUID())
 		return b.ready(err, now), nil
 	}
+	var pause *vault.UnavailableError
+	if errors.As(err, &pause) && pause.RetryAfter > 0 && showsReady(of) { // nobody has asked the server
+		return issuing.Ready{OK: true, Reason: ReasonVerified, Message: messageVerified, Again: now.Add(pause.RetryAfter)}, nil
+	}
 	since := b.failing.begin(of.GetUID(), now)
 	if now.Sub(since) < grace && showsReady(of) {
 		return issuing.Ready{OK: true, Reason: ReasonVerified, Message: messageVerified, Again: now.Add(graceStep)}, nil
@@ -60,7 +65,7 @@ func (b *backend) ready(err error, now time.Time) issuing.Ready {
 	if errors.As(err, new(*vault.InitError)) {
 		r = issuing.NotInitialized(ReasonError, "Failed to initialize Vault client: %s", text)
 	}
-	r.Retry = errors.New(text)
+	r.Retry = errors.New(note.Line(text))
 	return r
 }
 

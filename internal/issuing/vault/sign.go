@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/vault"
@@ -99,7 +100,7 @@ func (say words) verdict(err error, req issuing.Request, now time.Time) error {
 	}
 	return &signer.PendingError{
 		Reason: ReasonUnavailable, Message: "Vault cannot sign at present; it keeps trying: " + text,
-		Err: errors.New(text), RetryAfter: unavailable.RetryAfter,
+		Err: errors.New(note.Line(text)), RetryAfter: unavailable.RetryAfter,
 	}
 }
 
@@ -113,5 +114,5 @@ func (say words) initVerdict(err error, text string) error {
 		return issuing.Pending(say.init, say.initText, errors.New(text))
 	}
 	message := say.initText + ": " + text
-	return &signer.PendingError{Reason: say.init, Message: message, Err: errors.New(message)}
+	return &signer.PendingError{Reason: say.init, Message: message, Err: errors.New(note.Line(message))}
 }

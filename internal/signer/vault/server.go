@@ -130,16 +130,16 @@ func (s *server) enter() (breaker.Pass, error) {
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	if wait := s.pausedUntil.Sub(now); wait > 0 {
-		return breaker.Pass{}, &UnavailableError{Err: errors.New("the Vault server has asked for a pause"), RetryAfter: wait}
+		s.metrics.spared.Inc()
+		// Random, so that not all requests are retried at the same moment.
+		return breaker.Pass{}, &UnavailableError{Err: errors.New("the Vault server has asked for a pause"), RetryAfter: wait + s.random(max(wait/5, time.Second))}
 	}
-	pass, wait, ok := s.breaker.Enter(now)
+	pass, _, ok := s.breaker.Enter(now)
 	if !ok {
 		s.metrics.spared.Inc()
-		return breaker.Pass{}, &UnavailableError{
-			Err: errors.New("the Vault server is left alone for a while because it did not answer several requests"),
-			// Random, so that not all requests are retried at the same moment.
-			RetryAfter: wait + s.random(breaker.OpenFor/5),
-		}
+		// When to try again is left to the caller, whose pauses grow: changed tells
+		// it when the breaker has closed.
+		return breaker.Pass{}, &UnavailableError{Err: errors.New("the Vault server is left alone for a while because it did not answer several requests")}
 	}
 	return pass, nil
 }
