@@ -28,10 +28,12 @@ import (
 type world struct {
 	t *testing.T
 	*apitest.Server
-	admin client.Client
+	admin client.WithWatch
 	acme  *pebble
 	// ports are where challenges are answered.
 	httpPort, tlsPort int
+	// resolver is the address of the DNS server.
+	resolver string
 }
 
 // newWorld starts the three. The resolver of the ACME server is theirs.
@@ -41,7 +43,7 @@ func newWorld(t *testing.T, o pebbleOptions, options ...func(*server.Config)) *w
 	if o.resolver == "" {
 		_, o.resolver = startDNS(t)
 	}
-	o.httpPort, o.tlsPort = w.httpPort, w.tlsPort
+	w.resolver, o.httpPort, o.tlsPort = o.resolver, w.httpPort, w.tlsPort
 	w.acme = startPebble(t, o)
 	w.Server = apitest.Start(t, append([]func(*server.Config){func(cfg *server.Config) {
 		cfg.ACME.HTTP01.Listen = []string{loopback(w.httpPort)}
@@ -49,17 +51,24 @@ func newWorld(t *testing.T, o pebbleOptions, options ...func(*server.Config)) *w
 		// The ports of the names' public addresses are not ours.
 		cfg.ACME.HTTP01.SelfCheck, cfg.ACME.TLSALPN01.SelfCheck = selfcheck.Local, selfcheck.Local
 	}}, options...)...)
+	w.connect()
+	return w
+}
+
+// connect makes the clients of the server, which is at another address after
+// each restart.
+func (w *world) connect() {
+	w.t.Helper()
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, cmv1.AddToScheme, acmev1.AddToScheme} {
 		if err := add(kinds); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 	}
 	var err error
-	if w.admin, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
-		t.Fatal(err)
+	if w.admin, err = client.NewWithWatch(w.Admin(w.t), client.Options{Scheme: kinds}); err != nil {
+		w.t.Fatal(err)
 	}
-	return w
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) }
@@ -75,16 +84,29 @@ func (w *world) create(o client.Object) {
 // it is ready.
 func (w *world) issuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
 	w.t.Helper()
+	w.createIssuer(name, solvers...)
+	w.issuerReady(name)
+}
+
+func (w *world) createIssuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
+	w.t.Helper()
 	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	issuer.Spec.ACME = &acmev1.ACMEIssuer{
 		Server: w.acme.directory, CABundle: w.acme.bundle, Email: "admin@example.com", Solvers: solvers,
 		PrivateKey: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: name + "-account"}},
 	}
 	w.create(issuer)
+}
+
+// issuerReady waits until an Issuer is ready.
+func (w *world) issuerReady(name string) *cmv1.Issuer {
+	w.t.Helper()
+	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	eventually(w.t, "the issuer is ready", func() bool {
 		w.get(issuer)
 		return len(issuer.Status.Conditions) > 0 && issuer.Status.Conditions[0].Status == cmmeta.ConditionTrue
 	})
+	return issuer
 }
 
 func (w *world) get(o client.Object) {

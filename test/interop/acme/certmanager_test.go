@@ -1,0 +1,191 @@
+package acme
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cert-manager/cert-manager/pkg/controller"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/acmechallenges"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/acmeorders"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/acme"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/issuing"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/keymanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/readiness"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/requestmanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/revisionmanager"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/trigger"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/clusterissuers"
+	_ "github.com/cert-manager/cert-manager/pkg/controller/issuers"
+	_ "github.com/cert-manager/cert-manager/pkg/issuer/acme"
+	"github.com/cert-manager/cert-manager/pkg/logs"
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/certplane/certplane/internal/server"
+)
+
+// part is a part of the work on a Certificate.
+type part string
+
+// The parts. Each is one controller of certplane, by that name, and some of
+// cert-manager.
+const (
+	issuers      part = "issuers"
+	certificates part = "certificates"
+	approval     part = "certificaterequests-approver"
+	requests     part = "certificaterequests"
+	orders       part = "orders"
+	challenges   part = "challenges"
+)
+
+// everything is all parts.
+var everything = []part{issuers, certificates, approval, requests, orders, challenges}
+
+// all returns everything without some parts.
+func all(without ...part) []part {
+	return slices.DeleteFunc(slices.Clone(everything), func(p part) bool { return slices.Contains(without, p) })
+}
+
+// certManagers are the controllers of cert-manager that do a part.
+var certManagers = map[part][]string{
+	issuers: {"issuers", "clusterissuers"},
+	certificates: {
+		"certificates-issuing", "certificates-key-manager", "certificates-readiness", "certificates-request-manager",
+		"certificates-revision-manager", "certificates-trigger",
+	},
+	approval:   {"certificaterequests-approver"},
+	requests:   {"certificaterequests-issuer-acme"},
+	orders:     {"orders"},
+	challenges: {"challenges"},
+}
+
+// program is cert-manager or certplane.
+type program struct {
+	name string
+	// run starts the controllers of some parts. stop returns when they have ended.
+	run func(w *world, parts ...part) (stop func())
+}
+
+var (
+	certplane   = program{"certplane", runCertplane}
+	certManager = program{"cert-manager", runCertManager}
+)
+
+// runCertplane restarts the server with the controllers.
+func runCertplane(w *world, parts ...part) (stop func()) {
+	w.t.Helper()
+	w.restart(func(cfg *server.Config) {
+		choice := slices.Clone(noCertManager)
+		for _, p := range parts {
+			choice = append(slices.DeleteFunc(choice, func(name string) bool { return name == "-"+string(p) }), string(p))
+		}
+		cfg.Controllers = choice
+	})
+	return func() {
+		w.t.Helper()
+		w.restart(func(cfg *server.Config) { cfg.Controllers = noCertManager })
+	}
+}
+
+// noCertManager are all controllers but those of certplane that do the work of
+// cert-manager.
+var noCertManager = []string{
+	"*", "-" + string(issuers), "-" + string(certificates), "-" + string(approval), "-" + string(requests), "-" + string(orders), "-" + string(challenges),
+}
+
+// runCertManager runs cert-manager's own controllers as an administrator.
+func runCertManager(w *world, parts ...part) (stop func()) {
+	w.t.Helper()
+	log := funcr.New(func(prefix, line string) {
+		if w.t.Context().Err() == nil && testing.Verbose() {
+			w.t.Logf("cert-manager: %s %s", prefix, line)
+		}
+	}, funcr.Options{Verbosity: 2})
+	ctx, cancel := context.WithCancel(logs.NewContext(w.t.Context(), log))
+	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
+		Kubeconfig: w.Kubeconfig, KubernetesAPIQPS: 1000, KubernetesAPIBurst: 1000,
+		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: "kube-system"},
+		ACMEOptions: controller.ACMEOptions{
+			HTTP01SolverImage: "solver", ACMEHTTP01SolverRunAsNonRoot: true,
+			DNS01Nameservers: []string{w.resolver}, DNS01CheckRetryPeriod: time.Second,
+		},
+		CertificateOptions: controller.CertificateOptions{
+			CopiedAnnotationPrefixes:                 []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+			CertificateRequestMinimumBackoffDuration: time.Hour, CertificateRequestMaximumBackoffDuration: 32 * time.Hour,
+		},
+		SchedulerOptions: controller.SchedulerOptions{MaxConcurrentChallenges: 60},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	ended := make(chan error, 100)
+	var prepared []controller.Interface
+	for _, p := range parts {
+		for _, name := range certManagers[p] {
+			one, err := controller.Known()[name](factory)
+			if err != nil {
+				w.t.Fatalf("preparing %s: %v", name, err)
+			}
+			prepared = append(prepared, one)
+		}
+	}
+	shared, err := factory.Build("informers")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	shared.SharedInformerFactory.Start(ctx.Done())
+	shared.KubeSharedInformerFactory.Start(ctx.Done())
+	shared.HTTP01ResourceMetadataInformersFactory.Start(ctx.Done())
+	for _, one := range prepared {
+		running.Go(func() {
+			if err := one.Run(5, ctx); err != nil && ctx.Err() == nil {
+				ended <- err
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		select {
+		case err := <-ended:
+			w.t.Errorf("a controller of cert-manager ended: %v", err)
+		default:
+		}
+	})
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// restart restarts the server with another configuration.
+func (w *world) restart(edit func(*server.Config)) {
+	w.t.Helper()
+	edit(&w.Config)
+	w.Restart(w.t)
+	w.connect()
+}
+
+// ingresses is what cert-manager's controller of challenges watches besides
+// what certplane has.
+const ingresses = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: ingresses.networking.k8s.io
+  annotations:
+    api-approved.kubernetes.io: https://github.com/kubernetes/kubernetes
+spec:
+  group: networking.k8s.io
+  scope: Namespaced
+  names: {kind: Ingress, listKind: IngressList, plural: ingresses, singular: ingress}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
