@@ -14,8 +14,8 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/util/solverpicker"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/order"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // rows is how many random cases are compared with cert-manager's own code.
@@ -170,7 +170,7 @@ func TestNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := order.Name(v1alpha1.CertificateRequests, base, spec); err != nil || got != want {
+		if got, err := order.Name(request.CertificateRequests, base, spec); err != nil || got != want {
 			t.Fatalf("the Order of %q is %q, %v; by cert-manager %q\n%+v", base, got, err, want, spec)
 		}
 		challenge := acmev1.ChallengeSpec{

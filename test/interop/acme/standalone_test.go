@@ -132,8 +132,13 @@ func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec
 		}
 		return false
 	})
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: cert.Spec.SecretName}}
-	w.get(secret)
+	return w.leaf(cert)
+}
+
+// leaf returns the certificate in the Secret of a Certificate.
+func (w *world) leaf(cert *cmv1.Certificate) *x509.Certificate {
+	w.t.Helper()
+	secret := w.secret(cert)
 	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
 	if block == nil {
 		w.t.Fatalf("no certificate in %q", secret.Data[corev1.TLSCertKey])
