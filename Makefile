@@ -67,6 +67,10 @@ SEED ?= 0
 chaos: ## Kill servers under load, over and over (KILLS=100 FOR=24h SEED=0)
 	$(GO) test -count=1 -v -timeout 0 -run TestChaos ./test/crash -kills $(KILLS) -for $(FOR) -seed $(SEED)
 
+.PHONY: chaos-acme
+chaos-acme: ## Kill a server at the steps of ACME orders, over and over (KILLS=100 SEED=0)
+	$(GO) test -count=1 -v -timeout 0 -run TestKillDuringOrder ./test/crash -acme-kills $(KILLS) -seed $(SEED)
+
 .PHONY: hostile
 hostile: ## Attack a server in every way, with floods that take all of a machine
 	CERTPLANE_HOSTILE_LONG=1 $(GO) test -count=1 -v -timeout 20m ./test/hostile

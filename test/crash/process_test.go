@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/controller/clean"
@@ -50,14 +51,17 @@ type role struct {
 	Lease time.Duration
 	// Clock is how far its clock is off.
 	Clock time.Duration
+	// ACME, if not nil, is where a server finds name servers and CAs.
+	ACME *acmeRole
 }
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(roleEnv); text != "" {
 		os.Exit(play(text))
 	}
-	// The history's client logs each attempt to reach an etcd that was killed.
+	// Clients log each attempt to reach a server that was killed.
 	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	os.Exit(m.Run())
 }
@@ -91,6 +95,9 @@ func (r role) config() server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = r.Dir, "127.0.0.1:0"
 	cfg.Cleaning = clean.Settings{PerRequester: clean.CapSettings{ExemptGroups: []string{}}}
+	if r.ACME != nil {
+		r.ACME.configure(&cfg)
+	}
 	if r.Etcd != "" {
 		cfg.Etcd.Servers = []string{r.Etcd}
 		cfg.LeaderElection = controllermanager.LeaseTimes{

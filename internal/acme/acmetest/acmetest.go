@@ -97,6 +97,9 @@ type Reply struct {
 	Lost bool
 	// Acts makes the server do what was asked before it sends this.
 	Acts bool
+	// Acted, if not nil, is called before the answer is sent, after the server has
+	// done what was asked, if it does.
+	Acted func()
 	// Status, if not 0, replaces the answer with Problem or Body.
 	Status  int
 	Problem *rfc8555.Problem
@@ -227,6 +230,31 @@ func (s *Server) ForgetAccounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.accounts)
+}
+
+// OrderState is an order of the server.
+type OrderState struct {
+	// Names are the values of the identifiers.
+	Names []string
+	// Status is a state of RFC 8555.
+	Status string
+	// Signed is set once a certificate was signed for it.
+	Signed bool
+}
+
+// Orders returns all orders, in any order.
+func (s *Server) Orders() []OrderState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []OrderState
+	for _, o := range s.orders {
+		state := OrderState{Status: o.Status, Signed: o.made != ""}
+		for _, id := range o.Identifiers {
+			state.Names = append(state.Names, id.Value)
+		}
+		all = append(all, state)
+	}
+	return all
 }
 
 // SetOrder changes the state of the order with a URL, and its error.

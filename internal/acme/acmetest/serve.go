@@ -78,6 +78,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.answer(answer, r, body)
 		s.mu.Unlock()
 	}
+	if reply.Acted != nil {
+		reply.Acted()
+	}
 	if reply.Lost {
 		panic(http.ErrAbortHandler)
 	}

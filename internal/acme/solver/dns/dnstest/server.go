@@ -24,6 +24,9 @@ type Options struct {
 	// Keys are the keys of dynamic updates, by name with a final dot. With keys,
 	// updates without a signature are refused.
 	Keys map[string]Key
+	// Updated, if not nil, is called after each dynamic update that was permitted,
+	// before it is answered.
+	Updated func(update *dns.Msg)
 }
 
 // Fault answers a query instead of the server's records. It reports whether it
@@ -147,6 +150,20 @@ func (s *Server) TXT(name string) []string {
 	}
 	slices.Sort(values)
 	return values
+}
+
+// AllTXT returns the names that have TXT records, sorted.
+func (s *Server) AllTXT() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, rr := range s.records {
+		if rr.Header().Rrtype == dns.TypeTXT {
+			names = append(names, rr.Header().Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Queries returns what was asked so far.

@@ -59,6 +59,11 @@ func (k keys) Verify(message []byte, t *dns.TSIG) error {
 	return nil
 }
 
+// IsDeletion reports whether an update only removes records.
+func IsDeletion(update *dns.Msg) bool {
+	return !slices.ContainsFunc(update.Ns, func(rr dns.RR) bool { return rr.Header().Class == dns.ClassINET })
+}
+
 // update answers a dynamic update (RFC 2136): records are added, or removed one
 // by one.
 func (s *Server) update(w dns.ResponseWriter, update *dns.Msg) {
@@ -80,6 +85,9 @@ func (s *Server) update(w dns.ResponseWriter, update *dns.Msg) {
 		return
 	}
 	reply.Rcode = s.apply(update)
+	if s.options.Updated != nil {
+		s.options.Updated(update)
+	}
 	if signature != nil {
 		reply.SetTsig(signature.Hdr.Name, signature.Algorithm, 300, time.Now().Unix())
 	}
