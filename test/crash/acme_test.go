@@ -87,14 +87,14 @@ func TestKillDuringOrder(t *testing.T) {
 	w.report()
 }
 
-// draw returns up to most moments, which are the more likely the fewer of them
-// have been.
+// draw returns up to most moments of different steps, in their order.
 func (w *acmeWorld) draw(most int) []moment {
+	drawn := w.random.Perm(len(steps))[:1+w.random.IntN(most)]
+	slices.Sort(drawn)
 	var moments []moment
-	for _, i := range w.random.Perm(len(steps))[:1+w.random.IntN(most)] {
+	for _, i := range drawn {
 		moments = append(moments, moment{steps[i], []when{before, unanswered, answered}[w.random.IntN(3)]})
 	}
-	slices.SortFunc(moments, func(a, b moment) int { return slices.Index(steps, a.what) - slices.Index(steps, b.what) })
 	return moments
 }
 
@@ -108,6 +108,10 @@ func (w *acmeWorld) round(moments []moment) (missed []moment) {
 	for i, m := range moments {
 		struck := w.arm(m)
 		if i == 0 {
+			if m.what == string(acmetest.Directory) || m.what == string(acmetest.NewNonce) { // which a process asks for once
+				w.process.kill()
+				w.restart()
+			}
 			w.request(name)
 		}
 		if !w.reached(name, struck) {

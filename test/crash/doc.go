@@ -1,9 +1,8 @@
 // Package crash kills servers at any moment and checks what is left.
 //
 // TestChaos does it again and again, with clocks that jump and disks that are
-// full; "make chaos KILLS=1000" does it for long. TestKillDuringOrder kills at
-// each step of ACME orders; "make chaos-acme KILLS=100" at moments that it
-// draws. Its history reads every
+// full; "make chaos KILLS=1000" does it for long. Its history reads every
 // revision of every request from etcd, so that nothing that a server has stored
-// between two reads is missed.
+// between two reads is missed. TestKillDuringOrder kills at each step of ACME
+// orders; "make chaos-acme KILLS=100" at steps that it draws.
 package crash
