@@ -29,7 +29,7 @@ Exit codes: 0 explained, whatever the state of the %s, 1 error, 2 wrong usage.`,
 func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Explain the state of a request, a Certificate or a signer",
+		Short: "Explain the state of a request, a Certificate, an Order, a Challenge or a signer",
 	}
 	cmd.AddCommand(
 		newExplain(streams, explained{
@@ -87,6 +87,28 @@ a failure delays it, whether its issuer can sign, and what to do next. It reads 
 the metadata of Secrets, and no keys.`,
 					"get on the Certificate", "Certificate"),
 				Example: "  certplane explain certificate -n shop web\n  certplane explain cert -n shop web -o json",
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "Order", run: explain.Order, namespaced: true,
+			cmd: cobra.Command{
+				Use: "order NAME", Aliases: []string{"orders"}, Short: "Explain the state of an Order of an ACME issuer",
+				Long: explainLong(`Explains the state of an Order of an ACME issuer: what it waits for, which names the
+CA has validated, which solver was chosen for each of the others and why not another
+one, what controllers reported about it, and what to do next.`,
+					"get on the Order, and to see its\nChallenges and solvers list on challenges and get on the issuer", "Order"),
+				Example: "  certplane explain order -n shop web-1-2029063428\n  certplane explain order -n shop web-1-2029063428 -o json",
+			},
+		}),
+		newExplain(streams, explained{
+			kind: "Challenge", run: explain.Challenge, namespaced: true,
+			cmd: cobra.Command{
+				Use: "challenge NAME", Aliases: []string{"challenges"}, Short: "Explain the state of a Challenge of an ACME issuer",
+				Long: explainLong(`Explains the state of a Challenge of an ACME issuer: what it waits for, which URL, TXT
+record or server the CA looks at and what it expects there, commands to look yourself,
+why this solver was chosen, and what to do next.`,
+					"get on the Challenge, and to see why its\nsolver was chosen get on its Order and its issuer", "Challenge"),
+				Example: "  certplane explain challenge -n shop web-1-2029063428-1938036228\n  certplane explain challenge -n shop web-1-2029063428-1938036228 -o json",
 			},
 		}),
 	)

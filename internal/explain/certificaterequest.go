@@ -49,6 +49,8 @@ type RequestFacts struct {
 	// key is the Secret with the key for a SelfSigned issuer; nil if no Secret
 	// is needed or none is named.
 	key *secretKey
+	// ordered is the Order of the request; nil if its issuer is not of ACME.
+	ordered *ordered
 	// otherwise is what to do if the issuer is the wrong one.
 	otherwise string
 }
@@ -72,6 +74,9 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 		if err := f.key.find(ctx, api); err != nil {
 			return nil, err
 		}
+	}
+	if f.ordered, err = findOrdered(ctx, api, f.issuer, cr.Namespace, string(cr.UID), q); err != nil {
+		return nil, err
 	}
 	f.Events, err = eventsOf(ctx, api, cr)
 	return f, err

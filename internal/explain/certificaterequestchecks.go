@@ -22,6 +22,9 @@ func (f *RequestFacts) checks(p progress) []Check {
 	if f.issuer.selfSigned() {
 		checks = append(checks, f.checkKey())
 	}
+	if p.state == certificates.Approved || p.state == certificates.Failed {
+		checks = append(checks, f.ordered.checks()...)
+	}
 	return append(checks, p.checkSigning())
 }
 
@@ -66,7 +69,7 @@ func (f *RequestFacts) checkKey() Check {
 func (f *RequestFacts) steps(p progress) []Step {
 	switch p.state {
 	case certificates.Denied, certificates.Failed, invalid:
-		return []Step{f.requestAgain()}
+		return append([]Step{f.requestAgain()}, f.ordered.steps()...)
 	case certificates.Issued:
 		return []Step{f.fetchStep(certificateRequests, f.Request)}
 	case certificates.Approved:
@@ -91,6 +94,7 @@ func (f *RequestFacts) stepsAfterApproval(p progress) []Step {
 	if f.key != nil {
 		steps = append(steps, f.key.steps(f.Query, p.delay != "")...)
 	}
+	steps = append(steps, f.ordered.steps()...)
 	group := f.issuer.Ref.Group
 	switch {
 	case len(steps) > 0, p.delay != "":

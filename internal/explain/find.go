@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +30,7 @@ type kind struct {
 // installCertManager is what to do if a server has none of cert-manager's kinds.
 var installCertManager = []Step{{Text: "Install the kinds of " + certmanager.Group + " there."}}
 
-// The kinds of requests, and Certificates.
+// The kinds of requests, Certificates, and what ACME issuers have made for them.
 var (
 	signingRequests = kind{
 		verb: "csr", noun: "certificate signing request", resource: "csr",
@@ -42,6 +43,14 @@ var (
 	issuedCertificates = kind{
 		verb: "certificate", noun: "Certificate", resource: "certificates." + certmanager.Group, namespaced: true,
 		install: installCertManager, new: func() client.Object { return &cmv1.Certificate{} },
+	}
+	orders = kind{
+		verb: "order", noun: "Order", resource: "orders." + acmev1.SchemeGroupVersion.Group, namespaced: true,
+		deleted: "An Order is deleted with its request. ", install: installCertManager, new: func() client.Object { return &acmev1.Order{} },
+	}
+	challenges = kind{
+		verb: "challenge", noun: "Challenge", resource: "challenges." + acmev1.SchemeGroupVersion.Group, namespaced: true,
+		deleted: "The Challenges of an Order are deleted once it has its certificate. ", install: installCertManager, new: func() client.Object { return &acmev1.Challenge{} },
 	}
 	podRequests = kind{
 		verb: "podcertificaterequest", noun: "pod certificate request", resource: "podcertificaterequests", namespaced: true,
@@ -86,7 +95,7 @@ func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) 
 // without an error.
 func (k kind) others(ctx context.Context, api Reader, q Query) []Step {
 	var steps []Step
-	for _, other := range []kind{signingRequests, certificateRequests, issuedCertificates} {
+	for _, other := range []kind{signingRequests, certificateRequests, issuedCertificates, orders, challenges} {
 		if other.verb == k.verb {
 			continue
 		}

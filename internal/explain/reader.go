@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -114,6 +115,7 @@ func resources() meta.RESTMapper {
 		{certificatesv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
 		{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
 		{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
+		{acmev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{acmev1.OrderKind, acmev1.ChallengeKind}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "Pod", "Service", "ServiceAccount"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},

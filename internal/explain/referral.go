@@ -28,6 +28,8 @@ type referral struct {
 	allowed Result
 	// mayGrant reports whether the caller may grant that permission.
 	mayGrant Result
+	// ordered is the Order of the request; nil if the issuer is not of ACME.
+	ordered *ordered
 	// terms is the issuer's objection to what is requested, or nil.
 	terms error
 }
@@ -45,6 +47,9 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 	r := &referral{signer: signer, issuer: found, allowed: Open}
 	r.terms = checkTerms(f.csr, found.selfSigned())
 	if err := r.ask(ctx, api, f.csr); err != nil {
+		return err
+	}
+	if r.ordered, err = findOrdered(ctx, api, found, signer.Namespace, string(f.csr.UID), f.Query); err != nil {
 		return err
 	}
 	f.referral, f.objection = r, r.objection(f.csr.Spec.Username)
@@ -106,7 +111,7 @@ func (r *referral) checks(username string) []Check {
 	if r.terms != nil {
 		terms = Check{"terms", No, r.terms.Error()}
 	}
-	return append(checks, terms, r.issuer.check())
+	return append(append(checks, terms, r.issuer.check()), r.ordered.checks()...)
 }
 
 // referralSteps returns the steps that let a request to an issuer continue, or
@@ -128,6 +133,7 @@ func (f *facts) referralSteps(p progress) []Step {
 	if p.open() {
 		steps = append(steps, r.issuer.steps(f.Query, anotherRequest)...)
 	}
+	steps = append(steps, r.ordered.steps()...)
 	switch {
 	case p.state != certificates.Approved, len(steps) > 0, f.objection != nil:
 		return steps

@@ -26,3 +26,14 @@ var ChallengeTypes = map[string]acmev1.ACMEChallengeType{
 	rfc8555.ChallengeDNSAccount01: TypeDNSAccount01,
 	rfc8555.ChallengeDNSPersist01: TypeDNSPersist01,
 }
+
+// ProtocolType returns the name of a type of Challenges in the protocol; empty
+// for unknown ones.
+func ProtocolType(kind acmev1.ACMEChallengeType) string {
+	for name, known := range ChallengeTypes {
+		if known == kind {
+			return name
+		}
+	}
+	return ""
+}

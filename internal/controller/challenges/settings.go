@@ -27,7 +27,7 @@ type ChallengeSettings struct {
 
 // DefaultChallengeSettings returns the defaults.
 func DefaultChallengeSettings() ChallengeSettings {
-	return ChallengeSettings{MaxConcurrentChallenges: 60, SelfCheckDeadline: metav1.Duration{Duration: 24 * time.Hour}}
+	return ChallengeSettings{MaxConcurrentChallenges: 60, SelfCheckDeadline: metav1.Duration{Duration: challenge.DefaultDeadline}}
 }
 
 // Bounds of settings.

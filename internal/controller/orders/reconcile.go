@@ -138,12 +138,11 @@ func (p *pass) findIssuer(ctx context.Context) error {
 	err = p.cache.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, issuer)
 	switch {
 	case apierrors.IsNotFound(err):
-		p.obstacle = fmt.Sprintf("error reading (cluster)issuer %q: there is no such %s; the Order goes on once there is", of.Name, of.Kind)
-		return nil
+		issuer = nil
 	case err != nil:
 		return fmt.Errorf("error reading (cluster)issuer %q: %w", of.Name, err)
-	case issuer.GetSpec().ACME == nil:
-		p.obstacle = fmt.Sprintf("the %s %q is not of the type acme", of.Kind, of.Name)
+	}
+	if p.obstacle = order.IssuerObstacle(of, issuer); p.obstacle != "" {
 		return nil
 	}
 	if p.ca, err = p.Clients(ctx, issuer); err != nil {

@@ -90,7 +90,7 @@ func (s Situation) begun(r Result, answer rfc8555.Challenge) Result {
 }
 
 func (s Situation) validating(own rfc8555.Challenge) string {
-	reason := fmt.Sprintf("Waiting for the CA to validate the %s challenge", s.Challenge.Spec.Type)
+	reason := fmt.Sprintf(reasonValidating+"%s challenge", s.Challenge.Spec.Type)
 	if own.Error != nil { // the CA tries again
 		reason += ": " + own.Error.Error()
 	}

@@ -74,7 +74,7 @@ func (s Situation) Checked(delay time.Duration, note string) Result {
 	r.Memory.Passed, r.Memory.Delay, r.Memory.Note = s.Now, max(delay, 0), note
 	r.Status.Reason = ""
 	if delay > 0 {
-		r.Status.Reason = fmt.Sprintf("The self check has succeeded; waiting %s before accepting %s challenge", delay, s.Challenge.Spec.Type)
+		r.Status.Reason = fmt.Sprintf(reasonPassed+"; waiting %s before accepting %s challenge", delay, s.Challenge.Spec.Type)
 	}
 	r.Status.Reason = withNote(r.Status.Reason, note)
 	return r

@@ -29,6 +29,9 @@ const (
 	reasonIssuer    = "Waiting for the issuer: "
 	reasonLimited   = "waiting until "
 	reasonDone      = "Successfully authorized domain"
+
+	reasonPassed     = "The self check has succeeded"
+	reasonValidating = "Waiting for the CA to validate the "
 )
 
 // What differs between two errors that mean the same: identifiers of requests,

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/resolver"
 	"github.com/certplane/certplane/internal/acme/solver/dns/webhook"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 // TestJudge: which servers must have a record. In views, h has it, l lacks it,
@@ -66,13 +67,6 @@ func TestTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestAccountLabel: the example of draft-ietf-acme-dns-account-label.
-func TestAccountLabel(t *testing.T) {
-	if got := accountLabel("https://example.com/acme/acct/ExampleAccount"); got != "_ujmmovf2vn55tgye" {
-		t.Errorf("label %s", got)
-	}
-}
-
 func TestPermission(t *testing.T) {
 	const account = "https://ca.example/acct/1"
 	now := time.Unix(1_800_000_000, 0)
@@ -105,7 +99,7 @@ func TestPermission(t *testing.T) {
 			t.Errorf("%s: the proposed record %q does not grant it", tc.reason, p)
 		}
 	}
-	if diff := cmp.Diff([]string{"a.example", "b.example"}, issuerDomains("A.example, b.example")); diff != "" {
+	if diff := cmp.Diff([]string{"a.example", "b.example"}, rfc8555.IssuerDomains("A.example, b.example")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -115,7 +109,7 @@ func TestParseWhere(t *testing.T) {
 	const name = "_acme-challenge.example.com."
 	plain := plan{kind: acmev1.ACMEChallengeTypeDNS01, spec: &Spec{}, name: name}
 	follow := plan{kind: acmev1.ACMEChallengeTypeDNS01, spec: &Spec{CNAMEStrategy: acmev1.FollowStrategy}, name: name}
-	orphan := plan{kind: certmanager.TypeDNSAccount01, spec: &Spec{}, name: accountLabel("") + "." + name}
+	orphan := plan{kind: certmanager.TypeDNSAccount01, spec: &Spec{}, name: rfc8555.RecordName(rfc8555.ChallengeDNSAccount01, "example.com", "")}
 	for _, tc := range []struct {
 		reason string
 		p      plan

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/acme/solver"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 // checkPersistent looks for the record of a dns-persist-01 challenge, which the
 // owner of the domain writes once.
 func (s *Solver) checkPersistent(ctx context.Context, task solver.Task, p plan) (solver.Found, error) {
-	want := permission{account: p.account, issuers: issuerDomains(task.Challenge.Spec.Key), wildcard: task.Challenge.Spec.Wildcard, now: task.Now}
+	want := permission{account: p.account, issuers: rfc8555.IssuerDomains(task.Challenge.Spec.Key), wildcard: task.Challenge.Spec.Wildcard, now: task.Now}
 	_, j, err := s.look(ctx, p.name, func(values []string) bool { return slices.ContainsFunc(values, want.in) })
 	switch {
 	case err != nil:
@@ -35,23 +36,9 @@ type permission struct {
 	now      time.Time
 }
 
-// issuerDomains reads the key of a Challenge: the names of the CA, between
-// commas. It is empty if they are not known.
-func issuerDomains(key string) []string {
-	return strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return r == ',' || r == ' ' })
-}
-
 // String returns a record that grants it.
 func (p permission) String() string {
-	issuer := "<the CA's domain name>"
-	if len(p.issuers) > 0 {
-		issuer = p.issuers[0]
-	}
-	text := issuer + "; accounturi=" + p.account
-	if p.wildcard {
-		text += "; policy=wildcard"
-	}
-	return text
+	return rfc8555.PersistentRecord(p.issuers, p.account, p.wildcard)
 }
 
 // in reports whether the value of a record grants it. The grammar is that of

@@ -2,12 +2,9 @@ package dns
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -48,15 +45,7 @@ func newPlan(task solver.Task, s Settings) (plan, error) {
 	if err := p.useReserved(s); err != nil {
 		return plan{}, err
 	}
-	domain := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(challenge.Spec.DNSName, "*."), ".")) + "."
-	switch p.kind {
-	case acmev1.ACMEChallengeTypeDNS01:
-		p.name = "_acme-challenge." + domain
-	case certmanager.TypeDNSAccount01:
-		p.name = accountLabel(p.account) + "._acme-challenge." + domain
-	case certmanager.TypeDNSPersist01:
-		p.name = "_validation-persist." + domain
-	default:
+	if p.name = rfc8555.RecordName(certmanager.ProtocolType(p.kind), challenge.Spec.DNSName, p.account); p.name == "" {
 		return plan{}, fmt.Errorf("challenges of type %s are not solved by DNS records", p.kind)
 	}
 	return p, nil
@@ -120,11 +109,4 @@ func accountURL(issuer cmv1.GenericIssuer) string {
 		return ""
 	}
 	return issuer.GetStatus().ACME.URI
-}
-
-// accountLabel returns the label for an account
-// (draft-ietf-acme-dns-account-label-03 section 3.2).
-func accountLabel(url string) string {
-	sum := sha256.Sum256([]byte(url))
-	return "_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
 }

@@ -15,11 +15,12 @@ import (
 	"strings"
 
 	"github.com/certplane/certplane/internal/acme/solver"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 const (
-	// Path is where the answers of HTTP-01 are (RFC 8555 section 8.3).
-	Path = "/.well-known/acme-challenge/"
+	// Path is where the answers of HTTP-01 are.
+	Path = rfc8555.HTTPPath
 	// maxBody is the largest answer that is read, in bytes, and maxHeader the
 	// largest header.
 	maxBody   = 1 << 20

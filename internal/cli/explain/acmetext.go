@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/explain"
+)
+
+// Order explains an Order of an ACME issuer.
+func Order(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.Order, orderText)
+}
+
+// Challenge explains a Challenge of an ACME issuer.
+func Challenge(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.Challenge, challengeText)
+}
+
+func orderText(e explain.OrderExplanation, now time.Time) string {
+	p := &print.Page{}
+	p.Line(e.Verdict)
+	lifetime := "as long as the CA gives"
+	if e.Order.Duration != nil {
+		lifetime = e.Order.Duration.Duration.String()
+	}
+	rows := [][]string{
+		{"issuer", e.Order.Issuer}, {"for", print.OrNone(e.Order.For)}, {"names", list(e.Order.Names)}, {"lifetime", lifetime},
+	}
+	rows = append(rows, optional("profile", e.Order.Profile)...)
+	rows = append(rows, optional("replaces", e.Order.Replaces)...)
+	rows = append(rows, []string{"at the CA", print.OrNone(e.Order.URL)}, []string{"created", print.Ago(now, e.Order.Created)})
+	p.Section("Order", rows)
+	p.Section("Checks", CheckRows(e.Checks))
+	p.Section("Names", rowsOf(e.Names, func(n explain.OrderName) []string {
+		text := strings.Join(strings.Fields(string(n.Type)+" "+n.Challenge), " ")
+		if n.Reason != "" && n.State != acmev1.Valid {
+			text = strings.TrimPrefix(text+": "+n.Reason, ": ")
+		}
+		return []string{string(cmp.Or(n.State, acmev1.Pending)), n.Domain, text}
+	}))
+	var solvers [][]string
+	for _, n := range e.Names {
+		solvers = append(solvers, solverRows(n.Domain, n.Solvers)...)
+	}
+	p.Section("Solvers", solvers)
+	p.Section("Events", eventRows(e.Events, now))
+	WriteSteps(p, e.Next)
+	return p.String()
+}
+
+func challengeText(e explain.ChallengeExplanation, now time.Time) string {
+	p := &print.Page{}
+	p.Line(e.Verdict)
+	p.Section("Challenge", [][]string{
+		{"domain", e.Challenge.Domain}, {"type", string(e.Challenge.Type)}, {"issuer", e.Challenge.Issuer}, {"order", print.OrNone(e.Challenge.Order)},
+		{"at the CA", print.OrNone(e.Challenge.URL)}, {"created", print.Ago(now, e.Challenge.Created)},
+	})
+	var expected [][]string
+	for _, row := range [][2]string{
+		{"URL", e.Expected.URL}, {"TXT record", e.Expected.Record}, {"server", e.Expected.Server}, {"value", e.Expected.Value}, {"written at", e.Expected.Written},
+	} {
+		expected = append(expected, optional(row[0], row[1])...)
+	}
+	p.Section("The CA expects", expected)
+	p.Section("Checks", CheckRows(e.Checks))
+	p.Section("Solvers", solverRows(e.Challenge.Domain, e.Solvers))
+	p.Section("Events", eventRows(e.Events, now))
+	WriteSteps(p, e.Next)
+	return p.String()
+}
+
+// optional returns a row, or none if there is no value.
+func optional(name, value string) [][]string {
+	if value == "" {
+		return nil
+	}
+	return [][]string{{name, value}}
+}
+
+func solverRows(domain string, solvers []explain.SolverChoice) [][]string {
+	return rowsOf(solvers, func(s explain.SolverChoice) []string { return []string{domain, s.Text} })
+}

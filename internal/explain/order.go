@@ -1,0 +1,215 @@
+package explain
+
+import (
+	"context"
+	"time"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/policy/challenge"
+	"github.com/certplane/certplane/internal/policy/order"
+)
+
+// OrderExplanation is what is known about an Order, in the form for machines.
+type OrderExplanation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// State is that of the Order; empty before the CA has an order.
+	State acmev1.State `json:"state,omitempty"`
+	// Verdict is the explanation in one sentence.
+	Verdict string       `json:"verdict"`
+	Order   OrderContent `json:"order"`
+	// Decision is what the controller does next; nil if it cannot be told from
+	// what the caller may read.
+	Decision *OrderDecision `json:"decision,omitempty"`
+	// Names are the names and addresses that the CA validates, once it has said
+	// which.
+	Names []OrderName `json:"names,omitempty"`
+	// Slowest is the Challenge for which the Order waits longest.
+	Slowest string  `json:"slowestChallenge,omitempty"`
+	Checks  []Check `json:"checks"`
+	// Events are what controllers reported about the Order, the latest last.
+	Events []Event `json:"events,omitempty"`
+	Next   []Step  `json:"next,omitempty"`
+}
+
+// OrderContent is what is ordered.
+type OrderContent struct {
+	Created time.Time `json:"created"`
+	Issuer  string    `json:"issuer"`
+	// For is the request that the Order is for: its kind and name.
+	For string `json:"for,omitempty"`
+	// Names are the names and addresses that are ordered.
+	Names    []string         `json:"names"`
+	Profile  string           `json:"profile,omitempty"`
+	Replaces string           `json:"replaces,omitempty"`
+	Duration *metav1.Duration `json:"duration,omitempty"`
+	// URL is that of the order at the CA.
+	URL string `json:"url,omitempty"`
+}
+
+// OrderDecision is what the controller does next for an Order that it has just
+// read from the CA.
+type OrderDecision struct {
+	Action order.Action `json:"action"`
+	// Class and Reason say what the Order waits for.
+	Class  order.Class `json:"class,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+	// Create and Delete are the names of Challenges.
+	Create []string `json:"create,omitempty"`
+	Delete []string `json:"delete,omitempty"`
+}
+
+// OrderName is a name or an address that the CA validates.
+type OrderName struct {
+	Domain string `json:"domain"`
+	// State is that of the authorization when the CA first showed it, or that of
+	// the Challenge.
+	State acmev1.State `json:"state"`
+	// Challenge is the Challenge, and Type how the name is validated.
+	Challenge string                   `json:"challenge,omitempty"`
+	Type      acmev1.ACMEChallengeType `json:"type,omitempty"`
+	Reason    string                   `json:"reason,omitempty"`
+	// Solvers are those of the issuer, in their order, while the name has to be
+	// validated.
+	Solvers []SolverChoice `json:"solvers,omitempty"`
+}
+
+// SolverChoice is a solver of the issuer, and why it is used or not.
+type SolverChoice struct {
+	// Index is its place in spec.acme.solvers.
+	Index int    `json:"index"`
+	Type  string `json:"type,omitempty"`
+	Used  bool   `json:"used"`
+	// Lost is why it is not used; empty for the one that is.
+	Lost order.Why `json:"lost,omitempty"`
+	Text string    `json:"text"`
+}
+
+// Order explains one Order of an ACME issuer.
+func Order(ctx context.Context, api Reader, q Query) (OrderExplanation, error) {
+	o := &acmev1.Order{}
+	if err := orders.get(ctx, api, q, o); err != nil {
+		return OrderExplanation{}, err
+	}
+	f, err := gatherOrder(ctx, api, o, q)
+	if err != nil {
+		return OrderExplanation{}, readError("finding out about the Order", err)
+	}
+	return f.Explain(), nil
+}
+
+// OrderFacts are the API's data about an Order.
+type OrderFacts struct {
+	Query
+	Order  *acmev1.Order
+	Issuer *IssuerFacts
+	// Challenges are those that the Order controls; ChallengesUnknown is why the
+	// caller does not know them.
+	Challenges        []*acmev1.Challenge
+	ChallengesUnknown string
+	Events            Events
+}
+
+func gatherOrder(ctx context.Context, api Reader, o *acmev1.Order, q Query) (*OrderFacts, error) {
+	f := &OrderFacts{Query: q, Order: o}
+	var err error
+	if f.Issuer, err = findIssuer(ctx, api, o.Spec.IssuerRef, o.Namespace); err != nil {
+		return nil, err
+	}
+	all, unknown, err := challengesIn(ctx, api, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	f.ChallengesUnknown = unknown
+	for _, c := range all {
+		if metav1.IsControlledBy(c, o) {
+			f.Challenges = append(f.Challenges, c)
+		}
+	}
+	f.Events, err = eventsOf(ctx, api, o)
+	return f, err
+}
+
+// challengesIn returns the Challenges of a namespace, or why the caller does not
+// know them.
+func challengesIn(ctx context.Context, api Reader, namespace string) (all []*acmev1.Challenge, unknown string, err error) {
+	found := &acmev1.ChallengeList{}
+	known, err := list(ctx, api, found, client.InNamespace(namespace))
+	if known == Unknown {
+		unknown = mayNotRead("list", challenges.resource, namespace)
+	}
+	for i := range found.Items {
+		all = append(all, &found.Items[i])
+	}
+	return all, unknown, err
+}
+
+// findOrder returns the facts of the Order that was made for a request, and why
+// the caller does not know them; nil and nothing if there is no Order.
+func findOrder(ctx context.Context, api Reader, namespace string, uid types.UID, q Query) (f *OrderFacts, unknown string, err error) {
+	all := &acmev1.OrderList{}
+	known, err := list(ctx, api, all, client.InNamespace(namespace))
+	if known == Unknown {
+		return nil, mayNotRead("list", orders.resource, namespace), err
+	}
+	for i := range all.Items {
+		if o := &all.Items[i]; err == nil && order.IsOf(o, string(uid)) && o.DeletionTimestamp == nil {
+			f, err = gatherOrder(ctx, api, o, q)
+			return f, "", err
+		}
+	}
+	return nil, "", err
+}
+
+// situation is what the controller decides with that has just read the order from
+// the CA.
+func (f *OrderFacts) situation() order.Situation {
+	s := order.Situation{Order: f.Order, Challenges: f.Challenges, Memory: order.Assumed(f.Order), Now: f.Now, Obstacle: f.obstacle()}
+	if s.Obstacle == "" {
+		s.Issuer = f.Issuer.Object.GetSpec().ACME
+	}
+	return s
+}
+
+// obstacle returns why the issuer cannot be used; empty if it can.
+func (f *OrderFacts) obstacle() string {
+	if text := order.IssuerObstacle(order.IssuerOf(f.Order.Namespace, f.Order.Spec.IssuerRef), f.Issuer.Object); text != "" {
+		return text
+	}
+	if accountOf(f.Issuer.Object) == "" {
+		return noAccount
+	}
+	return ""
+}
+
+// noAccount is what the controllers say of issuers without an account.
+const noAccount = "ACME client for issuer not initialised/available: the issuer has no account yet"
+
+// decide returns the next step of the controller. It is not known if the caller
+// may not read all on which it depends.
+func (f *OrderFacts) decide() (step order.Step, known bool) {
+	if f.ChallengesUnknown != "" || f.Issuer.Exists == Unknown {
+		return order.Step{}, false
+	}
+	return order.Next(f.situation()), true
+}
+
+// Slowest returns the Challenge for which the Order waits longest; nil if it
+// waits for none.
+func (f *OrderFacts) Slowest() *acmev1.Challenge {
+	if f.isDone() {
+		return nil
+	}
+	return challenge.Slowest(f.Challenges, f.Now)
+}
+
+// isDone reports whether nothing more can become of the Order.
+func (f *OrderFacts) isDone() bool {
+	state := f.Order.Status.State
+	return order.IsFailure(state) || state == acmev1.Valid && len(f.Order.Status.Certificate) > 0
+}
