@@ -162,3 +162,13 @@ func sealed(h header, payload any, sign func(input []byte) ([]byte, error)) (jws
 }
 
 func encode(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
+
+// Thumbprint returns the thumbprint of the public key of an account (RFC 7638),
+// which is in the answers to challenges (RFC 8555 section 8.1).
+func Thumbprint(key crypto.Signer) (string, error) {
+	signer, err := newJWSSigner(key)
+	if err != nil {
+		return "", err
+	}
+	return signer.thumbprint, nil
+}

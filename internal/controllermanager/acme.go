@@ -128,9 +128,24 @@ func (a Actor) types(cfg Config) (issuing.Config, issuertypes.Issuers, error) {
 	config := a.issuing(cfg)
 	config.Others = shared.changes()
 	return config, issuertypes.New(issuertypes.Config{
-		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Vault: shared.vault,
+		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Answers: cfg.answers(), Vault: shared.vault,
 		CopiedAnnotations: issuance.CopiedAnnotations(cfg.Settings.CertManager.CopiedAnnotationPrefixes).CopyFrom,
 	}), nil
+}
+
+// answers says how challenges are answered that reach this process.
+func (c Config) answers() issuingacme.Answers {
+	answers := issuingacme.Answers{HTTP01: issuingacme.Listening, TLSALPN01: issuingacme.Listening}
+	switch off := c.Settings.ACME.HTTP01.Off(); {
+	case off && c.InCluster:
+		answers.HTTP01 = issuingacme.ByPods
+	case off:
+		answers.HTTP01 = issuingacme.Unanswered
+	}
+	if c.Settings.ACME.TLSALPN01.Off() {
+		answers.TLSALPN01 = issuingacme.Unanswered
+	}
+	return answers
 }
 
 func addOrders(a Actor, cfg Config) error {

@@ -186,7 +186,11 @@ func (f *CertificateFacts) checks() []Check {
 	if len(f.others) > 0 {
 		checks = append(checks, f.checkConflicts())
 	}
-	checks = append(checks, f.checkNext(), f.Issuer.check())
+	checks = append(checks, f.checkNext())
+	if f.Next != nil && !f.isAnswered() {
+		checks = append(checks, f.Next.ordered.checks()...)
+	}
+	checks = append(checks, f.Issuer.check())
 	for _, password := range f.passwords {
 		checks = append(checks, password.check("password"))
 	}

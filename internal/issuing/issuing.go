@@ -101,9 +101,15 @@ type Ready struct {
 	Retry error
 	// Notice, if not empty, is the text of a further Event for users.
 	Notice string
+	// Warnings are further Events about the spec of the issuer, which can sign
+	// nevertheless. They are due when the condition or the spec has changed.
+	Warnings []Warning
 	// ACME, if not nil, is the new status.acme.
 	ACME *acmev1.ACMEIssuerStatus
 }
+
+// Warning is an Event of type Warning.
+type Warning struct{ Reason, Message string }
 
 // NotReady returns a Ready that says that an issuer cannot sign.
 func NotReady(reason, format string, args ...any) Ready {

@@ -57,7 +57,13 @@ func (r *reconciler) write(ctx context.Context, issuer cmv1.GenericIssuer, ready
 		return false, err
 	}
 	was := certmanager.IssuerCondition(issuer, cmv1.IssuerConditionReady)
-	return was == nil || was.Status != statusOf(ready) || was.Reason != ready.Reason || was.Message != ready.Message, nil // otherwise there is a newer spec
+	changed = was == nil || was.Status != statusOf(ready) || was.Reason != ready.Reason || was.Message != ready.Message // otherwise there is a newer spec
+	if changed || was.ObservedGeneration != issuer.GetGeneration() {
+		for _, w := range ready.Warnings {
+			r.event(issuer, corev1.EventTypeWarning, w.Reason, w.Message)
+		}
+	}
+	return changed, nil
 }
 
 func statusOf(v issuing.Ready) cmmeta.ConditionStatus {

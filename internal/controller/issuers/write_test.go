@@ -55,3 +55,40 @@ func TestWriteAccount(t *testing.T) {
 		t.Errorf("the Events are %q and %q", first, second)
 	}
 }
+
+// Warnings about a spec are told when the spec or the condition has changed, and
+// not with each check.
+func TestWarnings(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := certmanager.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "acme", Generation: 1}}
+	recorder := events.NewFakeRecorder(10)
+	r := &reconciler{Config: Config{
+		Kind: cmv1.IssuerKind, Clock: clocktesting.NewFakePassiveClock(time.Now()), Events: recorder,
+		Config: issuing.Config{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(issuer).WithObjects(issuer).Build()},
+	}}
+	ready := issuing.Ready{OK: true, Reason: "Registered", Message: "registered", Warnings: []issuing.Warning{{Reason: "Odd", Message: "a field"}}}
+	for i, change := range []struct {
+		generation int64
+		told       int
+	}{{1, 1}, {1, 0}, {2, 1}, {2, 0}} {
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(issuer), issuer); err != nil {
+			t.Fatal(err)
+		}
+		issuer.Generation = change.generation
+		if _, err := r.write(t.Context(), issuer, ready); err != nil {
+			t.Fatal(err)
+		}
+		told := len(recorder.Events)
+		if told != change.told {
+			t.Errorf("check %d: %d Events, want %d", i, told, change.told)
+		}
+		for range told {
+			if e := <-recorder.Events; e != "Warning Odd a field" {
+				t.Error(e)
+			}
+		}
+	}
+}

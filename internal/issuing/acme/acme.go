@@ -62,6 +62,8 @@ type Config struct {
 	// stanza "acme".
 	Accounts *account.Accounts
 	Settings AccountSettings
+	// Answers says how challenges are answered that reach this process.
+	Answers Answers
 	// CopiedAnnotations returns the annotations that Orders inherit from
 	// CertificateSigningRequests; nil means all.
 	CopiedAnnotations func(annotations map[string]string) map[string]string
@@ -70,7 +72,7 @@ type Config struct {
 // New returns the backend of the issuers.
 func New(cfg Config) issuing.Backend {
 	return backend{
-		newSetup(cfg.Config, cfg.Accounts, cfg.Settings),
+		newSetup(cfg.Config, cfg.Accounts, cfg.Settings, cfg.Answers),
 		&signing{Config: cfg.Config, copied: cfg.CopiedAnnotations, replaces: cfg.Settings.NameRenewed},
 	}
 }

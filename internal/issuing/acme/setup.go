@@ -48,11 +48,12 @@ type setup struct {
 	issuing.Config
 	AccountSettings
 	accounts *account.Accounts
+	answers  Answers
 	memory   *memory
 }
 
-func newSetup(cfg issuing.Config, accounts *account.Accounts, s AccountSettings) *setup {
-	return &setup{Config: cfg, AccountSettings: s, accounts: accounts, memory: newMemory()}
+func newSetup(cfg issuing.Config, accounts *account.Accounts, s AccountSettings, answers Answers) *setup {
+	return &setup{Config: cfg, AccountSettings: s, accounts: accounts, answers: answers, memory: newMemory()}
 }
 
 // Changes notifies of issuers whose accounts a server does not accept. It is for
@@ -192,7 +193,9 @@ func (p *pass) ready() issuing.Ready {
 	if !p.again.IsZero() && p.again.Before(again) {
 		again = p.again
 	}
-	return issuing.Ready{OK: true, Reason: ReasonRegistered, Message: messageRegistered, Notice: p.notice, Again: again}
+	return issuing.Ready{
+		OK: true, Reason: ReasonRegistered, Message: messageRegistered + p.unanswered(), Notice: p.notice, Again: again, Warnings: p.ignored(),
+	}
 }
 
 // wait returns a readiness that stays until the issuer or a Secret changes.

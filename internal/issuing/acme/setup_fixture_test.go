@@ -34,13 +34,14 @@ type world struct {
 	accounts *account.Accounts
 	issuer   *cmv1.Issuer
 	settings AccountSettings
+	answers  Answers
 }
 
 func newWorld(t *testing.T, o acmetest.Options, change func(*cmacme.ACMEIssuer)) *world {
 	t.Helper()
 	w := &world{
 		Server: acmetest.Start(t, o), client: fake.NewClientBuilder().Build(),
-		clock: clocktesting.NewFakePassiveClock(time.Now()), settings: AccountSettings{AccountKey: pki.ECDSAP256},
+		clock: clocktesting.NewFakePassiveClock(time.Now()), settings: AccountSettings{AccountKey: pki.ECDSAP256}, answers: Answers{HTTP01: Listening, TLSALPN01: Listening},
 	}
 	spec := &cmacme.ACMEIssuer{
 		Server: w.Directory(), CABundle: w.CABundle(), Email: "admin@example.com",
@@ -65,7 +66,7 @@ func (w *world) restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.accounts = account.New(account.Config{Pool: p, Secrets: w.client, ClusterResources: "cluster"})
-	w.setup = newSetup(issuing.Config{Client: w.client, ClusterResources: "cluster"}, w.accounts, w.settings)
+	w.setup = newSetup(issuing.Config{Client: w.client, ClusterResources: "cluster"}, w.accounts, w.settings, w.answers)
 }
 
 // check checks the issuer once, and writes its status as the controller does.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/acme/acmetest"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -350,4 +351,49 @@ func TestTermsAgreement(t *testing.T) {
 	}
 	w.issuer.Annotations[TermsAnnotation] = "https://ca.example.com/terms"
 	w.mustBeReady(t)
+}
+
+// An issuer that is ready says which of its solvers cannot be used here, and
+// which fields of them have no effect.
+func TestSolversHere(t *testing.T) {
+	class := "nginx"
+	for _, tc := range []struct {
+		reason           string
+		answers          Answers
+		message, warning string
+	}{
+		{reason: "pods in a cluster", answers: Answers{HTTP01: ByPods, TLSALPN01: Listening}},
+		{
+			reason: "listeners", answers: Answers{HTTP01: Listening, TLSALPN01: Listening},
+			warning: "spec.acme.solvers[0].http01.ingress.ingressClassName, spec.acme.solvers[1].http01.gatewayHTTPRoute.labels",
+		},
+		{
+			reason: "nothing", warning: "spec.acme.solvers[0].http01.ingress.ingressClassName, spec.acme.solvers[1].http01.gatewayHTTPRoute.labels",
+			message: "; its solver spec.acme.solvers[0] cannot be used, because nothing answers HTTP-01 challenges: the setting acme.http01.listen is empty" +
+				"; its solver spec.acme.solvers[2] cannot be used, because nothing answers TLS-ALPN-01 challenges: the setting acme.tlsALPN01.listen is empty",
+		},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			w := newWorld(t, acmetest.Options{}, func(a *cmacme.ACMEIssuer) {
+				a.Solvers = []cmacme.ACMEChallengeSolver{
+					{HTTP01: &cmacme.ACMEChallengeSolverHTTP01{Ingress: &cmacme.ACMEChallengeSolverHTTP01Ingress{IngressClassName: &class}}},
+					{HTTP01: &cmacme.ACMEChallengeSolverHTTP01{GatewayHTTPRoute: &cmacme.ACMEChallengeSolverHTTP01GatewayHTTPRoute{Labels: map[string]string{"a": "b"}}}},
+					{DNS01: &cmacme.ACMEChallengeSolverDNS01{Webhook: &cmacme.ACMEIssuerDNS01ProviderWebhook{GroupName: certmanager.ReservedGroup, SolverName: "tls-alpn-01"}}},
+				}
+			})
+			w.answers = tc.answers
+			w.restart(t)
+			ready := w.check(t)
+			if want := messageRegistered + tc.message; !ready.OK || ready.Message != want {
+				t.Errorf("%s, want %s", ready.Message, want)
+			}
+			var told string
+			for _, warning := range ready.Warnings {
+				told += warning.Reason + " " + warning.Message
+			}
+			if want := tc.warning; want == "" && told != "" || !strings.HasSuffix(told, want) || want != "" && !strings.HasPrefix(told, "SolverFieldsIgnored HTTP-01 challenges are answered by listeners") {
+				t.Errorf("warnings %q, want %q", told, want)
+			}
+		})
+	}
 }

@@ -33,10 +33,11 @@ var All = []issuing.Type{
 // Config has the dependencies of the backends of all types.
 type Config struct {
 	issuing.Config
-	// Accounts has the accounts of ACME issuers, ACME their settings, and
-	// CopiedAnnotations is as in acme.Config.
+	// Accounts has the accounts of ACME issuers, ACME their settings; Answers and
+	// CopiedAnnotations are as in acme.Config.
 	Accounts          *account.Accounts
 	ACME              acme.AccountSettings
+	Answers           acme.Answers
 	CopiedAnnotations func(annotations map[string]string) map[string]string
 	// Vault has the connections to Vault servers.
 	Vault *vaultclient.Pool
@@ -46,7 +47,7 @@ type Config struct {
 func (c Config) open(name certmanager.IssuerType) issuing.Backend {
 	switch name {
 	case acme.Type.Name:
-		return acme.New(acme.Config{Config: c.Config, Accounts: c.Accounts, Settings: c.ACME, CopiedAnnotations: c.CopiedAnnotations})
+		return acme.New(acme.Config{Config: c.Config, Accounts: c.Accounts, Settings: c.ACME, Answers: c.Answers, CopiedAnnotations: c.CopiedAnnotations})
 	case ca.Type.Name:
 		return ca.New(c.Config)
 	case selfsigned.Type.Name:

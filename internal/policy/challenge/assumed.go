@@ -1,6 +1,7 @@
 package challenge
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -63,13 +64,12 @@ func Slowest(challenges []*acmev1.Challenge, now time.Time) *acmev1.Challenge {
 var stages = []Step{GiveUp, Start, Read, Present, Check, Delay, Accept, Poll}
 
 func compareProgress(a, b *acmev1.Challenge, now time.Time) int {
-	if d := stageOf(a, now) - stageOf(b, now); d != 0 {
-		return d
-	}
-	if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
-		return d
-	}
-	return strings.Compare(a.Name, b.Name)
+	return cmp.Or(
+		cmp.Compare(stageOf(a, now), stageOf(b, now)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Spec.DNSName, b.Spec.DNSName),
+		cmp.Compare(a.Name, b.Name),
+	)
 }
 
 func stageOf(ch *acmev1.Challenge, now time.Time) int {

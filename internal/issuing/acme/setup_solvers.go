@@ -1,0 +1,90 @@
+package acme
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/certplane/certplane/internal/acme/solver/responder"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/policy/order"
+)
+
+// Answers says how challenges of these types are answered.
+type Answers struct{ HTTP01, TLSALPN01 Answer }
+
+// Answer is how the challenges of one type are answered.
+type Answer int
+
+// How challenges are answered.
+const (
+	// Unanswered: the setting for listeners is empty.
+	Unanswered Answer = iota
+	// Listening: by listeners of the controllers' process.
+	Listening
+	// ByPods: by pods in the cluster.
+	ByPods
+)
+
+// ReasonSolverFieldsIgnored is the reason of the Event about fields of solvers
+// that have no meaning here.
+const ReasonSolverFieldsIgnored = "SolverFieldsIgnored"
+
+// unanswered returns a text that is added to the message of an issuer that is
+// ready, if the challenges of a solver are not answered here; otherwise "".
+func (p *pass) unanswered() string {
+	var all []string
+	for _, off := range []struct {
+		answer        Answer
+		kind, setting string
+	}{
+		{p.answers.HTTP01, rfc8555.ChallengeHTTP01, "acme.http01.listen"},
+		{p.answers.TLSALPN01, rfc8555.ChallengeTLSALPN01, "acme.tlsALPN01.listen"},
+	} {
+		if i := p.solverOf(off.kind); off.answer == Unanswered && i >= 0 {
+			all = append(all, fmt.Sprintf("; its solver spec.acme.solvers[%d] cannot be used, because nothing answers %s challenges: the setting %s is empty",
+				i, certmanager.ChallengeTypes[off.kind], off.setting))
+		}
+	}
+	return strings.Join(all, "")
+}
+
+// solverOf returns the index of the first solver for a type of challenges, -1 if
+// there is none.
+func (p *pass) solverOf(kind string) int {
+	for i := range p.spec.Solvers {
+		if order.SolverType(&p.spec.Solvers[i]) == kind {
+			return i
+		}
+	}
+	return -1
+}
+
+// maxIgnored is how many fields a warning names.
+const maxIgnored = 20
+
+// ignored returns the warning about fields of HTTP-01 solvers that describe
+// objects of a cluster, where no such objects are made.
+func (p *pass) ignored() []issuing.Warning {
+	if p.answers.HTTP01 == ByPods {
+		return nil
+	}
+	var fields []string
+	for i := range p.spec.Solvers {
+		for _, field := range responder.IgnoredFields(p.spec.Solvers[i].HTTP01) {
+			fields = append(fields, fmt.Sprintf("spec.acme.solvers[%d].%s", i, field))
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	text := strings.Join(fields[:min(len(fields), maxIgnored)], ", ")
+	if more := len(fields) - maxIgnored; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return []issuing.Warning{{
+		Reason:  ReasonSolverFieldsIgnored,
+		Message: "HTTP-01 challenges are answered by listeners and not by objects of a cluster, so these fields have no effect: " + text,
+	}}
+}
