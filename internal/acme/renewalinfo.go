@@ -23,7 +23,8 @@ type wireRenewalInfo struct {
 }
 
 // RenewalInfo returns when a certificate should be renewed. certID is as in RFC
-// 9773 section 4.1. The request is not signed.
+// 9773 section 4.1. The request is not signed. Its error is a rfc8555.ErrNoWindow
+// if the answer has no window.
 func (c *Client) RenewalInfo(ctx context.Context, certID string) (rfc8555.RenewalInfo, error) {
 	d, err := c.directory(ctx)
 	if err != nil {
@@ -42,14 +43,14 @@ func (c *Client) RenewalInfo(ctx context.Context, certID string) (rfc8555.Renewa
 func renewalInfoOf(got answer) (rfc8555.RenewalInfo, error) {
 	var wire wireRenewalInfo
 	if err := got.read(&wire); err != nil {
-		return rfc8555.RenewalInfo{}, err
+		return rfc8555.RenewalInfo{}, fmt.Errorf("%w: %w", rfc8555.ErrNoWindow, err)
 	}
 	info := rfc8555.RenewalInfo{
 		Start: wire.SuggestedWindow.Start.Time, End: wire.SuggestedWindow.End.Time,
 		ExplanationURL: shortened(wire.ExplanationURL, maxURL), RetryAfter: retryAfter(got.header, got.at),
 	}
 	if info.Start.IsZero() || !info.End.After(info.Start) {
-		return rfc8555.RenewalInfo{}, fmt.Errorf("the answer of %s has no window that ends after it starts", got.url)
+		return rfc8555.RenewalInfo{}, fmt.Errorf("%w: that of %s has to end after it starts", rfc8555.ErrNoWindow, got.url)
 	}
 	return info, nil
 }

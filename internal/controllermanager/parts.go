@@ -86,9 +86,14 @@ func addCertificates(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	accounts, err := a.accounts(cfg)
+	if err != nil {
+		return err
+	}
 	return issue.Add(a.Manager, issue.Config{
 		Cache: a.Reader, API: a.API, Secrets: a.Secrets, Client: a.Client, Versions: a.Versions,
 		Settings: cfg.Settings.CertManager.CertificateSettings, Events: a.Recorder, Metrics: metrics,
+		RenewalInfo: renewalInfo(accounts),
 	})
 }
 

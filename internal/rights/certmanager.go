@@ -116,6 +116,8 @@ var (
 			allow("update", certManager, "certificates/finalizers"),
 			allow("create delete get", certManager, "certificaterequests"),
 			allow("create delete patch "+read, core, "secrets"),
+			// ACME issuers are asked when certificates should be renewed.
+			allow("get", certManager, "clusterissuers", "issuers"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readRequests, allow(read, certManager, "certificates")},

@@ -3,7 +3,10 @@
 // and receives them.
 package rfc8555
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // States of orders, authorizations and challenges (RFC 8555 section 7.1.6).
 // Each kind of object has some of them.
@@ -119,6 +122,10 @@ type Challenge struct {
 	// RetryAfter is as in Order.
 	RetryAfter time.Time
 }
+
+// ErrNoWindow means that a server has answered a request for renewal information
+// with something that has no possible window.
+var ErrNoWindow = errors.New("the ACME server has sent no window for the renewal")
 
 // RenewalInfo says when a certificate should be renewed (RFC 9773 section 4.2).
 type RenewalInfo struct {

@@ -17,6 +17,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
@@ -33,7 +35,8 @@ type Config struct {
 	// of all other Secrets, and Client reads and writes. All three use the same
 	// identity, which needs get, list, watch, create, patch and delete on
 	// secrets, get on certificates, update on certificates/status, create, get
-	// and delete on certificaterequests. Client must read past caches.
+	// and delete on certificaterequests, and, for renewal information, get on
+	// issuers and clusterissuers. Client must read past caches.
 	API     *rest.Config
 	Secrets *secretwatch.Watcher
 	Client  client.Client
@@ -41,8 +44,14 @@ type Config struct {
 	Versions worker.Lookup
 	// Settings are the user's settings.
 	Settings CertificateSettings
+	// RenewalInfo asks an ACME issuer when a certificate should be renewed; certID
+	// is as in RFC 9773 section 4.1. Info is nil if the CA does not say. If RenewalInfo
+	// is nil, no CA is asked.
+	RenewalInfo func(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (*rfc8555.RenewalInfo, error)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
+	// Random chooses times in the windows of CAs; nil means uniformly random ones.
+	Random backoff.Jitter
 	// Events returns the recorder for Events in the name of a component. It can
 	// be nil.
 	Events func(component string) events.EventRecorder
@@ -55,6 +64,9 @@ type Config struct {
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Random == nil {
+		cfg.Random = backoff.Random
 	}
 	if err := mgr.Add(&controller{Config: cfg, recorders: recorders(cfg.Events)}); err != nil {
 		return fmt.Errorf("adding the issuance of Certificates: %w", err)

@@ -28,6 +28,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*pass, er
 	}
 	t := &pass{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
 		Certificate: crt, Secret: target, Owner: issuance.Owner(r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName), target),
+		IgnoresSuggestions: !r.asksCAs(),
 	}}
 	t.Requests = issuance.Own(crt, t.requests)
 	t.nextKeys, err = r.findNextKeys(ctx, crt)

@@ -53,8 +53,16 @@ func (c *controller) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
+	parts := []worker.Part{r.objects, r.keys, issuing}
+	if r.asksCAs() {
+		asking, err := r.newAsker(ctx)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, asking)
+	}
 	defer r.Metrics.ShowCertificates(func(ctx context.Context) []*cmv1.Certificate { return r.list(ctx) })()
-	return worker.Run(ctx, r.objects, r.keys, issuing)
+	return worker.Run(ctx, parts...)
 }
 
 // Names of indexes.

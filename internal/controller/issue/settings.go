@@ -27,6 +27,11 @@ type CertificateSettings struct {
 	// for all, and a prefix after "-" excludes annotations. The last matching
 	// one decides. Default: all but those of kubectl, Flux and Argo CD.
 	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
+	// renewalInformation has ACME servers say when certificates are renewed (RFC
+	// 9773), for instance before they revoke them: each certificate is renewed at a
+	// random time in the window that its CA suggests. If false, CAs are not asked,
+	// and the Certificates' renewBefore counts alone. Default: true.
+	RenewalInformation bool `json:"renewalInformation"`
 }
 
 // DefaultCertificateSettings returns the defaults.
@@ -35,6 +40,7 @@ func DefaultCertificateSettings() CertificateSettings {
 		BackoffMin:               metav1.Duration{Duration: issuance.DefaultBackoff().Min},
 		BackoffMax:               metav1.Duration{Duration: issuance.DefaultBackoff().Max},
 		CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+		RenewalInformation:       true,
 	}
 }
 

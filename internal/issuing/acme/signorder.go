@@ -99,5 +99,5 @@ func (s *signing) renewed(ctx context.Context, req request.Request) string {
 	if err != nil {
 		return ""
 	}
-	return order.CertID(leaf)
+	return pki.CertID(leaf)
 }

@@ -217,6 +217,9 @@ func (i *inspection) renewalTime() time.Time {
 	if i.leaf == nil {
 		return time.Time{}
 	}
+	if at := i.suggested(); !at.IsZero() {
+		return renewal.Suggested(i.spec(), i.validity(), at, i.now)
+	}
 	return renewal.Time(i.spec(), i.validity(), i.now)
 }
 
@@ -227,7 +230,11 @@ func (i *inspection) validity() pki.Validity {
 // windowsMissed returns a warning if a certificate is renewed outside of its
 // renewal windows.
 func (i *inspection) windowsMissed() Finding {
-	if why := renewal.Outside(i.spec(), i.validity(), i.now); why != "" {
+	due := i.suggested()
+	if !due.IsZero() {
+		due = renewal.SuggestedDue(i.spec(), i.validity(), due)
+	}
+	if why := renewal.Outside(i.spec(), i.validity(), due, i.now); why != "" {
 		return found(ReasonWindowError, "Renewing certificate without satisfying renewal windows: %s", why)
 	}
 	return Finding{}

@@ -123,6 +123,7 @@ func SetIssued(crt *cmv1.Certificate) {
 	crt.Status.Revision = &revision
 	crt.Status.LastFailureTime, crt.Status.FailedIssuanceAttempts = nil, nil
 	crt.Status.NextPrivateKeySecretName = nil
+	crt.Status.ACME = nil // it was about the last certificate
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 

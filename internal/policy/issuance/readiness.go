@@ -25,6 +25,9 @@ type Readiness struct {
 	Again time.Time
 	// Often is set if the Certificate asks to be renewed sooner than it is.
 	Often bool
+	// DropsSuggestion is set if what the status has of renewal information does
+	// not count: it is about another certificate, or of another issuer.
+	DropsSuggestion bool
 }
 
 // Ready reports whether a Certificate has the certificate that it asks for. An
@@ -33,13 +36,14 @@ func Ready(s Situation, now time.Time) Readiness {
 	i := inspect(s, now)
 	checks := append([]check{(*inspection).checkConflicting}, common...)
 	r := Readiness{Problem: i.find(append(checks, (*inspection).checkExpiry)...)}
+	r.DropsSuggestion = !i.followsSuggestion()
 	if i.leaf == nil {
 		return r
 	}
 	r.NotBefore, r.NotAfter = timePtr(i.leaf.NotBefore), timePtr(i.leaf.NotAfter)
 	if at := i.renewalTime(); !at.IsZero() {
-		first := s.firstRenewal()
-		r.Often = first.After(at)
+		first := i.firstRenewal()
+		r.Often = first.After(at) && i.suggested().IsZero()
 		r.RenewalTime = timePtr(pki.Later(at, first))
 	}
 	if !now.After(i.leaf.NotAfter) {
@@ -68,5 +72,8 @@ func SetReadiness(crt *cmv1.Certificate, r Readiness, now time.Time) {
 		}
 	}
 	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionReady, status, why.Reason, why.Message, metav1.NewTime(now))
+	if r.DropsSuggestion {
+		crt.Status.ACME = nil
+	}
 	crt.Status.NotBefore, crt.Status.NotAfter, crt.Status.RenewalTime = r.NotBefore, r.NotAfter, r.RenewalTime
 }

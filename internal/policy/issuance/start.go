@@ -53,10 +53,8 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 	if why.Reason == ReasonRenewing {
 		warning = i.windowsMissed()
 	}
-	if until := s.nextRenewal(why); until.After(now) {
-		return Start{Again: until, Held: fmt.Sprintf(
-			"the last certificate was requested less than %v ago, the next one is at %s: shorten spec.renewBefore, or lengthen spec.duration",
-			minRenewal, until.UTC().Format(time.RFC3339))}
+	if until := i.nextRenewal(why); until.After(now) {
+		return Start{Again: until, Held: i.tooOften(until)}
 	}
 	if until := b.Until(s); until.After(now) {
 		return Start{Again: until, Held: fmt.Sprintf(
@@ -71,23 +69,46 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 // certificate's lifetime would cause renewals without end.
 const minRenewal = 5 * time.Minute
 
+// minSuggested is minRenewal for renewals that a CA suggests; of certificates
+// that live for less than three hours it is a third of their life. A CA that
+// always suggests a time in the past, by mistake, is asked for a certificate
+// once an hour.
+const minSuggested = time.Hour
+
 // nextRenewal returns until when a renewal has to wait. It is zero if nothing
 // is known about the last certificate, or it is replaced for another reason.
-func (s Situation) nextRenewal(why Finding) time.Time {
+func (i *inspection) nextRenewal(why Finding) time.Time {
 	if why.Reason != ReasonRenewing {
 		return time.Time{}
 	}
-	return s.firstRenewal()
+	return i.firstRenewal()
 }
 
 // firstRenewal returns the earliest time at which the current certificate may
 // be renewed.
-func (s Situation) firstRenewal() time.Time {
-	current := s.Current()
+func (i *inspection) firstRenewal() time.Time {
+	current := i.Current()
 	if current == nil {
 		return time.Time{}
 	}
-	return current.CreationTimestamp.Add(minRenewal)
+	return current.CreationTimestamp.Add(i.minRenewal())
+}
+
+func (i *inspection) minRenewal() time.Duration {
+	if i.suggested().IsZero() {
+		return minRenewal
+	}
+	v := i.validity()
+	return max(minRenewal, min(minSuggested, v.NotAfter.Sub(v.NotBefore)/3))
+}
+
+// tooOften returns why a renewal has to wait until a time.
+func (i *inspection) tooOften(until time.Time) string {
+	fix := ": shorten spec.renewBefore, or lengthen spec.duration"
+	if !i.suggested().IsZero() {
+		fix = ", although the CA suggests to renew it now"
+	}
+	return fmt.Sprintf("the last certificate was requested less than %v ago, the next one is at %s%s", i.minRenewal(), until.UTC().Format(time.RFC3339), fix)
 }
 
 // Backoff defines how long to wait after failed issuances.

@@ -22,11 +22,16 @@ import (
 // window that is over by now does not count. If there is none, the certificate
 // is renewed nevertheless, and Outside says so.
 func Time(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) time.Time {
-	if isDisabled(spec) {
+	if IsDisabled(spec) {
 		return time.Time{}
 	}
-	due := dueTime(spec, v)
-	at, err := open(spec, v, now)
+	return inWindow(spec, v, dueTime(spec, v), now)
+}
+
+// inWindow returns the first time from due on at which a window is open; due if
+// there is none.
+func inWindow(spec *cmv1.CertificateSpec, v pki.Validity, due, now time.Time) time.Time {
+	at, err := open(spec, v, due, now)
 	if err != nil || !at.After(pki.Later(due, now)) {
 		return due
 	}
@@ -43,8 +48,8 @@ const margin = 5 * time.Minute
 
 // open returns the first time, not before now and not before the certificate is
 // due, at which a window is open. Without windows it is always open.
-func open(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) (time.Time, error) {
-	from, until := pki.Later(dueTime(spec, v), now), v.NotAfter.Add(-margin)
+func open(spec *cmv1.CertificateSpec, v pki.Validity, due, now time.Time) (time.Time, error) {
+	from, until := pki.Later(due, now), v.NotAfter.Add(-margin)
 	if spec.Renewal == nil || len(spec.Renewal.Windows) == 0 {
 		return from, nil
 	}
@@ -64,23 +69,33 @@ func open(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) (time.Time,
 	return first, nil
 }
 
-func isDisabled(spec *cmv1.CertificateSpec) bool {
+// IsDisabled reports whether certificates are not renewed by time.
+func IsDisabled(spec *cmv1.CertificateSpec) bool {
 	return spec.Renewal != nil && spec.Renewal.Policy == cmv1.CertificateRenewalPolicyDisabled
 }
 
 // renewBefore returns how long before its expiry a certificate is renewed.
 func renewBefore(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
+	if d, ok := ownRenewBefore(spec, life); ok {
+		return d
+	}
+	return life / 3
+}
+
+// ownRenewBefore is renewBefore as the Certificate itself says it; ok is false if
+// it does not.
+func ownRenewBefore(spec *cmv1.CertificateSpec, life time.Duration) (d time.Duration, ok bool) {
 	if spec.RenewBefore != nil {
 		if d := spec.RenewBefore.Duration; 0 < d && d < life {
-			return d
+			return d, true
 		}
 	}
 	if spec.RenewBeforePercentage != nil {
 		if share := *spec.RenewBeforePercentage; 0 < share && share < 100 {
-			return percent(life, share)
+			return percent(life, share), true
 		}
 	}
-	return life / 3
+	return 0, false
 }
 
 // percent does not overflow: a century is 3e18 nanoseconds, a hundred of them
@@ -90,13 +105,17 @@ func percent(life time.Duration, share int32) time.Duration {
 	return whole*time.Duration(share) + rest*time.Duration(share)/100
 }
 
-// Outside returns why a certificate is renewed outside of its windows: they
-// cannot be parsed, or none opens before its end. It is empty otherwise.
-func Outside(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) string {
-	if isDisabled(spec) {
+// Outside returns why a certificate that was due at a time is renewed outside of
+// its windows: they cannot be parsed, or none opens before its end. It is empty
+// otherwise. A zero time means that it was due by spec.
+func Outside(spec *cmv1.CertificateSpec, v pki.Validity, due, now time.Time) string {
+	if IsDisabled(spec) {
 		return ""
 	}
-	if _, err := open(spec, v, now); err != nil {
+	if due.IsZero() {
+		due = dueTime(spec, v)
+	}
+	if _, err := open(spec, v, due, now); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -77,7 +77,7 @@ func TestTimeInWindows(t *testing.T) {
 			if got := renewal.Time(spec, validity, begin.Add(tc.now)); !got.Equal(begin.Add(tc.want)) {
 				t.Errorf("renewed after %v, want %v", got.Sub(begin), tc.want)
 			}
-			if got := renewal.Outside(spec, validity, begin.Add(tc.now)); (got != "") != tc.outside {
+			if got := renewal.Outside(spec, validity, time.Time{}, begin.Add(tc.now)); (got != "") != tc.outside {
 				t.Errorf("outside: %q", got)
 			}
 		})

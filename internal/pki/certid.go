@@ -1,4 +1,4 @@
-package order
+package pki
 
 import (
 	"crypto/x509"
