@@ -46,17 +46,22 @@ KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 .PHONY: interop
-interop: bin/peers test-interop ## Test against real Kubernetes components, which it builds
+interop: bin/peers bin/peers/vault test-interop ## Test against real Kubernetes components and a real Vault, which it builds
 
 .PHONY: test-interop
 test-interop: build ## Test against zlint, and real Kubernetes components where they are found
 	cd test/interop/zlint && $(GO) test -count=1 -vet=off ./...
 	cd test/interop/acme && $(GO) test -count=1 -vet=off ./...
+	cd test/interop/vault && KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -vet=off -timeout 30m -v ./...
 	cd test/interop && CERTPLANE=$(CURDIR)/bin/certplane KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -v ./...
 
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
+
+# It takes minutes, and is built again only if its sources change.
+bin/peers/vault: $(addprefix test/interop/vault/server/,go.mod go.sum main.go build.sh discover/discover.go) | bin/peers
+	test/interop/vault/server/build.sh bin/peers/vault
 
 # Each kill is followed by a start, which is most of the time.
 KILLS ?= 100
@@ -89,6 +94,7 @@ lint: ## Look for mistakes
 	cd test/interop && $(GO) vet ./...
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/acme && $(GO) vet ./...
+	cd test/interop/vault && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 

@@ -93,13 +93,18 @@ func findVault(t *testing.T) string {
 // more arguments.
 func startVault(t *testing.T, dir string, extra ...string) *peer {
 	t.Helper()
+	return startVaultFor(t, dir, nil, extra...)
+}
+
+// startVaultFor is startVault with the client certificate that the tests' own
+// calls have.
+func startVaultFor(t *testing.T, dir string, pair *tls.Certificate, extra ...string) *peer {
+	t.Helper()
 	program := findVault(t)
 	certificate, key := serverCertificate(t, "127.0.0.1")
 	files := map[string][]byte{"server.crt": certificate, "server.key": key}
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), data)
 	}
 	address := net.JoinHostPort("127.0.0.1", freePort(t))
 	p := &peer{url: "https://" + address, bundle: certificate, client: clientFor(t, certificate)}
@@ -107,6 +112,9 @@ func startVault(t *testing.T, dir string, extra ...string) *peer {
 		"-data", filepath.Join(dir, "data"), "-listen", address,
 		"-cert", filepath.Join(dir, "server.crt"), "-key", filepath.Join(dir, "server.key"),
 	}, extra...)}
+	if pair != nil {
+		p.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{*pair}
+	}
 	p.start(t)
 	var made struct {
 		Keys  []string `json:"keys_base64"`
@@ -350,4 +358,11 @@ func eventually(t testing.TB, what string, holds func() bool) {
 		}
 	}
 	t.Fatalf("gave up waiting until %s", what)
+}
+
+func write(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

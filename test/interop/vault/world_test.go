@@ -3,6 +3,7 @@ package vault
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -68,6 +69,23 @@ func ownVault(t *testing.T, extra ...string) *peer {
 	return p
 }
 
+// mutualVault returns a Vault that demands a client certificate, of which the
+// tests have one.
+func mutualVault(t *testing.T, dir, clients string, certificate, key []byte) *peer {
+	t.Helper()
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startVaultFor(t, dir, &pair, "-client-ca", clients)
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Log(err)
+		}
+	})
+	return p
+}
+
 // nonsense are the variables by which Vault's own clients are configured: the
 // issuers must not follow any of them.
 var nonsense = []string{
@@ -99,6 +117,7 @@ type world struct {
 	*apitest.Server
 	t         *testing.T
 	admin     client.Client
+	kinds     *runtime.Scheme
 	namespace string
 
 	peer  *peer
@@ -114,15 +133,14 @@ func newWorld(t *testing.T, p *peer) *world { return worldAt(t, p, shared.Start(
 
 func worldAt(t *testing.T, p *peer, s *apitest.Server) *world {
 	t.Helper()
-	w := &world{t: t, Server: s, peer: p, proxy: startProxy(t, p)}
-	kinds := runtime.NewScheme()
+	w := &world{t: t, Server: s, peer: p, proxy: startProxy(t, p), kinds: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, cmv1.AddToScheme} {
-		if err := add(kinds); err != nil {
+		if err := add(w.kinds); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var err error
-	if w.admin, err = client.New(w.Admin(t), client.Options{Scheme: kinds}); err != nil {
+	if w.admin, err = client.New(w.Admin(t), client.Options{Scheme: w.kinds}); err != nil {
 		t.Fatal(err)
 	}
 	w.namespace = apitest.OwnNamespace(t, apitest.Client(t, w.Admin(t)))

@@ -29,7 +29,18 @@ func New(...Option) (*Discover, error) { return &Discover{}, nil }
 // WithProviders has no effect.
 func WithProviders(map[string]Provider) Option { return func(*Discover) {} }
 
+// Config are the settings of a provider.
+type Config map[string]string
+
+// String returns nothing.
+func (Config) String() string { return "" }
+
+// Parse always fails.
+func Parse(string) (Config, error) { return nil, errNone }
+
+var errNone = errors.New("this server finds no others")
+
 // Addrs always fails.
 func (*Discover) Addrs(string, *log.Logger) ([]string, error) {
-	return nil, errors.New("this server finds no others")
+	return nil, errNone
 }
