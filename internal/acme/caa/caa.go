@@ -85,7 +85,7 @@ func Judge(records []Record, w Wanted) (Verdict, string) {
 			verdict, why = v, text
 		}
 	}
-	if strings.HasPrefix(why, other) {
+	if verdict == Forbidden && strings.HasPrefix(why, other) {
 		why = other + names(relevant)
 		if len(w.Identities) > 0 {
 			why += ", and this CA is " + strings.Join(w.Identities, " or ")

@@ -143,21 +143,24 @@ func (s Source) readKey(ctx context.Context, f *found) error {
 		namespaces = []string{s.ClusterResources}
 	}
 	for _, namespace := range namespaces {
-		f.accounts = account.New(account.Config{Pool: pool, Secrets: f.api, ClusterResources: namespace})
-		name, entry := f.accounts.KeySecret(f.issuer)
-		f.secret, f.hidden = name, false
+		accounts := account.New(account.Config{Pool: pool, Secrets: f.api, ClusterResources: namespace})
+		name, entry := accounts.KeySecret(f.issuer)
 		secret := &corev1.Secret{}
 		err := f.api.Get(ctx, name, secret)
 		switch {
-		case apierrors.IsNotFound(err):
-			f.keyErr = fmt.Errorf("there is no Secret %s, where the key of the account should be", name)
-		case apierrors.IsForbidden(err):
-			f.keyErr, f.hidden = fmt.Errorf("you may not get the Secret %s, which has the key of the account", name), true
-		case err != nil:
+		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 			return exit.Advise("reading the Secret "+name.String(), err)
-		default:
+		case err == nil:
+			f.accounts, f.secret, f.hidden = accounts, name, false
 			f.key, f.keyErr = account.ReadKey(secret, entry)
 			return nil
+		case f.accounts != nil && (f.hidden || apierrors.IsNotFound(err)): // the first says the same
+		case apierrors.IsForbidden(err):
+			f.keyErr, f.hidden = fmt.Errorf("you may not get the Secret %s, which has the key of the account", name), true
+			f.accounts, f.secret = accounts, name
+		default:
+			f.keyErr = fmt.Errorf("there is no Secret %s, where the key of the account should be", name)
+			f.accounts, f.secret = accounts, name
 		}
 	}
 	if len(namespaces) > 1 && !f.hidden {
