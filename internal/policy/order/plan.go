@@ -153,11 +153,14 @@ func missingReason(e *SolverError) string {
 	return fmt.Sprintf("There is no solver for %s: %v. Change spec.acme.solvers of the issuer; the Order then goes on", e.Domain, e.Err)
 }
 
-// openReason names the Challenges for which an Order waits, without what they
-// say: that changes with each check.
+// openReason names the Challenge for which an Order waits longest, without what
+// it says: that changes with each check.
 func openReason(open []*acmev1.Challenge) string {
 	slices.SortFunc(open, func(a, b *acmev1.Challenge) int {
-		return cmp.Or(strings.Compare(a.Spec.DNSName, b.Spec.DNSName), strings.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(stage(a), stage(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			strings.Compare(a.Spec.DNSName, b.Spec.DNSName), strings.Compare(a.Name, b.Name),
+		)
 	})
 	first := open[0]
 	text := fmt.Sprintf("Waiting for the validation of %s by %s (Challenge %s)", domainOf(first), first.Spec.Type, first.Name)
@@ -165,6 +168,19 @@ func openReason(open []*acmev1.Challenge) string {
 		text += fmt.Sprintf(" and for %d others", others)
 	}
 	return text
+}
+
+// stage returns how far a Challenge has come.
+func stage(c *acmev1.Challenge) int {
+	switch {
+	case !c.Status.Processing:
+		return 0
+	case !c.Status.Presented:
+		return 1
+	case c.Status.State != acmev1.Processing:
+		return 2
+	}
+	return 3
 }
 
 func failureOf(c *acmev1.Challenge) string {

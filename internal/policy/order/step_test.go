@@ -307,3 +307,28 @@ func TestDoubts(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// An Order that waits for several Challenges names the one that has come least
+// far.
+func TestNamesTheSlowest(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		b      acmev1.ChallengeStatus
+		want   string
+	}{
+		{"both are presented", acmev1.ChallengeStatus{Processing: true, Presented: true}, "a.example.com"},
+		{"b is not presented", acmev1.ChallengeStatus{Processing: true}, "b.example.com"},
+		{"b waits for its turn", acmev1.ChallengeStatus{}, "b.example.com"},
+		{"the CA validates b", acmev1.ChallengeStatus{Processing: true, Presented: true, State: acmev1.Processing}, "a.example.com"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			s := situation()
+			challenge(&s, 0, acmev1.Pending).Status = acmev1.ChallengeStatus{Processing: true, Presented: true, State: acmev1.Pending}
+			challenge(&s, 1, acmev1.Pending).Status = tc.b
+			want := "Waiting for the validation of " + tc.want + " by HTTP-01 (Challenge "
+			if got := order.Next(s); !strings.HasPrefix(got.Reason, want) || !strings.HasSuffix(got.Reason, ") and for 1 others") {
+				t.Errorf("%q, want %q", got.Reason, want)
+			}
+		})
+	}
+}
