@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -199,10 +200,13 @@ func (f *challengeFacts) steps() []Step {
 	return steps
 }
 
-// lookUp returns how to look where the CA looks.
+// lookUp returns how to look where the CA looks. Names that are none are left out:
+// whoever may create Challenges would choose the arguments of these commands.
 func (f *challengeFacts) lookUp() []Step {
 	name, e := f.challenge.Spec.DNSName, f.expected()
 	switch {
+	case !isHost(name) || !tokens.MatchString(f.challenge.Spec.Token):
+		return nil
 	case e.URL != "":
 		return []Step{step("The CA expects the value at the URL, from the Internet or where it is itself, at each address of the name. To look, best from there:",
 			append(digs(name), []string{"curl", "--silent", "--show-error", "--location", "--include", e.URL})...)}
@@ -211,12 +215,23 @@ func (f *challengeFacts) lookUp() []Step {
 			append(digs(name), []string{"openssl", "s_client", "-connect", e.Server, "-servername", rfc8555.ServerName(name), "-alpn", "acme-tls/1"})...)}
 	case e.Record != "":
 		commands := [][]string{{"dig", "+short", "TXT", e.Record}, {"dig", "+trace", "TXT", e.Record}}
-		if e.Written != "" && e.Written != e.Record {
+		if e.Written != e.Record && isHost(e.Written) {
 			commands = append(commands, []string{"dig", "+short", "CNAME", e.Record}, []string{"dig", "+short", "TXT", e.Written})
 		}
 		return []Step{step("The CA expects a TXT record with the value, at each authoritative server of the zone. To look:", commands...)}
 	}
 	return nil
+}
+
+var (
+	hosts  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,253}$`)
+	tokens = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
+)
+
+// isHost reports whether a text is an address or looks like a name.
+func isHost(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil || hosts.MatchString(text)
 }
 
 // digs returns the commands that look up the addresses of a name.

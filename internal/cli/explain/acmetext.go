@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -44,14 +45,36 @@ func orderText(e explain.OrderExplanation, now time.Time) string {
 		}
 		return []string{string(cmp.Or(n.State, acmev1.Pending)), n.Domain, text}
 	}))
-	var solvers [][]string
-	for _, n := range e.Names {
-		solvers = append(solvers, solverRows(n.Domain, n.Solvers)...)
-	}
-	p.Section("Solvers", solvers)
+	p.Section("Solvers", solversOf(e.Names))
 	p.Section("Events", eventRows(e.Events, now))
 	WriteSteps(p, e.Next)
 	return p.String()
+}
+
+// solversOf returns the solvers of names. Names with equal choices share rows.
+func solversOf(names []explain.OrderName) [][]string {
+	var order []string
+	first, count := map[string]explain.OrderName{}, map[string]int{}
+	for _, n := range names {
+		var texts []string
+		for _, s := range n.Solvers {
+			texts = append(texts, s.Text)
+		}
+		key := strings.Join(texts, "\n")
+		if count[key]++; count[key] == 1 {
+			first[key] = n
+			order = append(order, key)
+		}
+	}
+	var rows [][]string
+	for _, key := range order {
+		domain := first[key].Domain
+		if others := count[key] - 1; others > 0 {
+			domain += fmt.Sprintf(" and %d others", others)
+		}
+		rows = append(rows, solverRows(domain, first[key].Solvers)...)
+	}
+	return rows
 }
 
 func challengeText(e explain.ChallengeExplanation, now time.Time) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
@@ -50,6 +52,16 @@ func finalized(ch *acmev1.Challenge) { ch.Finalizers = []string{challenge.Finali
 
 func waiting(ch *acmev1.Challenge) {
 	ch.Spec.Solver.WaitInsteadOfSelfCheck = &metav1.Duration{Duration: time.Hour}
+}
+
+// failing lets one call of a CA fail.
+func failing(call string, err error) func(string) error {
+	return func(made string) error {
+		if made == call {
+			return err
+		}
+		return nil
+	}
 }
 
 // rows are the situations that a pass over a Challenge tells apart, in the order
@@ -90,6 +102,20 @@ var rows = []struct {
 		status: func(time.Time) acmev1.ChallengeStatus { return acmev1.ChallengeStatus{Processing: true} },
 	},
 	{
+		reason: "there is no issuer", after: time.Second, want: challenge.Read,
+		then: func(w *world, _ *acmev1.Challenge) {
+			if err := w.api.Delete(w.Context(), &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: "le"}}); err != nil {
+				w.Fatal(err)
+			}
+		},
+	},
+	{
+		reason: "the CA does not say its state", after: time.Second, want: challenge.Read,
+		then: func(w *world, _ *acmev1.Challenge) {
+			w.ca.fails = failing("authorization", errors.New("no route to host"))
+		},
+	},
+	{
 		reason: "its answer cannot be presented", after: time.Second, want: challenge.Present,
 		then: func(w *world, _ *acmev1.Challenge) { w.net.present = errors.New("no such zone") },
 	},
@@ -107,6 +133,22 @@ var rows = []struct {
 	{
 		reason: "its answer was seen, and slower servers get time", after: time.Second, want: challenge.Accept,
 		then: func(w *world, _ *acmev1.Challenge) { w.net.delay = time.Hour },
+	},
+	{
+		reason: "the CA cannot be asked to validate", after: time.Second, want: challenge.Accept,
+		then: func(w *world, _ *acmev1.Challenge) { w.ca.fails = failing("accept", errors.New("no route to host")) },
+	},
+	{
+		reason: "the CA limits validations", after: time.Second, want: challenge.Accept,
+		then: func(w *world, _ *acmev1.Challenge) {
+			w.ca.fails = failing("accept", &rfc8555.Problem{Type: rfc8555.Namespace + rfc8555.ProblemRateLimited, Status: 429})
+		},
+	},
+	{
+		reason: "the CA has refused to validate", after: time.Minute, want: challenge.Nothing,
+		then: func(w *world, _ *acmev1.Challenge) {
+			w.ca.fails = failing("accept", &rfc8555.Problem{Type: rfc8555.Namespace + rfc8555.ProblemMalformed, Status: 400})
+		},
 	},
 	{
 		reason: "the CA validates", after: time.Second, want: challenge.Poll,

@@ -23,7 +23,7 @@ func Assumed(ch *acmev1.Challenge, now time.Time) Memory {
 	switch reason := ch.Status.Reason; {
 	case ch.Status.State == acmev1.Processing, strings.HasPrefix(reason, reasonValidating):
 		m.Accepted = now
-	case strings.HasPrefix(reason, reasonPassed), strings.HasPrefix(reason, reasonAccept):
+	case strings.HasPrefix(reason, reasonPassed), strings.HasPrefix(reason, reasonAccept), ch.Status.Presented && strings.HasPrefix(reason, reasonLimited):
 		m.Passed = now
 	}
 	return m
