@@ -30,6 +30,8 @@ type pebbleOptions struct {
 	blocked          []string
 	profiles         map[string]ca.Profile
 	alternateRoots   int
+	// wrap, if not nil, is put around its handler.
+	wrap func(http.Handler) http.Handler
 }
 
 // pebble is a running ACME server.
@@ -68,7 +70,11 @@ func startPebble(t testing.TB, o pebbleOptions) *pebble {
 	authority := ca.New(logger, store, "", "ecdsa", o.alternateRoots, 1, o.profiles)
 	validation := va.New(logger, o.httpPort, o.tlsPort, false, o.resolver, store)
 	front := wfe.New(logger, store, validation, authority, []string{"pebble.example"}, false, len(o.externalAccounts) > 0, 1, 1)
-	server := httptest.NewTLSServer(front.Handler())
+	handler := front.Handler()
+	if o.wrap != nil {
+		handler = o.wrap(handler)
+	}
+	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	return &pebble{
 		directory:  server.URL + wfe.DirectoryPath,

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
@@ -59,16 +60,23 @@ func newWorld(t *testing.T, o pebbleOptions, options ...func(*server.Config)) *w
 // each restart.
 func (w *world) connect() {
 	w.t.Helper()
+	w.admin = newAdmin(w.t, w.Admin(w.t))
+}
+
+// newAdmin returns a client for all kinds.
+func newAdmin(t testing.TB, cfg *rest.Config) client.WithWatch {
+	t.Helper()
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, cmv1.AddToScheme, acmev1.AddToScheme} {
 		if err := add(kinds); err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
-	var err error
-	if w.admin, err = client.NewWithWatch(w.Admin(w.t), client.Options{Scheme: kinds}); err != nil {
-		w.t.Fatal(err)
+	admin, err := client.NewWithWatch(cfg, client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return admin
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) }
@@ -90,23 +98,44 @@ func (w *world) issuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
 
 func (w *world) createIssuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
 	w.t.Helper()
-	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	w.create(newIssuer(w.acme, metav1.NamespaceDefault, name, solvers...))
+}
+
+// newIssuer returns an Issuer with an account of an ACME server.
+func newIssuer(of *pebble, namespace, name string, solvers ...acmev1.ACMEChallengeSolver) *cmv1.Issuer {
+	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	issuer.Spec.ACME = &acmev1.ACMEIssuer{
-		Server: w.acme.directory, CABundle: w.acme.bundle, Email: "admin@example.com", Solvers: solvers,
+		Server: of.directory, CABundle: of.bundle, Email: "admin@example.com", Solvers: solvers,
 		PrivateKey: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: name + "-account"}},
 	}
-	w.create(issuer)
+	return issuer
 }
 
 // issuerReady waits until an Issuer is ready.
 func (w *world) issuerReady(name string) *cmv1.Issuer {
 	w.t.Helper()
 	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
-	eventually(w.t, "the issuer is ready", func() bool {
-		w.get(issuer)
+	becomesReady(w.t, w.admin, issuer)
+	return issuer
+}
+
+// createReady creates an Issuer and waits until it is ready.
+func createReady(t testing.TB, admin client.Client, issuer *cmv1.Issuer) {
+	t.Helper()
+	if err := admin.Create(t.Context(), issuer); err != nil {
+		t.Fatal(err)
+	}
+	becomesReady(t, admin, issuer)
+}
+
+func becomesReady(t testing.TB, admin client.Client, issuer *cmv1.Issuer) {
+	t.Helper()
+	eventually(t, "the issuer is ready", func() bool {
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(issuer), issuer); err != nil {
+			t.Fatal(err)
+		}
 		return len(issuer.Status.Conditions) > 0 && issuer.Status.Conditions[0].Status == cmmeta.ConditionTrue
 	})
-	return issuer
 }
 
 func (w *world) get(o client.Object) {
