@@ -1,6 +1,8 @@
 package acme
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,9 +21,12 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,7 +61,9 @@ type bench struct {
 	admin  client.Client
 	// calls are the requests to the CA, by endpoint.
 	calls *calls
-	dir   string
+	// raw reads paths of the API.
+	raw rest.Interface
+	dir string
 }
 
 func newBench(b *testing.B) *bench {
@@ -129,19 +136,42 @@ acme:
 		w.Fatal(err)
 	}
 	cfg.QPS = -1 // no limit
-	w.admin = newAdmin(w, cfg)
+	w.admin, w.raw = newAdmin(w, cfg), kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient()
 	if *profileFlag != "" {
-		w.profile(kubernetes.NewForConfigOrDie(cfg))
+		w.profile()
 	}
+}
+
+// requests returns how many requests the API has had, by what they were.
+func (w *bench) requests() map[string]float64 {
+	w.Helper()
+	data, err := w.raw.Get().AbsPath("/metrics").DoRaw(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
+	if err != nil {
+		w.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		found[strings.Join([]string{labels["verb"], labels["resource"], labels["subresource"], labels["code"]}, " ")] += m.GetCounter().GetValue()
+	}
+	return found
 }
 
 // profiledSeconds is how long a CPU profile takes.
 const profiledSeconds = 30
 
 // profile writes a profile of the first seconds.
-func (w *bench) profile(admin kubernetes.Interface) {
+func (w *bench) profile() {
 	go func() {
-		data, err := admin.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").
+		data, err := w.raw.Get().AbsPath("/debug/pprof/profile").
 			Param("seconds", strconv.Itoa(profiledSeconds)).Timeout(2 * profiledSeconds * time.Second).DoRaw(w.Context())
 		if err == nil {
 			err = os.WriteFile(filepath.Join(*profileFlag, "cpu.pprof"), data, 0o600)
@@ -166,7 +196,7 @@ func (w *bench) addIssuer(ca *pebble, namespace string) {
 func (w *bench) run() {
 	ctx, cancel := context.WithTimeout(w.Context(), *limitFlag)
 	defer cancel()
-	before, begin := w.cpu(), time.Now()
+	requests, before, begin := w.requests(), w.cpu(), time.Now()
 	w.create(ctx)
 	created, said := time.Since(begin), time.Now()
 	ready := 0
@@ -189,6 +219,13 @@ func (w *bench) run() {
 	w.ReportMetric(cpu.Seconds(), "server-CPU-s")
 	w.ReportMetric(1000*cpu.Seconds()/each, "server-CPU-ms/certificate")
 	w.Logf("requests to the CA: %s", w.calls)
+	now, text := w.requests(), new(strings.Builder)
+	for _, name := range slices.SortedFunc(maps.Keys(now), func(a, b string) int { return cmp.Compare(now[b]-requests[b], now[a]-requests[a]) }) {
+		if n := (now[name] - requests[name]) / each; n >= 0.05 {
+			fmt.Fprintf(text, "\n%6.2f %s", n, name)
+		}
+	}
+	w.Logf("requests to the API for each Certificate:%s", text)
 }
 
 // create creates the Certificates, some at a time.
