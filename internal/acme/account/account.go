@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,8 @@ func (a *Accounts) Standing() *Standing { return a.cfg.Standing }
 type known struct {
 	from   origin
 	client *acme.Client
+	// read is when its Secret was read last.
+	read time.Time
 }
 
 type origin struct {
@@ -94,6 +97,11 @@ func (a *Accounts) Of(ctx context.Context, issuer cmv1.GenericIssuer) (*acme.Cli
 	case status == nil || status.URI == "":
 		return nil, notReady("the issuer has no account yet")
 	}
+	of := origin{generation: issuer.GetGeneration(), uri: status.URI, keyHash: status.LastPrivateKeyHash}
+	if c := a.fresh(issuer.GetUID(), of); c != nil {
+		return c, nil
+	}
+	now := a.cfg.Pool.Clock.Now()
 	name, entry := a.KeySecret(issuer)
 	secret := &corev1.Secret{}
 	err := a.cfg.Secrets.Get(ctx, name, secret)
@@ -103,18 +111,19 @@ func (a *Accounts) Of(ctx context.Context, issuer cmv1.GenericIssuer) (*acme.Cli
 	case err != nil:
 		return nil, fmt.Errorf("reading secret %s: %w", name, err)
 	}
-	from := origin{issuer.GetGeneration(), status.URI, status.LastPrivateKeyHash, secret.UID, secret.ResourceVersion}
+	from := of
+	from.secretUID, from.resourceVersion = secret.UID, secret.ResourceVersion
 	if secret.Data[entry+NextSuffix] != nil && !a.cfg.Standing.Found(issuer) {
 		return nil, notReady("the key of the account is being replaced")
 	}
-	if c := a.known(issuer.GetUID(), from); c != nil {
+	if c := a.known(issuer.GetUID(), from, now); c != nil {
 		return c, nil
 	}
-	return a.open(issuer, secret, entry, from)
+	return a.open(issuer, secret, entry, from, now)
 }
 
 // open makes the client of an issuer.
-func (a *Accounts) open(issuer cmv1.GenericIssuer, secret *corev1.Secret, entry string, from origin) (*acme.Client, error) {
+func (a *Accounts) open(issuer cmv1.GenericIssuer, secret *corev1.Secret, entry string, from origin, now time.Time) (*acme.Client, error) {
 	key, err := ReadKey(secret, entry)
 	if err != nil {
 		return nil, notReady("%v", err)
@@ -130,7 +139,7 @@ func (a *Accounts) open(issuer cmv1.GenericIssuer, secret *corev1.Secret, entry 
 	if err != nil {
 		return nil, notReady("%v", err)
 	}
-	a.keep(issuer.GetUID(), known{from, c})
+	a.keep(issuer.GetUID(), known{from, c, now})
 	return c, nil
 }
 
@@ -143,13 +152,35 @@ func (a *Accounts) Client(issuer cmv1.GenericIssuer, key Key, account string) (*
 	})
 }
 
-func (a *Accounts) known(uid types.UID, from origin) *acme.Client {
+// known returns the client that was made from the same objects, whose Secret was
+// read now.
+func (a *Accounts) known(uid types.UID, from origin, now time.Time) *acme.Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if k, ok := a.clients[uid]; ok && uid != "" && k.from == from {
-		return k.client
+	k, ok := a.clients[uid]
+	if !ok || uid == "" || k.from != from {
+		return nil
 	}
-	return nil
+	k.read = now
+	a.clients[uid] = k
+	return k.client
+}
+
+// secretFor is for how long a Secret that was read is not read again. Each step
+// of each Order and Challenge asks for the client. A key that was replaced
+// changes the status of the issuer, which is seen at once.
+const secretFor = 5 * time.Second
+
+// fresh returns the client of an issuer whose Secret was read not long ago.
+func (a *Accounts) fresh(uid types.UID, of origin) *acme.Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k, ok := a.clients[uid]
+	of.secretUID, of.resourceVersion = k.from.secretUID, k.from.resourceVersion
+	if age := a.cfg.Pool.Clock.Since(k.read); !ok || uid == "" || k.from != of || age < 0 || age >= secretFor {
+		return nil
+	}
+	return k.client
 }
 
 func (a *Accounts) keep(uid types.UID, k known) {

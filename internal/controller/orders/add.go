@@ -112,6 +112,9 @@ func (r runnable) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context, cache cache.Cache) error {
+	if err := r.index(ctx, cache); err != nil {
+		return err
+	}
 	var counted reconcile.Reconciler = r
 	if r.Metrics != nil {
 		counted = r.Metrics.Count(Name, r)
@@ -135,6 +138,30 @@ func (r *reconciler) work(ctx context.Context, cache cache.Cache) error {
 		}
 	}
 	return working.Start(ctx)
+}
+
+// byOrder is the index of Challenges by the name of the Order that controls them.
+const byOrder = "order"
+
+// index adds the index to a cache that keeps it for good: the API may lose
+// Challenges and have them again.
+func (r *reconciler) index(ctx context.Context, cache client.FieldIndexer) error {
+	if r.indexed {
+		return nil
+	}
+	if err := cache.IndexField(ctx, &acmev1.Challenge{}, byOrder, orderNames); err != nil {
+		return fmt.Errorf("indexing Challenges by their Orders: %w", err)
+	}
+	r.indexed = true
+	return nil
+}
+
+func orderNames(challenge client.Object) []string {
+	var names []string
+	for _, of := range orderOf(context.Background(), challenge) {
+		names = append(names, of.Name)
+	}
+	return names
 }
 
 // orderOf returns the Order that controls a Challenge.

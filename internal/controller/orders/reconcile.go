@@ -26,6 +26,7 @@ type reconciler struct {
 	// cache has Orders, Challenges and issuers.
 	cache    client.Reader
 	memories memories
+	indexed  bool // only work uses it
 }
 
 func newReconciler(cfg Config, cache client.Reader) *reconciler {
@@ -114,7 +115,7 @@ func isDone(o *acmev1.Order) bool {
 // challengesOf returns the Challenges that an Order controls.
 func (r *reconciler) challengesOf(ctx context.Context, o *acmev1.Order) ([]*acmev1.Challenge, error) {
 	list := &acmev1.ChallengeList{}
-	if err := r.cache.List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
+	if err := r.cache.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingFields{byOrder: o.Name}); err != nil {
 		return nil, fmt.Errorf("listing the Challenges of the Order: %w", err)
 	}
 	var all []*acmev1.Challenge
@@ -167,16 +168,13 @@ func (p *pass) situation() order.Situation {
 	return s
 }
 
-// run takes one step and writes the status once.
+// run takes the steps that follow each other without a wait, and writes the
+// status once: each write wakes those who wait for the Order.
 func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if said := p.memory.Order; p.now.Status.URL == "" && said != nil { // an order whose URL could not be stored
 		order.Observe(&p.now.Status, *said)
 	}
-	step := order.Next(p.situation())
-	if step.Missing != nil {
-		p.tell(order.WaitsSolver, step)
-	}
-	next, err := p.act(ctx, step)
+	step, next, err := p.steps(ctx)
 	if err != nil {
 		return reconcile.Result{}, errors.Join(err, p.write(ctx))
 	}
@@ -188,6 +186,36 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, p.cleanUp(ctx, next)
 	}
 	return p.again(step, next), nil
+}
+
+// maxSteps is how many steps a pass has at most. There are fewer before a wait:
+// this is for mistakes.
+const maxSteps = 10
+
+// steps takes steps until one has to be stored before the next. It returns the
+// last one and what is next.
+func (p *pass) steps(ctx context.Context) (step, next order.Step, err error) {
+	for range maxSteps {
+		step = order.Next(p.situation())
+		if step.Missing != nil {
+			p.tell(order.WaitsSolver, step)
+		}
+		if next, err = p.act(ctx, step); err != nil || !follows(step, next) || isDone(p.now) {
+			break
+		}
+	}
+	return step, next, err
+}
+
+// follows reports whether the next step can be taken before the status is
+// stored: if it is not, the CA can be asked again. The URL of an order cannot be
+// found out again.
+func follows(done, next order.Step) bool {
+	switch next.Action {
+	case order.Read, order.ReadAuthorizations, order.Plan, order.Finalize, order.Download:
+		return done.Action != order.Create && done.Action != order.Plan && done.Action != next.Action
+	}
+	return false
 }
 
 // show writes into the status how a pass has ended. If the next pass follows at

@@ -49,6 +49,8 @@ type signing struct {
 	copied func(annotations map[string]string) map[string]string
 	// replaces has Orders name the certificate that they renew (RFC 9773).
 	replaces bool
+	// orders are the Orders that requests wait for.
+	orders orders
 }
 
 // Needs returns the request itself: an Order stands for its request.
@@ -60,6 +62,9 @@ func (s *signing) Needs(_ cmv1.GenericIssuer, req issuing.Request) []issuing.Ref
 // Sign returns the certificate of the Order for a request. It creates the Order
 // if there is none.
 func (s *signing) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
+	if found := s.recall(ctx, req); found != nil {
+		return s.answer(ctx, found, req, now)
+	}
 	wanted, err := s.build(ctx, by, req)
 	if err != nil {
 		return nil, err
@@ -71,7 +76,28 @@ func (s *signing) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.R
 	case found == nil:
 		return nil, s.create(ctx, wanted, req)
 	}
+	if order.IsOf(found, req.UID) {
+		s.orders.remember(req.UID, client.ObjectKeyFromObject(found))
+	}
 	return s.answer(ctx, found, req, now)
+}
+
+// recall returns the Order that an earlier attempt has found; nil if there is
+// none, or no more.
+func (s *signing) recall(ctx context.Context, req issuing.Request) *acmev1.Order {
+	name, ok := s.orders.of(req.UID)
+	if !ok {
+		return nil
+	}
+	found, err := s.read(ctx, name)
+	if err != nil || found == nil || !order.IsOf(found, req.UID) || found.DeletionTimestamp != nil {
+		s.orders.forget(req.UID)
+		return nil
+	}
+	if order.IsFinal(found.Status.State) {
+		s.orders.forget(req.UID) // usually the last attempt
+	}
+	return found
 }
 
 // build returns the Order for a request. It does not exist yet, or has another
@@ -127,6 +153,7 @@ func (s *signing) create(ctx context.Context, wanted *acmev1.Order, req issuing.
 	if err != nil {
 		return pending(ReasonOrderCreatingError, fmt.Sprintf("Failed create new order resource %s", nameOf(wanted)), err)
 	}
+	s.orders.remember(req.UID, client.ObjectKeyFromObject(wanted))
 	return issuing.Pending(ReasonOrderCreated, fmt.Sprintf("Created Order resource %s", nameOf(wanted)), nil)
 }
 

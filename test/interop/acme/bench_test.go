@@ -207,7 +207,7 @@ func (w *bench) run() {
 		ready = w.ready(ctx)
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
-			w.Logf("%3.0f s: %d ready, CPU of the server %s", time.Since(begin).Seconds(), ready, w.cpu()-before)
+			fmt.Fprintf(os.Stderr, "\n%3.0f s: %d ready, CPU of the server %s", time.Since(begin).Seconds(), ready, w.cpu()-before)
 		}
 	}
 	took, cpu := time.Since(begin), w.cpu()-before
@@ -218,14 +218,13 @@ func (w *bench) run() {
 	w.ReportMetric(each/took.Seconds(), "certificates/s")
 	w.ReportMetric(cpu.Seconds(), "server-CPU-s")
 	w.ReportMetric(1000*cpu.Seconds()/each, "server-CPU-ms/certificate")
-	w.Logf("requests to the CA: %s", w.calls)
 	now, text := w.requests(), new(strings.Builder)
 	for _, name := range slices.SortedFunc(maps.Keys(now), func(a, b string) int { return cmp.Compare(now[b]-requests[b], now[a]-requests[a]) }) {
 		if n := (now[name] - requests[name]) / each; n >= 0.05 {
 			fmt.Fprintf(text, "\n%6.2f %s", n, name)
 		}
 	}
-	w.Logf("requests to the API for each Certificate:%s", text)
+	fmt.Fprintf(os.Stderr, "\nrequests to the CA: %s\nrequests to the API for each Certificate:%s\n", w.calls, text) // logs of benchmarks are cut
 }
 
 // create creates the Certificates, some at a time.
