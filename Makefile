@@ -110,6 +110,10 @@ verify: lint vulncheck ## Check format, modules and that generated files are fre
 bench: build ## Measure rate, CPU and memory, beside Kubernetes where it is found
 	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
 
+.PHONY: bench-acme
+bench-acme: build ## Measure 1,000 Certificates from Pebble by HTTP-01
+	cd test/interop/acme && $(GO) test -vet=off -run '^$$' -bench Certificates -benchtime 1x -timeout 40m -certplane $(CURDIR)/bin/certplane $(BENCHFLAGS) .
+
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14

@@ -53,6 +53,7 @@ func (c *Client) Authorization(ctx context.Context, url string) (rfc8555.Authori
 		}
 		authorization.Challenges = append(authorization.Challenges, challenge)
 	}
+	c.observe(func(b *budgets) { b.authorized(authorization, got.at) })
 	return authorization, nil
 }
 

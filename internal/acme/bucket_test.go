@@ -34,7 +34,7 @@ func TestBudget(t *testing.T) {
 		t.Error("no limit is one")
 	}
 	for host, size := range map[string]int{letsEncrypt: 300, "ca.example.com": 0} {
-		if got := newLimits(DefaultClientSettings(), host).orders.size; got != size {
+		if got := newLimits(DefaultClientSettings(), host).budgets.orders.size; got != size {
 			t.Errorf("%s has a limit of %d", host, got)
 		}
 	}

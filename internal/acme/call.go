@@ -63,7 +63,11 @@ func (c *Client) post(ctx context.Context, m message) (answer, error) {
 		return answer{}, err
 	}
 	defer release()
-	return c.send(ctx, limits, m)
+	got, err := c.send(ctx, limits, m)
+	if _, refused := problemIn(err); refused && m.class == limitNewOrder {
+		limits.observe(func(b *budgets) { b.refused(m) })
+	}
+	return got, err
 }
 
 // send signs and sends a message. Only a refused nonce makes it repeat one.

@@ -90,19 +90,13 @@ type limits struct {
 
 	mu        sync.Mutex
 	holds     map[scope]hold
-	orders    bucket
+	budgets   budgets
 	successor successor
 }
 
 func newLimits(s ClientSettings, host string) *limits {
-	l := &limits{open: make(chan struct{}, s.OpenRequests), holds: map[scope]hold{}}
-	if host == letsEncrypt {
-		l.orders = bucket{size: s.NewOrders, period: s.NewOrdersPeriod.Duration}
-	}
-	return l
+	return &limits{open: make(chan struct{}, s.OpenRequests), holds: map[scope]hold{}, budgets: newBudgets(s, host)}
 }
-
-const letsEncrypt = "acme-v02.api.letsencrypt.org"
 
 // limitsOf returns the limits of the account with a key.
 func (s *server) limitsOf(thumbprint string) *limits {
@@ -220,13 +214,17 @@ func (l *limits) admit(p *Pool, m message) error {
 	if m.class != limitNewOrder {
 		return nil
 	}
-	if wait := l.orders.take(now); wait > 0 {
-		return &LimitedError{
-			Until: now.Add(wait), Limit: string(limitNewOrder),
-			Detail: fmt.Sprintf("the configuration allows %d in %s (acme.newOrders)", l.orders.size, l.orders.period),
-		}
+	if held := l.budgets.take(m, now); held != nil {
+		return held
 	}
 	return nil
+}
+
+// observe tells the budgets what an answer says.
+func (l *limits) observe(tell func(*budgets)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tell(&l.budgets)
 }
 
 // held returns the *LimitedError of the limit that ends last.
@@ -346,30 +344,4 @@ func nameOf(m message) string {
 		return string(m.action)
 	}
 	return ""
-}
-
-// bucket is a token bucket that starts full. Its zero value has no limit.
-type bucket struct {
-	size   int
-	period time.Duration
-
-	used float64
-	at   time.Time
-}
-
-// take takes a token. If there is none, it returns when there will be one.
-func (b *bucket) take(now time.Time) (wait time.Duration) {
-	if b.size == 0 {
-		return 0
-	}
-	rate := float64(b.size) / float64(b.period)
-	if passed := now.Sub(b.at); passed > 0 {
-		b.used = max(0, b.used-float64(min(passed, b.period))*rate)
-		b.at = now
-	}
-	if b.used+1 > float64(b.size) {
-		return max(time.Second, time.Duration((b.used+1-float64(b.size))/rate))
-	}
-	b.used++
-	return 0
 }

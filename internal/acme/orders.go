@@ -129,9 +129,8 @@ func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 	}
 	for _, id := range want.Identifiers {
 		body.Identifiers = append(body.Identifiers, wireIdentifier(id))
-		m.names = append(m.names, strings.ToLower(id.Value))
 	}
-	slices.Sort(m.names)
+	m.names = namesOf(want)
 	if !want.NotAfter.IsZero() {
 		body.NotAfter = want.NotAfter.UTC().Format(time.RFC3339)
 	}
@@ -144,7 +143,36 @@ func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 	if err != nil {
 		return rfc8555.Order{}, err
 	}
+	if m.class == limitNewOrder {
+		c.observe(func(b *budgets) { b.placedOrder(url, m) })
+	}
 	return c.orderOf(got, url)
+}
+
+// NearLimit describes a limit of the CA that further orders for the same
+// identifiers would reach, for users; "" if there is none. It asks nobody.
+func (c *Client) NearLimit(want rfc8555.OrderRequest) (text string) {
+	if want.Replaces != "" {
+		return ""
+	}
+	c.observe(func(b *budgets) { text = b.nearLimit(message{names: namesOf(want)}, c.pool.Clock.Now()) })
+	return text
+}
+
+// observe tells the budgets of the account what an answer says.
+func (c *Client) observe(tell func(*budgets)) {
+	_, _, limits := c.identity()
+	limits.observe(tell)
+}
+
+// namesOf returns the identifiers of an order, sorted.
+func namesOf(want rfc8555.OrderRequest) []string {
+	var names []string
+	for _, id := range want.Identifiers {
+		names = append(names, strings.ToLower(id.Value))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Order returns an order.
@@ -184,6 +212,7 @@ func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
 	if wire.Status == "" || len(order.Identifiers) > maxIdentifiers || len(order.Authorizations) > maxIdentifiers {
 		return rfc8555.Order{}, fmt.Errorf("the answer of %s is not an order, or has more than %d identifiers", got.url, maxIdentifiers)
 	}
+	c.observe(func(b *budgets) { b.ended(url, order.Status) })
 	return order, c.checkURLs(append([]string{order.Finalize, order.Certificate}, order.Authorizations...))
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +50,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	if cfg.Jitter == nil {
 		cfg.Jitter = backoff.Random
 	}
-	if cfg.Settings == (ClientSettings{}) {
+	if reflect.ValueOf(cfg.Settings).IsZero() {
 		cfg.Settings = DefaultClientSettings()
 	}
 	if err := cfg.Settings.Validate(); err != nil {

@@ -61,7 +61,7 @@ func TestKilledAtAnyWrite(t *testing.T) {
 				break
 			}
 		}
-		if kills < 8 {
+		if kills < 7 {
 			t.Errorf("killed only %d times", kills)
 		}
 	}

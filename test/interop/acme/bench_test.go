@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -224,7 +225,24 @@ func (w *bench) run() {
 			fmt.Fprintf(text, "\n%6.2f %s", n, name)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "\nrequests to the CA: %s\nrequests to the API for each Certificate:%s\n", w.calls, text) // logs of benchmarks are cut
+	fmt.Fprintf(os.Stderr, "\nrequests to the CA: %s\nrequests to the API for each Certificate:%s\nEvents for each Certificate:%s\n", w.calls, text, w.events()) // logs of benchmarks are cut
+}
+
+// events describes the Events that the API has, by what they say.
+func (w *bench) events() string {
+	var list eventsv1.EventList
+	if err := w.admin.List(w.Context(), &list); err != nil {
+		w.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, e := range list.Items {
+		counts[fmt.Sprintf("%s %s of %s", e.Type, e.Reason, e.Regarding.Kind)]++
+	}
+	var text strings.Builder
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) }) {
+		fmt.Fprintf(&text, "\n%6.2f %s", float64(counts[name])/float64(*certificatesFlag), name)
+	}
+	return text.String()
 }
 
 // create creates the Certificates, some at a time.
