@@ -2,7 +2,6 @@ package controllermanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
@@ -15,7 +14,6 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
-	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/controller/challenges"
 	"github.com/certplane/certplane/internal/controller/orders"
@@ -115,25 +113,6 @@ func (a Actor) accounts(cfg Config) (*account.Accounts, error) {
 	return account.New(account.Config{
 		Pool: shared.acme, Secrets: a.Client, ClusterResources: cfg.clusterResources(a.Process), Standing: shared.standing,
 	}), nil
-}
-
-// renewalInfo returns a function that asks the CA of an ACME issuer when a
-// certificate should be renewed; info is nil if the CA does not say.
-func renewalInfo(accounts *account.Accounts) func(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (info *rfc8555.RenewalInfo, err error) {
-	return func(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (*rfc8555.RenewalInfo, error) {
-		ca, err := accounts.Of(ctx, issuer)
-		if err != nil {
-			return nil, err
-		}
-		info, err := ca.RenewalInfo(ctx, certID)
-		switch {
-		case errors.Is(err, acme.ErrNoRenewalInfo):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
-		return &info, nil
-	}
 }
 
 // types returns the issuers of all types, which work as the actor.

@@ -3,6 +3,7 @@ package account
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 // Config is what Accounts need.
@@ -150,6 +152,23 @@ func (a *Accounts) Client(issuer cmv1.GenericIssuer, key Key, account string) (*
 	return a.cfg.Pool.Client(acme.Config{
 		Directory: spec.Server, Key: key, Account: account, CABundle: spec.CABundle, SkipTLSVerify: spec.SkipTLSVerify,
 	})
+}
+
+// RenewalInfo asks the server of an issuer when a certificate should be renewed;
+// certID is as in RFC 9773 section 4.1. Info is nil if the server does not say.
+func (a *Accounts) RenewalInfo(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (info *rfc8555.RenewalInfo, err error) {
+	c, err := a.Of(ctx, issuer)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.RenewalInfo(ctx, certID)
+	switch {
+	case errors.Is(err, acme.ErrNoRenewalInfo):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &got, nil
 }
 
 // known returns the client that was made from the same objects, whose Secret was

@@ -18,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/secretwatch"
@@ -28,7 +29,14 @@ import (
 // setting it, the test must notify the controller by turn or touch.
 func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
-	w := newWorldOn(t, untended.Start(t))
+	return newClockWorldOn(t, untended.Start(t), func(*issue.Config) {})
+}
+
+// newClockWorldOn is newClockWorld on a server without the controller, whose
+// configuration change changes.
+func newClockWorldOn(t *testing.T, s *apitest.Server, change func(*issue.Config)) (*world, *clocktesting.FakePassiveClock) {
+	t.Helper()
+	w := newWorldOn(t, s)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.now = clock.Now
 	mgr, err := ctrl.NewManager(w.Admin(t), ctrl.Options{Scheme: w.api.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
@@ -43,11 +51,12 @@ func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = issue.Add(mgr, issue.Config{
+	cfg := issue.Config{
 		Cache: w.Admin(t), API: w.Admin(t), Secrets: secrets, Client: w.everywhere, Versions: kinds.ServerResourcesForGroupVersionWithContext,
 		Settings: issue.DefaultCertificateSettings(), Clock: clock,
-	})
-	if err != nil {
+	}
+	change(&cfg)
+	if err := issue.Add(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
