@@ -29,6 +29,8 @@ type CertificateExplanation struct {
 	NotBefore   *time.Time `json:"notBefore,omitempty"`
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	RenewalTime *time.Time `json:"renewalTime,omitempty"`
+	// SuggestedRenewal is what its CA says of RenewalTime.
+	SuggestedRenewal *SuggestedRenewal `json:"suggestedRenewal,omitempty"`
 	// RetryTime is when an issuance that has failed is tried again, if the server
 	// has the default back-off.
 	RetryTime *time.Time `json:"retryTime,omitempty"`

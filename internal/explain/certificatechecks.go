@@ -22,7 +22,8 @@ func (f *CertificateFacts) Explain() CertificateExplanation {
 		Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID), State: f.state(), Created: crt.CreationTimestamp.Time,
 		Issuer: f.Issuer.String(), Secret: crt.Spec.SecretName, Revision: issuance.NextRevision(crt) - 1,
 		NotBefore: InUTC(crt.Status.NotBefore), NotAfter: InUTC(crt.Status.NotAfter), RenewalTime: InUTC(crt.Status.RenewalTime),
-		Checks: f.checks(), Events: f.Events.List, Next: f.steps(),
+		SuggestedRenewal: SuggestedRenewalOf(crt),
+		Checks:           f.checks(), Events: f.Events.List, Next: f.steps(),
 	}
 	if until := f.heldUntil(); !until.IsZero() {
 		e.RetryTime = &until

@@ -24,6 +24,7 @@ func certificateText(e explain.CertificateExplanation, now time.Time) string {
 			rows = append(rows, []string{at.name, at.time.UTC().Format(time.RFC3339)})
 		}
 	}
+	rows = append(rows, e.SuggestedRenewal.Rows()...)
 	p.Section("Certificate", rows)
 	p.Section("Checks", CheckRows(e.Checks))
 	p.Section("Events", eventRows(e.Events, now))

@@ -35,6 +35,8 @@ type Report struct {
 	NotBefore   *time.Time `json:"notBefore,omitempty"`
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	RenewalTime *time.Time `json:"renewalTime,omitempty"`
+	// SuggestedRenewal is what the CA says of RenewalTime.
+	SuggestedRenewal *explain.SuggestedRenewal `json:"suggestedRenewal,omitempty"`
 	// FailedAttempts is how many have failed in a row; LastFailureTime is when.
 	FailedAttempts  int                 `json:"failedAttempts"`
 	LastFailureTime *time.Time          `json:"lastFailureTime,omitempty"`
@@ -90,7 +92,7 @@ func (f facts) report() Report {
 		Ready: certmanager.CertificateIs(crt, cmv1.CertificateConditionReady),
 		State: f.explanation.State, Verdict: f.explanation.Verdict, Checks: f.explanation.Checks, IssuerRef: f.Issuer.Ref, SecretName: crt.Spec.SecretName,
 		Revision: status.Revision, NotBefore: explain.InUTC(status.NotBefore), NotAfter: explain.InUTC(status.NotAfter),
-		RenewalTime:    explain.InUTC(status.RenewalTime),
+		RenewalTime: explain.InUTC(status.RenewalTime), SuggestedRenewal: explain.SuggestedRenewalOf(crt),
 		FailedAttempts: ptr.Deref(status.FailedIssuanceAttempts, 0), LastFailureTime: explain.InUTC(status.LastFailureTime),
 		Conditions: f.Conditions(), Events: f.Events.List, Problems: f.problems(),
 		Issuer: Part{Name: f.Issuer.Ref.Name, Problem: f.issuerProblem(), Conditions: f.Issuer.Conditions(), Events: f.Issuer.Events.List},

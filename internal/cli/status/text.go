@@ -50,6 +50,7 @@ func (f facts) certificateRows() [][]string {
 		{"not after", f.at(status.NotAfter)},
 		{"renewal", f.at(status.RenewalTime)},
 	}
+	rows = append(rows, explain.SuggestedRenewalOf(f.Certificate).Rows()...)
 	if attempts := ptr.Deref(status.FailedIssuanceAttempts, 0); attempts > 0 {
 		rows = append(rows, []string{"failed", fmt.Sprintf("%d in a row, last %s", attempts, f.at(status.LastFailureTime))})
 	}

@@ -183,7 +183,7 @@ func TestNoRenewalInformation(t *testing.T) {
 		err          string // part of lastError; empty: there is no status.acme
 	}{
 		{"backwards", "ca", windowReply(now.Add(2*time.Hour), now.Add(time.Hour)), "has to end after it starts"},
-		{"before", "ca", windowReply(now.Add(-2000*time.Hour), now.Add(-1000*time.Hour)), "ended before the certificate began"},
+		{"before", "ca", windowReply(now.Add(-2000*time.Hour), now.Add(-1000*time.Hour)), "ended long before the certificate began"},
 		{"nothing", "ca", &acmetest.Reply{Status: http.StatusOK, Body: "<html>"}, "not the JSON of an ACME server"},
 		{"unknown", "ca", problem(http.StatusNotFound), "no such certificate"},
 		{"broken", "ca", problem(http.StatusInternalServerError), "no such certificate"},

@@ -131,7 +131,7 @@ func Suggest(crt *cmv1.Certificate, leaf *x509.Certificate, answer Suggestion, n
 }
 
 // errImpossible is the error for a window that cannot be that of the certificate.
-var errImpossible = fmt.Errorf("%w: the suggested window ended before the certificate began", rfc8555.ErrNoWindow)
+var errImpossible = fmt.Errorf("%w: the suggested window ended long before the certificate began", rfc8555.ErrNoWindow)
 
 // follow takes over a window.
 func follow(crt *cmv1.Certificate, ari *cmv1.CertificateACMEARIStatus, leaf *x509.Certificate, info rfc8555.RenewalInfo, now time.Time, random backoff.Jitter) error {

@@ -163,7 +163,7 @@ func TestImpossibleWindow(t *testing.T) {
 	w, leaf := newSuggested(t)
 	classic := w.crt.Status.RenewalTime.Time
 	ari := w.suggest(leaf, window(-300, -200), now)
-	if !strings.Contains(ari.LastError, "ended before the certificate began") || ari.SuggestedWindow != nil {
+	if !strings.Contains(ari.LastError, "ended long before the certificate began") || ari.SuggestedWindow != nil {
 		t.Errorf("%+v", ari)
 	}
 	w.renewedAt(classic)

@@ -23,11 +23,16 @@ func (w Window) Equal(other Window) bool {
 	return w.Start.Equal(other.Start) && w.End.Equal(other.End)
 }
 
+// maxPast is how long before the beginning of a certificate its window may have
+// ended: CAs that want a certificate to be renewed at once suggest the last hour.
+const maxPast = 24 * time.Hour
+
 // IsPossible reports whether the window can be that of a certificate: it ends
-// after it starts, and after the certificate began. If all windows were taken as
-// they are, a CA with a wrong clock would have its certificates renewed for ever.
+// after it starts, and not long before the certificate began. If all windows were
+// taken as they are, a CA with wrong ones would have its certificates renewed
+// for ever.
 func (w Window) IsPossible(v pki.Validity) bool {
-	return !w.End.Before(w.Start) && w.End.After(v.NotBefore)
+	return !w.End.Before(w.Start) && w.End.After(v.NotBefore.Add(-maxPast))
 }
 
 // Choose returns a uniformly random time of the window, in whole seconds (RFC

@@ -81,8 +81,8 @@ func TestIsPossible(t *testing.T) {
 		want       bool
 	}{
 		{"a good one", 60 * hour, 62 * hour, true},
-		{"it ended a second after the certificate began", -hour, time.Second, true},
-		{"it ended when the certificate began", -hour, 0, false},
+		{"it ended an hour before the certificate began", -2 * hour, -hour, true},
+		{"it ended a day before the certificate began", -30 * hour, -24 * hour, false},
 		{"it ends before it starts", 62 * hour, 60 * hour, false},
 	}
 	for _, tc := range tests {
