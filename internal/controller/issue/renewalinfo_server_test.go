@@ -39,6 +39,8 @@ type acmeWorld struct {
 	reply *acmetest.Reply
 	// about, if not empty, is the CertID that reply is for.
 	about string
+	// replaced has the CA refuse orders that replace a certificate.
+	replaced bool
 }
 
 func newACMEWorld(t *testing.T, change func(*issue.Config)) *acmeWorld {
@@ -47,6 +49,9 @@ func newACMEWorld(t *testing.T, change func(*issue.Config)) *acmeWorld {
 	w.ca = acmetest.Start(t, acmetest.Options{Hook: func(c acmetest.Call) *acmetest.Reply {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.replaced && c.Kind == acmetest.NewOrder && strings.Contains(string(c.Payload), "replaces") {
+			return acmetest.Refused(http.StatusConflict, rfc8555.ProblemAlreadyReplaced, "replaced already")
+		}
 		if c.Kind != acmetest.RenewalInfo || !strings.Contains(c.URL, w.about) {
 			return nil
 		}
@@ -166,6 +171,18 @@ func TestRenewalInformation(t *testing.T) {
 	}
 	if crt := w.turn(t, "web"); *crt.Status.Revision != 2 || certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing) {
 		t.Errorf("renewed again: %+v", crt.Status)
+	}
+
+	// Another order may have replaced it, of this Certificate before a restore.
+	w.mu.Lock()
+	w.about, w.replaced = "", true
+	w.mu.Unlock()
+	w.suggest(begin.Add(20*time.Hour), begin.Add(21*time.Hour))
+	w.clock.SetTime(begin.Add(22 * time.Hour))
+	w.touch(t, "web")
+	w.issued(t, "web", 3)
+	if n := w.ca.Count(acmetest.NewOrder); n != 4 {
+		t.Errorf("%d orders, want a third that is refused, and a fourth", n)
 	}
 }
 

@@ -1,4 +1,4 @@
-package acme_test
+package acme
 
 import (
 	"bytes"
