@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
@@ -45,7 +46,7 @@ func newCertManager(authz authorizer.UnconditionalAuthorizer) admission.Interfac
 
 // SetExternalKubeClientSet sets the client that finds the kinds of issuers.
 func (p *certManager) SetExternalKubeClientSet(client kubernetes.Interface) {
-	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.mayApprove)
+	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.authorize)
 }
 
 // ValidateInitialization returns an error if something is missing.
@@ -82,24 +83,27 @@ func (p *certManager) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-func (p *certManager) mayApprove(ctx context.Context, who authenticationv1.UserInfo, signer string) (bool, error) {
+// authorize implements certmanager.Authorize.
+func (p *certManager) authorize(ctx context.Context, who authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	extra := make(map[string][]string, len(who.Extra))
 	for key, values := range who.Extra {
 		extra[key] = values
 	}
 	decision, _, err := p.authz.Authorize(ctx, authorizer.AttributesRecord{
 		User:            &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra},
-		Verb:            "approve",
-		APIGroup:        api.Group,
-		APIVersion:      "*",
-		Resource:        "signers",
-		Name:            signer,
+		Verb:            what.Verb,
+		Namespace:       what.Namespace,
+		APIGroup:        what.Group,
+		APIVersion:      what.Version,
+		Resource:        what.Resource,
+		Subresource:     what.Subresource,
+		Name:            what.Name,
 		ResourceRequest: true,
 	})
 	if err != nil {
 		// As in an access review: an error in one user's rules decides nothing,
 		// and other rules may still allow it.
-		klog.FromContext(ctx).V(3).Info("Cannot authorize an approval", "user", who.Username, "signer", signer, "err", err)
+		klog.FromContext(ctx).V(3).Info("Cannot authorize a write", "user", who.Username, "verb", what.Verb, "resource", what.Resource, "name", what.Name, "err", err)
 	}
 	return decision == authorizer.DecisionAllow, nil
 }

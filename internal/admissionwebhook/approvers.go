@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
 const (
@@ -29,8 +27,8 @@ type accessReviews interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// approvers asks the API which users may approve. It is safe for concurrent
-// use.
+// approvers asks the API which users may approve, and do what else is checked.
+// It is safe for concurrent use.
 type approvers struct {
 	reviews   accessReviews
 	decisions *cache.LRUExpireCache // of bool, by the question
@@ -40,14 +38,11 @@ func newApprovers(reviews accessReviews, clock clock.PassiveClock) *approvers {
 	return &approvers{reviews, cache.NewLRUExpireCacheWithClock(maxDecisions, clock)}
 }
 
-// mayApprove implements certmanager.Authorize. If the answer is unknown, it
-// returns an error or false, and neither is cached.
-func (a *approvers) mayApprove(ctx context.Context, user authenticationv1.UserInfo, signer string) (bool, error) {
+// authorize implements certmanager.Authorize. What is unknown is not cached.
+func (a *approvers) authorize(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	question := authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer,
-		},
+		ResourceAttributes: &what,
 	}
 	key, err := json.Marshal(question) // keys of maps are sorted
 	if err != nil {
@@ -65,7 +60,7 @@ func (a *approvers) mayApprove(ctx context.Context, user authenticationv1.UserIn
 	if status.EvaluationError != "" && !allowed {
 		// As in our own server, a broken rule is not an answer: another rule may
 		// still allow it.
-		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about an approval", "user", user.Username, "signer", signer, "err", status.EvaluationError)
+		klog.FromContext(ctx).V(3).Info("The API could not look at all rules about a write", "user", user.Username, "verb", what.Verb, "resource", what.Resource, "name", what.Name, "err", status.EvaluationError)
 		return false, nil
 	}
 	a.decisions.Add(string(key), allowed, decisionLifetime)

@@ -51,7 +51,7 @@ type Handler struct {
 func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metrics) *Handler {
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
-		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.mayApprove),
+		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.authorize),
 		signers: certplane.New(objects),
 		mux:     http.NewServeMux(),
 	}

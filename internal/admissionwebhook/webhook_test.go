@@ -368,7 +368,7 @@ func TestApprovers(t *testing.T) {
 	alice := authenticationv1.UserInfo{Username: "alice", UID: "1", Groups: []string{"team"}, Extra: map[string]authenticationv1.ExtraValue{"b": {"2"}, "a": {"1"}}}
 	expect := func(want bool, asked int) {
 		t.Helper()
-		got, err := approvers.mayApprove(t.Context(), alice, "issuers.cert-manager.io/*")
+		got, err := approvers.authorize(t.Context(), alice, authorizationv1.ResourceAttributes{Verb: "approve", Group: "cert-manager.io", Version: "*", Resource: "signers", Name: "issuers.cert-manager.io/*"})
 		if got != want || (err != nil) != (server.err != nil) || len(server.asked) != asked {
 			t.Fatalf("%t, %v after %d questions", got, err, len(server.asked))
 		}
@@ -385,10 +385,10 @@ func TestApprovers(t *testing.T) {
 	expect(true, 4)
 	server.status = authorizationv1.SubjectAccessReviewStatus{}
 	expect(true, 4)
-	if _, err := approvers.mayApprove(t.Context(), authenticationv1.UserInfo{Username: "alice"}, "issuers.cert-manager.io/*"); err != nil || len(server.asked) != 5 {
+	if _, err := approvers.authorize(t.Context(), authenticationv1.UserInfo{Username: "alice"}, authorizationv1.ResourceAttributes{Verb: "approve", Group: "cert-manager.io", Version: "*", Resource: "signers", Name: "issuers.cert-manager.io/*"}); err != nil || len(server.asked) != 5 {
 		t.Error("somebody else of this name gets her answer")
 	}
-	if allowed, err := approvers.mayApprove(t.Context(), alice, "issuers.cert-manager.io/default.ca"); allowed || err != nil {
+	if allowed, err := approvers.authorize(t.Context(), alice, authorizationv1.ResourceAttributes{Verb: "approve", Group: "cert-manager.io", Version: "*", Resource: "signers", Name: "issuers.cert-manager.io/default.ca"}); allowed || err != nil {
 		t.Error("another signer gets the answer of the first")
 	}
 	clock.SetTime(clock.Now().Add(decisionLifetime + 1))

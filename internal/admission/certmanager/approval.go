@@ -8,16 +8,11 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
-
-// Authorize reports whether a user may approve for the signer of this name: the
-// verb "approve" on the resource "signers" of cert-manager.io, in all
-// namespaces.
-type Authorize func(ctx context.Context, user authenticationv1.UserInfo, signer string) (allowed bool, err error)
 
 // approval lets a user approve and deny CertificateRequests only if the user
 // may approve for their issuer.
@@ -43,7 +38,7 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 		return err
 	}
 	for _, name := range names {
-		allowed, err := a.authorize(ctx, r.User, name)
+		allowed, err := a.authorize(ctx, r.User, mayApprove(name))
 		if err != nil {
 			return fmt.Errorf("asking whether user %q may approve for %s: %w", r.User.Username, name, err)
 		}
@@ -53,6 +48,11 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 	}
 	return field.Forbidden(field.NewPath("status.conditions"),
 		fmt.Sprintf("user %q does not have permissions to set approved/denied conditions for issuer %v", r.User.Username, ref))
+}
+
+// mayApprove returns the right to approve for a signer, in all namespaces.
+func mayApprove(signer string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer}
 }
 
 // signers returns the names under which the right to approve for an issuer is

@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -40,12 +41,17 @@ type Request struct {
 // Checks decides about requests. It is safe for concurrent use.
 type Checks struct {
 	approval approval
+	records  records
 }
 
-// New returns checks that ask authorize whether a user may approve for a
-// signer, and find the resources of issuers with discovery.
+// Authorize reports whether a user may do something with resources. If the
+// answer is unknown, it returns an error or false.
+type Authorize func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (allowed bool, err error)
+
+// New returns checks that ask authorize what users may do, and find the
+// resources of issuers with discovery.
 func New(discovery api.Discovery, authorize Authorize) *Checks {
-	return &Checks{approval{resources: newResources(discovery), authorize: authorize}}
+	return &Checks{approval: approval{resources: newResources(discovery), authorize: authorize}, records: records{authorize}}
 }
 
 // Mutate changes the object of r before all other checks.
@@ -77,6 +83,7 @@ func (c *Checks) Validate(ctx context.Context, r Request) (warnings []string, er
 	return warnings, utilerrors.NewAggregate([]error{
 		checkRequester(r, objects),
 		c.approval.check(ctx, r, objects),
+		c.records.check(ctx, r, objects),
 		invalid.ToAggregate(),
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,8 +36,8 @@ func write(operation admissionv1.Operation, subresource string) Request {
 
 var checks = New(
 	&cluster{versions: []string{"example.com/v1"}, resources: map[string][]metav1.APIResource{"example.com/v1": {{Name: "vaults", Kind: "Vault", Namespaced: true}}}},
-	func(_ context.Context, _ authenticationv1.UserInfo, signer string) (bool, error) {
-		return signer == "vaults.example.com/team.allowed", nil
+	func(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+		return what == mayApprove("vaults.example.com/team.allowed"), nil
 	})
 
 // A resource is checked by the rules of its own kind, or refused.
@@ -131,7 +132,7 @@ func TestWhoIsAsked(t *testing.T) {
 // authorizer is not called again.
 func TestNoAnswer(t *testing.T) {
 	asked := 0
-	broken := New(checks.approval.resources.discovery, func(context.Context, authenticationv1.UserInfo, string) (bool, error) {
+	broken := New(checks.approval.resources.discovery, func(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) (bool, error) {
 		asked++
 		return asked > 1, errors.New("broken")
 	})

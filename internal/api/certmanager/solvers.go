@@ -11,6 +11,10 @@ import (
 // solverName says which: it is the name of the type in the ACME protocol.
 const ReservedGroup = "acme.certplane.dev"
 
+// PresentedAnnotation says on a Challenge where its answer has been put, such as
+// the name and zone of a DNS record.
+const PresentedAnnotation = "acme.certplane.dev/presented"
+
 // The types of Challenges that cert-manager does not have.
 const (
 	TypeTLSALPN01    acmev1.ACMEChallengeType = "TLS-ALPN-01"

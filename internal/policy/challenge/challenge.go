@@ -7,13 +7,14 @@ import (
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/backoff"
 )
 
 // Presented is the annotation that says where the answer to a Challenge has
-// been put, such as the name and zone of a DNS record. It is written before
-// anything is put there, so that it can be removed from the same place.
-const Presented = "acme.certplane.dev/presented"
+// been put. It is written before anything is put there, so that it can be removed
+// from the same place. Admission lets only controllers set it.
+const Presented = certmanager.PresentedAnnotation
 
 // Finalizers are the finalizers of Challenges whose answer may have been
 // presented. New Challenges get the first one; the others are older spellings.
