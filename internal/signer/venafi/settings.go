@@ -1,0 +1,58 @@
+package venafi
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/signer/outbound"
+)
+
+// Settings is the stanza "certManager.venafi". It applies to all issuers with
+// spec.venafi, which only programs that are built with the tag venafi have.
+type Settings struct {
+	// timeout is how long one call to a server may take, connecting included: at
+	// most 30s. Issuing a certificate takes up to six calls, and an attempt has a
+	// minute. A duration such as 5s. Default: 10s.
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// allowLoopback lets Issuers name servers on loopback addresses, such as
+	// https://127.0.0.1. Whoever may create Issuers can then call what listens
+	// there. ClusterIssuers may do so always. The address counts to which the name
+	// resolves, not the name. Default: false.
+	AllowLoopback bool `json:"allowLoopback,omitempty"`
+	// allowLinkLocal lets all issuers name servers on link-local addresses, such as
+	// 169.254.169.254, where clouds serve the credentials of the machine. Default:
+	// false.
+	AllowLinkLocal bool `json:"allowLinkLocal,omitempty"`
+}
+
+const maxTimeout = 30 * time.Second
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings {
+	return Settings{Timeout: metav1.Duration{Duration: 10 * time.Second}}
+}
+
+// Validate returns an error for the first invalid value, with the name of its
+// field.
+func (s Settings) Validate() error {
+	if d := s.Timeout.Duration; d < 0 || d > maxTimeout {
+		return fmt.Errorf("certManager.venafi.timeout: %s is out of range: must be more than 0 and at most %s", d, maxTimeout)
+	}
+	return nil
+}
+
+// withDefaults completes s.
+func (s Settings) withDefaults() Settings {
+	if s.Timeout.Duration == 0 {
+		s.Timeout = DefaultSettings().Timeout
+	}
+	return s
+}
+
+// guard says which addresses an issuer may use; loopback is set for those that may
+// use loopback addresses anyway.
+func (s Settings) guard(loopback bool) outbound.Guard {
+	return outbound.Guard{Loopback: loopback || s.AllowLoopback, LinkLocal: s.AllowLinkLocal, Stanza: "certManager.venafi"}
+}
