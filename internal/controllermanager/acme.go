@@ -21,8 +21,10 @@ import (
 	issuingacme "github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
+	issuingvenafi "github.com/certplane/certplane/internal/issuing/venafi"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/signer/venafi"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -80,10 +82,11 @@ type remotes struct {
 	acme     *acme.Pool
 	standing *account.Standing
 	vault    *vault.Pool
+	venafi   *issuingvenafi.Shared
 }
 
-// openRemotes opens what controllers share. The tokens of Vault servers are
-// revoked when the manager of p ends.
+// openRemotes opens what controllers share. The tokens of servers are revoked when
+// the manager of p ends.
 func openRemotes(p Process, cfg Config) (remotes, error) {
 	acmePool, err := acme.NewPool(acme.PoolConfig{UserAgent: userAgent(), Metrics: p.Metrics, Settings: cfg.Settings.ACME.ClientSettings})
 	if err != nil {
@@ -96,12 +99,28 @@ func openRemotes(p Process, cfg Config) (remotes, error) {
 	if err := p.Manager.Add(vaultPool); err != nil {
 		return remotes{}, fmt.Errorf("adding what looks after the tokens of Vault servers: %w", err)
 	}
-	return remotes{acme: acmePool, standing: account.NewStanding(), vault: vaultPool}, nil
+	shared := remotes{acme: acmePool, standing: account.NewStanding(), vault: vaultPool}
+	if !venafi.Built {
+		return shared, nil
+	}
+	venafiPool, err := venafi.New(venafi.Config{Settings: cfg.Settings.CertManager.Venafi, Metrics: p.Metrics})
+	if err != nil {
+		return remotes{}, err
+	}
+	if err := p.Manager.Add(venafiPool); err != nil {
+		return remotes{}, fmt.Errorf("adding what looks after the tokens of Certificate Manager servers: %w", err)
+	}
+	shared.venafi = issuingvenafi.Share(venafiPool)
+	return shared, nil
 }
 
 // changes notifies of changes of the servers behind issuers.
 func (r remotes) changes() func(changed func(issuing.Reference)) (cancel func()) {
-	return issuing.Join(issuingacme.Changes(r.standing), issuingvault.Changes(r.vault))
+	all := []func(changed func(issuing.Reference)) (cancel func()){issuingacme.Changes(r.standing), issuingvault.Changes(r.vault)}
+	if r.venafi != nil {
+		all = append(all, r.venafi.Changes)
+	}
+	return issuing.Join(all...)
 }
 
 // accounts returns the accounts of ACME issuers, whose keys the actor reads.
@@ -128,7 +147,7 @@ func (a Actor) types(cfg Config) (issuing.Config, issuertypes.Issuers, error) {
 	config := a.issuing(cfg)
 	config.Others = shared.changes()
 	return config, issuertypes.New(issuertypes.Config{
-		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Answers: cfg.answers(), Vault: shared.vault,
+		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Answers: cfg.answers(), Vault: shared.vault, Venafi: shared.venafi,
 		CopiedAnnotations: issuance.CopiedAnnotations(cfg.Settings.CertManager.CopiedAnnotationPrefixes).CopyFrom,
 	}), nil
 }

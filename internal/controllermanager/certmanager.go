@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/signer/venafi"
 )
 
 // CertManagerSettings is the stanza "certManager".
@@ -41,12 +42,14 @@ type CertManagerSettings struct {
 
 	// vault rules how Vault servers are reached.
 	Vault vault.Settings `json:"vault"`
+	// venafi rules how the servers of CyberArk Certificate Manager are reached.
+	Venafi venafi.Settings `json:"venafi"`
 
 	issue.CertificateSettings `json:",inline"`
 }
 
 func defaultCertManagerSettings() CertManagerSettings {
-	return CertManagerSettings{Vault: vault.DefaultSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
+	return CertManagerSettings{Vault: vault.DefaultSettings(), Venafi: venafi.DefaultSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
 }
 
 // Validate returns an error for the first invalid value, with the name of its
@@ -57,6 +60,9 @@ func (s CertManagerSettings) Validate() error {
 		return fmt.Errorf("certManager.clusterResourceNamespace: %q cannot be a namespace: %s", namespace, problems[0])
 	}
 	if err := s.Vault.Validate(); err != nil {
+		return err
+	}
+	if err := s.Venafi.Validate(); err != nil {
 		return err
 	}
 	return s.CertificateSettings.Validate()

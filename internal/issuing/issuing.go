@@ -99,6 +99,9 @@ type Ready struct {
 	Uninitialized bool
 	// Retry, if not nil, is why the issuer is checked again after a back-off.
 	Retry error
+	// EventReason and EventMessage, if not empty, are those of the Event, if clients
+	// expect others there than in the condition.
+	EventReason, EventMessage string
 	// Notice, if not empty, is the text of a further Event for users.
 	Notice string
 	// Warnings are further Events about the spec of the issuer, which can sign

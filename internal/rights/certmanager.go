@@ -36,7 +36,9 @@ var (
 		Name: "certificaterequests", Account: "cert-manager-certificaterequests", Where: ByName, Groups: ofCertManager,
 		Doc: "answers CertificateRequests to Issuers",
 		Rules: []rbacv1.PolicyRule{
-			allow("get", certManager, "certificaterequests"),
+			// patch is for the annotation by which certificates of Venafi issuers are
+			// retrieved.
+			allow("get patch", certManager, "certificaterequests"),
 			allow("patch update", certManager, "certificaterequests/status"),
 			// For Orders, whose owners must not be deleted before them.
 			allow("update", certManager, "certificaterequests/finalizers"),
@@ -52,7 +54,9 @@ var (
 		Name: "certificatesigningrequests", Account: "cert-manager-certificatesigningrequests", Where: ByName, Groups: ofCertManager,
 		Doc: "answers CertificateSigningRequests that name Issuers",
 		Rules: []rbacv1.PolicyRule{
-			allow("get", certificates, "certificatesigningrequests"),
+			// patch is for the annotation by which certificates of Venafi issuers are
+			// retrieved.
+			allow("get patch", certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", issuerSigners...),
 			allow("create", authorization, "subjectaccessreviews"),

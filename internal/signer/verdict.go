@@ -63,6 +63,9 @@ type PendingError struct {
 	RetryAfter time.Duration
 	// Watched is set if a watch triggers the next attempt.
 	Watched bool
+	// Paced is set if the next attempt is to be after RetryAfter, neither earlier nor
+	// later: the signer chooses the pauses.
+	Paced bool
 }
 
 func (e *PendingError) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }

@@ -1,6 +1,7 @@
 package issuers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -74,11 +75,12 @@ func statusOf(v issuing.Ready) cmmeta.ConditionStatus {
 }
 
 func (r *reconciler) tell(issuer cmv1.GenericIssuer, v issuing.Ready) {
+	reason, message := cmp.Or(v.EventReason, v.Reason), cmp.Or(v.EventMessage, v.Message)
 	switch {
-	case v.OK && v.Message != "":
-		r.event(issuer, corev1.EventTypeNormal, v.Reason, v.Message)
+	case v.OK && message != "":
+		r.event(issuer, corev1.EventTypeNormal, reason, message)
 	case !v.OK:
-		r.event(issuer, corev1.EventTypeWarning, v.Reason, v.Message)
+		r.event(issuer, corev1.EventTypeWarning, reason, message)
 	}
 	if v.Uninitialized {
 		r.event(issuer, corev1.EventTypeWarning, eventInit, "Error initializing issuer: "+v.Message)

@@ -104,7 +104,7 @@ func warningsForCSR(issued *signer.Issued) []signer.Warning {
 // the signer wants a longer one.
 func forCSR(err error) error {
 	var wait *signer.PendingError
-	if !errors.As(err, &wait) {
+	if !errors.As(err, &wait) || wait.Paced {
 		return err
 	}
 	again := *wait

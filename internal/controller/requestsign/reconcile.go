@@ -2,6 +2,7 @@ package requestsign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
+	"github.com/certplane/certplane/internal/signer"
 )
 
 // remind returns what to tell about a request that waits for others: for its
@@ -86,7 +88,16 @@ func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
 // Sign implements engine.Attempt.
 func (a *attempt) Sign(ctx context.Context) answer.Outcome {
 	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
-	return decide(a.Issuers.Sign(ctx, a.found, a.req, a.report.Start))
+	issued, err := a.Issuers.Sign(ctx, a.found, a.req, a.report.Start)
+	return atPace(decide(issued, err), err)
+}
+
+// atPace has a request tried again when its issuer wants that.
+func atPace(o answer.Outcome, err error) answer.Outcome {
+	if wait := new(signer.PendingError); errors.As(err, &wait) && wait.Paced {
+		o.After = wait.RetryAfter
+	}
+	return o
 }
 
 // Put implements engine.Attempt: in the name of the component that answers for

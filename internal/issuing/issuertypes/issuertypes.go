@@ -18,16 +18,26 @@ import (
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/issuing/vault"
+	"github.com/certplane/certplane/internal/issuing/venafi"
 	"github.com/certplane/certplane/internal/signer"
 	vaultclient "github.com/certplane/certplane/internal/signer/vault"
+	venaficlient "github.com/certplane/certplane/internal/signer/venafi"
 )
 
 // All are the types whose issuers sign in this process.
-var All = []issuing.Type{
-	acme.Type,
-	ca.Type,
-	selfsigned.Type,
-	vault.Type,
+var All = all()
+
+func all() []issuing.Type {
+	types := []issuing.Type{
+		acme.Type,
+		ca.Type,
+		selfsigned.Type,
+		vault.Type,
+	}
+	if venaficlient.Built {
+		types = append(types, venafi.Type)
+	}
+	return types
 }
 
 // Config has the dependencies of the backends of all types.
@@ -39,8 +49,10 @@ type Config struct {
 	ACME              acme.AccountSettings
 	Answers           acme.Answers
 	CopiedAnnotations func(annotations map[string]string) map[string]string
-	// Vault has the connections to Vault servers.
-	Vault *vaultclient.Pool
+	// Vault has the connections to Vault servers, Venafi what the backends of issuers
+	// with spec.venafi share.
+	Vault  *vaultclient.Pool
+	Venafi *venafi.Shared
 }
 
 // open returns the backend of a type, whose name must be that of a row of All.
@@ -54,13 +66,16 @@ func (c Config) open(name certmanager.IssuerType) issuing.Backend {
 		return selfsigned.New(c.Config)
 	case vault.Type.Name:
 		return vault.New(c.Config, c.Vault)
+	case venafi.Type.Name:
+		return venafi.New(c.Config, c.Venafi)
 	}
 	panic("no backend for issuers of type " + string(name)) // a programming error
 }
 
 // The reasons of the Ready condition of issuers of other types.
 const (
-	// ReasonNotSupported: the type is not supported.
+	// ReasonNotSupported: this program was built without what the type needs. The
+	// build tag that adds it has the name of the type.
 	ReasonNotSupported = "NotSupported"
 	// ReasonTypeMissing: the spec has no type.
 	ReasonTypeMissing = "IssuerTypeMissing"
@@ -125,7 +140,7 @@ func (i Issuers) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time
 	case t == certmanager.NoType:
 		return issuing.NotReady(ReasonTypeMissing, "The issuer has no type: set %s", Names("spec.", "or")), nil
 	case !ok:
-		return issuing.NotReady(ReasonNotSupported, "Issuers of type %s are not supported yet and sign nothing: use %s, or an external issuer", t, Names("spec.", "or")), nil
+		return issuing.NotReady(ReasonNotSupported, "Issuers of type %[1]s sign nothing here: this program was built without the tag %[1]s (go build -tags %[1]s ./cmd/certplane). Use %[2]s, or an external issuer", t, Names("spec.", "or")), nil
 	}
 	return backend.Check(ctx, of, now)
 }

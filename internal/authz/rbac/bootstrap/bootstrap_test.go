@@ -170,7 +170,7 @@ func TestCertificateRoles(t *testing.T) {
 			"create,delete,get,list orders.acme.cert-manager.io",
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
-			"get certificaterequests.cert-manager.io",
+			"get,patch certificaterequests.cert-manager.io",
 			"get certificates.cert-manager.io",
 			"get,list,watch secrets.",
 			"patch,update certificaterequests/status.cert-manager.io",
