@@ -34,8 +34,8 @@ type Issuer struct {
 	Loopback bool
 
 	Product Product
-	// Zone is a policy folder (TPP), or an application and the alias of a template
-	// with a backslash between them.
+	// Zone is a policy folder (TPP), an application and the alias of a template with a
+	// backslash between them (Cloud), or a template (NGTS).
 	Zone string
 	// URL is the base URL; empty means that of the product, which TPP does not have.
 	URL string

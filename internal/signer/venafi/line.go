@@ -159,7 +159,7 @@ func (l *line) permit(r *http.Request) error {
 	switch {
 	case r.URL.Scheme != "https":
 		return fmt.Errorf("%s is not reached by https://, which would show the credentials", r.URL.Host)
-	case l.product != TPP && strings.HasSuffix(path, "/certificateissuingtemplates") && !strings.Contains(path, "/applications/"),
+	case l.product == Cloud && strings.HasSuffix(path, "/certificateissuingtemplates"), // it looks for what the new one shall have
 		l.product != TPP && r.Method == http.MethodPost && strings.HasSuffix(path, "/applications"):
 		return errors.New("the application in the zone does not exist: create it on the server, or correct spec.venafi.zone of the issuer")
 	}

@@ -27,7 +27,6 @@ func checkIdentifier(id string) error {
 
 type cloudConnector struct {
 	orders
-	line  *line
 	cloud *cloud.Connector
 }
 
@@ -38,7 +37,7 @@ func newCloud(t target, l *line) (connector, error) {
 	}
 	c.SetUserAgent(t.userAgent)
 	c.SetHTTPClient(l.client())
-	return &cloudConnector{orders{target: t, Connector: c}, l, c}, nil
+	return &cloudConnector{orders{target: t, Connector: c, line: l}, c}, nil
 }
 
 func (c *cloudConnector) login() (*grant, error) {
@@ -100,7 +99,7 @@ func newNGTS(t target, l *line) (connector, error) {
 	}
 	c.SetUserAgent(t.userAgent)
 	c.SetHTTPClient(l.client())
-	return &ngtsConnector{orders{target: t, Connector: c}, c}, nil
+	return &ngtsConnector{orders{target: t, Connector: c, line: l}, c}, nil
 }
 
 func (c *ngtsConnector) login() (*grant, error) {

@@ -25,8 +25,7 @@ const (
 
 type tppConnector struct {
 	orders
-	line *line
-	tpp  *tpp.Connector
+	tpp *tpp.Connector
 }
 
 func newTPP(t target, l *line) (connector, error) {
@@ -44,7 +43,7 @@ func newTPP(t target, l *line) (connector, error) {
 		}
 		return nil
 	}
-	return &tppConnector{orders{t, c, reset}, l, c}, nil
+	return &tppConnector{orders{t, c, l, reset}, c}, nil
 }
 
 func (c *tppConnector) login() (*grant, error) {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/Venafi/vcert/v5/pkg/certificate"
@@ -35,6 +36,7 @@ func newConnector(t target, l *line) (connector, error) {
 type orders struct {
 	target
 	endpoint.Connector
+	line *line
 	// reset, if not nil, is called before each request.
 	reset func(*certificate.Request) error
 }
@@ -106,12 +108,18 @@ func (c orders) retrieve(id string, o Order) ([]byte, error) {
 	got, err := c.Connector.RetrieveCertificate(req) // with no Timeout, it does not wait
 	var pending endpoint.ErrCertificatePending
 	switch {
-	case errors.As(err, &pending):
-		return nil, &PendingError{Text: pending.Error()}
+	case errors.As(err, &pending) && isPending(c.line.result().status):
+		return nil, &PendingError{Text: c.line.text(pending)}
 	case err != nil:
 		return nil, err
 	}
 	return []byte(strings.Join(append([]string{got.Certificate}, got.Chain...), "\n")), nil
+}
+
+// isPending reports whether a status says that a certificate is not there yet.
+// vcert says so of SaaS servers that answer with any error.
+func isPending(status int) bool {
+	return succeeded(status) || status == http.StatusConflict
 }
 
 func (c orders) ping() error {
