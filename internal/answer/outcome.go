@@ -81,7 +81,7 @@ func Decide(issued *signer.Issued, err error, reason string) Outcome {
 	case errors.As(err, &pending):
 		return Outcome{
 			State: Waiting, Reason: pending.Reason, Message: note.Fit(pending.Message),
-			Note: note.Fit(cmp.Or(pending.Note, pending.Message)), Retry: err, After: pending.RetryAfter,
+			Note: note.Fit(cmp.Or(pending.Note, pending.Message)), Retry: err, After: pending.RetryAfter, Routine: pending.Paced,
 		}
 	default:
 		return Decide(nil, signer.Unavailable(err), reason)

@@ -60,6 +60,7 @@ func (c Config) Apply(out io.Writer) error {
 		if c.Verbosity == 0 {
 			quietText(out)
 		}
+		log.SetOutput(standard{log.Writer()})
 		return nil
 	}
 	lines := zapcore.Lock(logsjson.AddNopSync(out))
@@ -71,6 +72,6 @@ func (c Config) Apply(out io.Writer) error {
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true), klog.FlushLogger(control.Flush))
 	// What the standard library and its users log is part of the same log.
 	log.SetFlags(0)
-	log.SetOutput(logs.KlogWriter{})
+	log.SetOutput(standard{logs.KlogWriter{}})
 	return nil
 }

@@ -63,8 +63,8 @@ type PendingError struct {
 	RetryAfter time.Duration
 	// Watched is set if a watch triggers the next attempt.
 	Watched bool
-	// Paced is set if the next attempt is to be after RetryAfter, neither earlier nor
-	// later: the signer chooses the pauses.
+	// Paced is set if the signer is at work and chooses the pauses: the next attempt
+	// is to be after RetryAfter, neither earlier nor later.
 	Paced bool
 }
 

@@ -135,6 +135,15 @@ func (s *Server) Calls(part string) []Call {
 	return slices.DeleteFunc(slices.Clone(s.calls), func(c Call) bool { return !strings.Contains(c.Path, part) })
 }
 
+// Finish issues all certificates that are under way.
+func (s *Server) Finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		o.early = 0
+	}
+}
+
 // Forget forgets the calls until now.
 func (s *Server) Forget() {
 	s.mu.Lock()
