@@ -41,6 +41,12 @@ test-kms: ## Test CA keys in the cloud's key management services
 	$(GO) vet -tags awskms,cloudkms,azurekms ./internal/keystore/...
 	$(GO) test -tags awskms,cloudkms,azurekms ./internal/keystore/...
 
+.PHONY: test-venafi
+test-venafi: ## Test Venafi issuers, which need a build tag
+	$(GO) vet -tags venafi ./cmd/certplane ./internal/issuing/... ./internal/signer/venafi/...
+	$(GO) test -tags venafi ./internal/issuing/venafi ./internal/issuing/issuertypes ./internal/signer/venafi
+	hack/notags.sh
+
 # Where the real Kubernetes components are: the ecosystem's convention.
 KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
