@@ -115,10 +115,14 @@ type Keys struct {
 	NextCert, NextKey string
 	// Former is empty where former CAs are not kept.
 	Former string
+	// TakesOver is the key of CA.TakesOver (RFC 3339). It is empty where the time
+	// is kept in another place.
+	TakesOver string
 }
 
-// Parse returns the CA in data, without its times. Its errors name the invalid
-// key, and show nothing of its content.
+// Parse returns the CA in data, without what is kept in another place. A time
+// that cannot be parsed counts as none: the next CA then takes over at once. The
+// errors name the invalid key, and show nothing of its content.
 func (k Keys) Parse(data map[string][]byte) (CA, error) {
 	var ca CA
 	var err error
@@ -134,6 +138,9 @@ func (k Keys) Parse(data map[string][]byte) (CA, error) {
 		if ca.Former, err = pki.ParseBundle(data[k.Former]); err != nil {
 			return CA{}, fmt.Errorf("%s: %w", k.Former, err)
 		}
+	}
+	if k.TakesOver != "" {
+		ca.TakesOver, _ = time.Parse(time.RFC3339, string(data[k.TakesOver]))
 	}
 	return ca, nil
 }
@@ -160,5 +167,11 @@ func (k Keys) Put(data map[string][]byte, ca CA) {
 	set(k.NextKey, ca.Next.keyPEM)
 	if k.Former != "" {
 		set(k.Former, pki.EncodeCertificates(ca.Former...))
+	}
+	if k.TakesOver != "" {
+		delete(data, k.TakesOver)
+		if ca.Next.Authority != nil {
+			data[k.TakesOver] = []byte(ca.TakesOver.UTC().Format(time.RFC3339))
+		}
 	}
 }

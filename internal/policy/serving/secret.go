@@ -2,7 +2,6 @@ package serving
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
@@ -12,23 +11,20 @@ import (
 // every Secret of the type kubernetes.io/tls; the bundle is only for
 // information.
 const (
-	bundleKey    = "ca.crt"
-	leafCertKey  = "tls.crt"
-	leafKeyKey   = "tls.key"
-	takesOverKey = "next-ca.from" // RFC 3339
+	bundleKey   = "ca.crt"
+	leafCertKey = "tls.crt"
+	leafKeyKey  = "tls.key"
 )
 
 var caKeys = rotation.Keys{
 	Cert: "signing-ca.crt", Key: "signing-ca.key", NextCert: "next-ca.crt", NextKey: "next-ca.key", Former: "former-ca.crt",
+	TakesOver: "next-ca.from",
 }
 
 // Data returns the state as the data of a Secret.
 func (s State) Data() (map[string][]byte, error) {
 	data := map[string][]byte{bundleKey: s.Bundle()}
 	caKeys.Put(data, s.ca)
-	if s.ca.Next.Authority != nil {
-		data[takesOverKey] = []byte(s.ca.TakesOver.Format(time.RFC3339))
-	}
 	if len(s.leaf.chain) == 0 {
 		return data, nil
 	}
@@ -45,9 +41,6 @@ func Parse(data map[string][]byte) (State, error) {
 	if s.ca, err = caKeys.Parse(data); err != nil {
 		return State{}, err
 	}
-	// A time that cannot be parsed is ignored: the next CA then takes over at
-	// once.
-	s.ca.TakesOver, _ = time.Parse(time.RFC3339, string(data[takesOverKey]))
 	if s.leaf, err = parseLeaf(data); err != nil {
 		return State{}, err
 	}

@@ -69,15 +69,10 @@ type Server struct {
 // and publish its bundle to all clients, before it calls Next with it. by
 // returns how to sign a certificate for a use.
 func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (after State, changed bool, again time.Time, err error) {
-	rules := rotation.Rules{RotateBefore: caLifetime / 3, Propagation: propagation}
-	create := func() (rotation.Pair, error) { return v.newCA(by("root of the serving CA"), now) }
-	step := func(rotation.Step, rotation.CA) error { changed = true; return nil }
+	own := rotation.Own{Name: v.Name, Lifetime: caLifetime, Propagation: propagation}
 	after = s
-	if after.ca, again, err = rules.Settle(s.ca, now, create, step); err != nil {
+	if after.ca, changed, again, err = own.Next(s.ca, now, by("root of the serving CA")); err != nil {
 		return s, false, now, fmt.Errorf("the CA %s: %w", v.Name, err)
-	}
-	if kept := unexpired(after.ca.Former, now); len(kept) != len(after.ca.Former) {
-		after.ca.Former, changed = kept, true
 	}
 	if !v.serves(after, now) {
 		if after.leaf.chain, after.leaf.key, err = v.leaf().Issue(by("serving certificate"), after.ca.Current.Authority, now); err != nil {
@@ -86,20 +81,7 @@ func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (a
 		changed = true
 	}
 	again = pki.Earlier(again, v.leaf().Renewal(after.leaf.chain[0], after.ca.Current.Certificate()))
-	for _, cert := range after.ca.Former {
-		again = pki.Earlier(again, cert.NotAfter)
-	}
 	return after, changed, again, nil
-}
-
-// newCA generates a CA. Each CA has its own name: a client that has two keys
-// for one name cannot determine which of them has signed.
-func (v Server) newCA(by pki.Signing, now time.Time) (rotation.Pair, error) {
-	key, err := pki.GenerateKey(pki.ECDSAP256)
-	if err != nil {
-		return rotation.Pair{}, err
-	}
-	return rotation.NewRoot(by, v.Name+"@"+now.UTC().Format(time.RFC3339), key, caLifetime, now)
 }
 
 func (v Server) leaf() rotation.Leaf {
@@ -118,8 +100,4 @@ func (v Server) serves(s State, now time.Time) bool {
 	cert := s.leaf.chain[0]
 	missing := slices.ContainsFunc(v.Hosts, func(host string) bool { return cert.VerifyHostname(host) != nil })
 	return !missing && v.leaf().Lasts(cert, s.ca.Current.Certificate(), now)
-}
-
-func unexpired(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
-	return slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return !now.Before(cert.NotAfter) })
 }
