@@ -91,11 +91,15 @@ type Server struct {
 	extensions *extension.Server
 	inside     func(http.Handler)
 	clientCAs  dynamiccertificates.CAContentProvider
+	userCAs    dynamiccertificates.CAContentProvider
 	authorizer *authz.Authorizer
 }
 
 // ClientCAs returns all CAs whose client certificates are accepted.
 func (s *Server) ClientCAs() dynamiccertificates.CAContentProvider { return s.clientCAs }
+
+// UserCAs returns those of ClientCAs whose certificates authenticate users.
+func (s *Server) UserCAs() dynamiccertificates.CAContentProvider { return s.userCAs }
 
 // New builds the server. It does not access the store yet.
 func New(cfg Config) (*Server, error) {
@@ -171,7 +175,7 @@ func New(cfg Config) (*Server, error) {
 	if err := installPaths(server, client, who, cfg); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, authorizer: allowed}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed}, nil
 }
 
 // installPaths adds what the server has beside the API groups: the paths of

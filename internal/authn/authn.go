@@ -64,6 +64,9 @@ type Authentication struct {
 	// ClientCAs are all CAs of client certificates, for the TLS handshake. The
 	// caller must run it to follow changes of the files.
 	ClientCAs dynamiccertificates.CAContentProvider
+	// UserCAs are those of ClientCAs whose certificates are users', and not those
+	// of a proxy that names users.
+	UserCAs dynamiccertificates.CAContentProvider
 	// RequestHeader is nil if no proxy is trusted.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// Issuer issues the tokens of service accounts.

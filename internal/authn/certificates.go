@@ -27,6 +27,7 @@ func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authen
 	for _, ca := range cas {
 		all = append(all, podCertificates{newRememberedCertificates(ca.VerifyOptions, cfg.Clock.Now), accounts})
 	}
+	a.UserCAs = dynamiccertificates.NewUnionCAContentProvider(cas...)
 	if cfg.Settings.RequestHeader.CAFile != "" {
 		proxy, err := cfg.Settings.RequestHeader.open()
 		if err != nil {
@@ -34,7 +35,7 @@ func (a *Authentication) certificates(cfg Config, accounts serviceaccount.Authen
 		}
 		a.RequestHeader = proxy
 		all = append([]authenticator.Request{a.proxy(proxy)}, all...)
-		cas = append(cas, proxy.CAContentProvider)
+		cas = append(slices.Clip(cas), proxy.CAContentProvider)
 	}
 	a.ClientCAs = dynamiccertificates.NewUnionCAContentProvider(cas...)
 	return all, nil

@@ -124,7 +124,7 @@ func (a Actor) dnsSolver(cfg Config) (solver.Solver, error) {
 		return nil, err
 	}
 	self := request.ServiceAccount(a.Namespace, a.Account)
-	webhooks := webhook.Config{Settings: settings.Webhooks, Identity: webhook.Identity{User: self.Username, Groups: self.Groups}}
+	webhooks := webhook.Config{Settings: settings.Webhooks, Identity: webhook.Identity{User: self.Username, Groups: self.Groups}, Proxy: cfg.FrontProxy}
 	if cfg.InCluster {
 		webhooks.API = a.API
 	}

@@ -5,6 +5,7 @@ package controllermanager
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,6 +118,9 @@ type Config struct {
 	// Responders answer the validations of ACME servers. They are the front ends
 	// of the process.
 	Responders Responders
+	// FrontProxy, if not nil, returns the client certificate by which other API
+	// servers know this one.
+	FrontProxy func() (*tls.Certificate, error)
 
 	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)

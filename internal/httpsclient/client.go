@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -38,6 +39,9 @@ type Config struct {
 	CA, Certificate, Key, Token File
 	// Given are the credentials if they are in no files; nil means that they are.
 	Given *Credentials
+	// Present, if not nil, returns the client certificate for the next call, in
+	// place of one in files. It is presented to any server that asks for one.
+	Present func() (*tls.Certificate, error)
 	// ServerName is the name in the server's certificate; empty means that in the
 	// address.
 	ServerName string
@@ -58,10 +62,12 @@ type Credentials struct{ CA, Certificate, Key, Token []byte }
 type Client struct {
 	cfg Config
 
-	mu    sync.Mutex // guards all below
-	files follow.Files
-	http  *http.Client
-	token string
+	mu        sync.Mutex // guards all below
+	files     follow.Files
+	config    *tls.Config      // with what is in the files
+	presented *tls.Certificate // the last from cfg.Present
+	http      *http.Client
+	token     string
 }
 
 // New reads the files for the first time.
@@ -80,7 +86,8 @@ func New(cfg Config) (*Client, error) {
 // Current returns the client and the token for the next call; the token is empty
 // if there is none. An error says why the current files are not used: then the
 // result is from their previous content. So calls continue while a pair of files
-// is being replaced.
+// is being replaced. The client is nil if there never was a certificate to
+// present.
 func (c *Client) Current(ctx context.Context) (*http.Client, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +95,18 @@ func (c *Client) Current(ctx context.Context) (*http.Client, string, error) {
 	if c.cfg.Given == nil {
 		err = c.files.Look(ctx)
 	}
-	return c.http, c.token, err
+	if c.cfg.Present == nil {
+		return c.http, c.token, err
+	}
+	certificate, missing := c.cfg.Present()
+	if missing == nil && certificate != c.presented {
+		c.presented = certificate
+		c.replace(c.config)
+	}
+	if c.presented == nil {
+		return nil, "", missing
+	}
+	return c.http, c.token, errors.Join(err, missing)
 }
 
 // use makes the next calls use other credentials. Its errors show nothing of
@@ -102,6 +120,7 @@ func (c *Client) use(_ context.Context, contents follow.Contents) error {
 	if err != nil {
 		return err
 	}
+	c.config = config
 	c.replace(config)
 	c.token = token
 	return nil
@@ -135,6 +154,10 @@ func (c *Client) tlsConfig(ca, certificate, key []byte) (*tls.Config, error) {
 func (c *Client) replace(config *tls.Config) {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
+	}
+	if presented := c.presented; presented != nil {
+		config = config.Clone()
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return presented, nil }
 	}
 	c.http = &http.Client{
 		Transport: &http.Transport{

@@ -84,7 +84,21 @@ var (
 				"orders.acme.cert-manager.io"),
 		},
 	}
+	// FrontProxy keeps the key of a CA in a Secret of its own.
+	FrontProxy = Controller{
+		Name: "front-proxy", Account: "front-proxy-controller", Where: OnlyServe,
+		Doc: "lets other API servers, such as DNS webhooks, authenticate this one and its users",
+		InNamespace: []rbacv1.PolicyRule{
+			allow("create", core, "configmaps", "secrets"),
+			allowOn("delete update "+read, core, "configmaps", extensionAuthentication),
+			allowOn("update "+read, core, "secrets", "certplane-front-proxy-ca"),
+		},
+	}
 )
+
+// extensionAuthentication is the ConfigMap in kube-system by which other API
+// servers authenticate the clients of this one.
+const extensionAuthentication = "extension-apiserver-authentication"
 
 // Parts of Kubernetes that can run as clients of "certplane serve".
 var (

@@ -73,7 +73,7 @@ func Controllers() []Controller {
 		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,
 		KubeCertificates, KubeTrust,
 	}
 }

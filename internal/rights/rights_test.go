@@ -24,7 +24,7 @@ func TestRows(t *testing.T) {
 		if len(c.Rules) > 0 && ruled[c.Account] {
 			t.Errorf("%s has rules in two rows", c.Account)
 		}
-		ruled[c.Account] = ruled[c.Account] || len(c.Rules) > 0
+		ruled[c.Account] = ruled[c.Account] || len(c.Rules) > 0 || len(c.InNamespace) > 0
 	}
 	for id := range seen {
 		if !ruled[id.account] {

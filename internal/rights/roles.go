@@ -92,6 +92,26 @@ func userRoles() []Role {
 	}
 }
 
+// SystemRole is a Role in kube-system.
+type SystemRole struct {
+	Name  string
+	Rules []rbacv1.PolicyRule
+	// Binding is the name of the RoleBinding that grants it to Users.
+	Binding string
+	Users   []string
+}
+
+// SystemRoles returns the Roles in kube-system for parts of Kubernetes and for
+// programs of others.
+func SystemRoles() []SystemRole {
+	return []SystemRole{{
+		Name:    "extension-apiserver-authentication-reader",
+		Rules:   []rbacv1.PolicyRule{allowOn(read, core, "configmaps", extensionAuthentication)},
+		Binding: "system::extension-apiserver-authentication-reader",
+		Users:   []string{"system:kube-controller-manager", "system:kube-scheduler"},
+	}}
+}
+
 // NodeRules returns the rights of a kubelet. The role is bound to no user or
 // group: which node may access which object cannot be expressed by rules.
 func NodeRules() []rbacv1.PolicyRule {

@@ -17,6 +17,7 @@ import (
 
 	accountkeys "github.com/certplane/certplane/internal/authn/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/aggregate"
+	"github.com/certplane/certplane/internal/controller/frontproxy"
 	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
 	"github.com/certplane/certplane/internal/controller/serviceaccount"
@@ -35,7 +36,9 @@ import (
 // add more.
 type clientCAs struct {
 	honoured signer.Honoured
-	honour   func(*pki.Authority)
+	// users are those whose certificates authenticate users.
+	users  signer.Honoured
+	honour func(*pki.Authority)
 }
 
 // newControllers builds all controllers. The returned manager runs them, only
@@ -52,9 +55,11 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	if err != nil {
 		return nil, err
 	}
+	proxy := &frontproxy.Client{}
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
-		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey),
+		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy),
+		FrontProxy: proxy.Certificate,
 	})
 }
 
@@ -70,9 +75,12 @@ func openGenerated(process controllermanager.Process, pair keyPair) (sign.CA, er
 
 // keepers are the controllers that keep the API in order. In a cluster, other
 // programs do this.
-func keepers(tokenKey crypto.Signer) []controllermanager.Part {
+func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client) []controllermanager.Part {
 	tokens := func(a controllermanager.Actor, config controllermanager.Config) error {
 		return addTokens(a, config, tokenKey)
+	}
+	frontProxy := func(a controllermanager.Actor, _ controllermanager.Config) error {
+		return addFrontProxy(a, users, proxy)
 	}
 	return []controllermanager.Part{
 		{Controller: rights.Aggregate, Add: addAggregator},
@@ -82,6 +90,7 @@ func keepers(tokenKey crypto.Signer) []controllermanager.Part {
 		{Controller: rights.Garbage, Add: addGarbage},
 		{Controller: rights.TypeCheck, Add: addTypeCheck},
 		{Controller: rights.InstallCRDs, Add: addDefinitions},
+		{Controller: rights.FrontProxy, Add: frontProxy},
 	}
 }
 
@@ -130,6 +139,22 @@ func addTokens(a controllermanager.Actor, config controllermanager.Config, key c
 		Issue: func(secret types.NamespacedName, account string, uid types.UID) (string, error) {
 			return keys.IssueLegacy(secret.Namespace, secret.Name, accountkeys.Ref{Name: account, UID: uid})
 		},
+	})
+}
+
+// addFrontProxy adds what keeps the certificate of proxy, with a cache of its own
+// for its Secret and its ConfigMap.
+func addFrontProxy(a controllermanager.Actor, users roots.Roots, proxy *frontproxy.Client) error {
+	changes, err := a.NewCache("the front proxy's objects", frontproxy.Watched())
+	if err != nil {
+		return err
+	}
+	issuing, err := controllermanager.Issuing(a.Metrics)
+	if err != nil {
+		return err
+	}
+	return frontproxy.Add(a.Manager, frontproxy.Config{
+		Client: a.Client, Changes: changes, ClientCAs: users, Issuing: issuing, Use: proxy,
 	})
 }
 

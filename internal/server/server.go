@@ -222,7 +222,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	clients := clientCAs{honoured: honoured(api.ClientCAs()), honour: issuing.honour}
+	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
 		return newControllers(ids, credentials, cfg.Settings, clients, responders, lease)
 	}

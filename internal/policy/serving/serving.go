@@ -44,11 +44,7 @@ func (s State) Certificate() *tls.Certificate {
 	if len(s.leaf.chain) == 0 {
 		return nil
 	}
-	served := &tls.Certificate{PrivateKey: s.leaf.key, Leaf: s.leaf.chain[0]}
-	for _, cert := range s.leaf.chain {
-		served.Certificate = append(served.Certificate, cert.Raw)
-	}
-	return served
+	return pki.TLSCertificate(s.leaf.chain, s.leaf.key)
 }
 
 // Bundle returns the CAs that clients must trust, in PEM: the CA that signs;

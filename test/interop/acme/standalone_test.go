@@ -152,6 +152,13 @@ func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec
 	cert.Spec = cmv1.CertificateSpec{SecretName: name + "-tls", IssuerRef: cmmeta.IssuerReference{Name: issuer}}
 	edit(&cert.Spec)
 	w.create(cert)
+	return w.issued(name)
+}
+
+// issued waits until a Certificate is ready, and returns what is issued for it.
+func (w *world) issued(name string) *x509.Certificate {
+	w.t.Helper()
+	cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	eventually(w.t, "the certificate "+name+" is ready", func() bool {
 		w.get(cert)
 		for _, c := range cert.Status.Conditions {

@@ -3,6 +3,8 @@
 package bootstrap
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,10 +43,12 @@ func ClusterRoleBindings() []*rbacv1.ClusterRoleBinding {
 	return out
 }
 
-// accounts returns the accounts of all controllers, including those that run
-// elsewhere.
+// accounts returns the accounts of all controllers that have rights in the whole
+// cluster, including those that run elsewhere.
 func accounts() []string {
-	accounts := rights.Accounts()
+	accounts := slices.DeleteFunc(rights.Accounts(), func(account string) bool {
+		return account != rights.CacheAccount && len(rights.Of(account)) == 0
+	})
 	for _, c := range rights.Controllers() {
 		if c.Where == rights.Peer {
 			accounts = append(accounts, c.Account)

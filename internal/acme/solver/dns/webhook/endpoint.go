@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -20,9 +22,23 @@ type endpoint struct {
 	client   *httpsclient.Client
 }
 
-// newEndpoint reads the files for the first time.
-func newEndpoint(settings Settings, identity Identity) (*endpoint, error) {
+// byProxy reports whether the webhook authenticates us as a front proxy: by a
+// client certificate and the name of a user.
+func (e *endpoint) byProxy() bool {
+	return e.identity.User != "" && (e.settings.ClientCertFile != "" || !e.settings.hasCredentials())
+}
+
+// newEndpoint reads the files for the first time. proxy returns the certificate
+// where the settings name no credentials.
+func newEndpoint(settings Settings, identity Identity, proxy func() (*tls.Certificate, error)) (*endpoint, error) {
+	switch {
+	case settings.hasCredentials():
+		proxy = nil
+	case proxy == nil:
+		return nil, errors.New("tokenFile: set it, or clientCertFile and clientKeyFile: only certplane serve has a certificate of its own for webhooks")
+	}
 	client, err := httpsclient.New(httpsclient.Config{
+		Present:     proxy,
 		CA:          httpsclient.File{Path: settings.CAFile, Field: "caFile"},
 		Certificate: httpsclient.File{Path: settings.ClientCertFile, Field: "clientCertFile"},
 		Key:         httpsclient.File{Path: settings.ClientKeyFile, Field: "clientKeyFile"},
@@ -47,11 +63,14 @@ func (e *endpoint) send(ctx context.Context, path []string, body []byte) (*http.
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "certplane")
-	client, token, _ := e.client.Current(ctx) // the error is reported
+	client, token, err := e.client.Current(ctx)
+	if client == nil {
+		return nil, err
+	} // otherwise, the error is reported
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	if e.settings.ClientCertFile != "" && e.identity.User != "" {
+	if e.byProxy() {
 		request.Header.Set("X-Remote-User", e.identity.User)
 		for _, group := range e.identity.Groups {
 			request.Header.Add("X-Remote-Group", group)

@@ -57,10 +57,13 @@ func (a *aggregator) hint(status int, group, solver string) string {
 func (e *endpoint) hint(status int, group, solver string) string {
 	switch status {
 	case http.StatusUnauthorized:
+		if !e.settings.hasCredentials() {
+			return fmt.Sprintf("the DNS webhook of group %q does not accept this server's certificate: start it with --authentication-kubeconfig for this server, as a user who has the Role extension-apiserver-authentication-reader in kube-system", group)
+		}
 		return fmt.Sprintf("the DNS webhook of group %q does not accept the credentials in acme.dns01.webhooks", group)
 	case http.StatusForbidden:
 		as := "the user of the credentials in acme.dns01.webhooks"
-		if e.settings.ClientCertFile != "" && e.identity.User != "" {
+		if e.byProxy() {
 			as = e.identity.User
 		}
 		return "bind " + rule(group, solver) + " to " + as

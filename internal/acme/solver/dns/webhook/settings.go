@@ -27,7 +27,9 @@ type Settings struct {
 	// sees. If its CA is the webhook's request-header CA, the webhook takes the
 	// name and the groups of the caller from the headers X-Remote-User and
 	// X-Remote-Group, which are sent with it: those of the service account that
-	// solves challenges. Set both, or tokenFile, or all three.
+	// solves challenges. Set both, or tokenFile, or all three, or none: "certplane
+	// serve" then has a certificate of its own, which it renews. A webhook that was
+	// started with --authentication-kubeconfig for this server knows its CA.
 	ClientCertFile string `json:"clientCertFile,omitempty"`
 	// clientKeyFile belongs to clientCertFile.
 	ClientKeyFile string `json:"clientKeyFile,omitempty"`
@@ -47,11 +49,12 @@ func (s Settings) Validate(path string) error {
 	switch {
 	case (s.ClientCertFile == "") != (s.ClientKeyFile == ""):
 		return fmt.Errorf("%s.clientCertFile and %s.clientKeyFile: set both or none", path, path)
-	case s.ClientCertFile == "" && s.TokenFile == "":
-		return fmt.Errorf("%s: set clientCertFile and clientKeyFile, or tokenFile: a webhook serves nobody without credentials", path)
 	}
 	return nil
 }
+
+// hasCredentials reports whether files with credentials are named.
+func (s Settings) hasCredentials() bool { return s.ClientCertFile != "" || s.TokenFile != "" }
 
 func checkGroup(group string) error {
 	switch {

@@ -5,6 +5,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,9 @@ type Config struct {
 	API *rest.Config
 	// Identity is that of calls with a client certificate.
 	Identity Identity
+	// Proxy, if not nil, returns the client certificate for calls without
+	// credentials in Settings. Webhooks know its CA.
+	Proxy func() (*tls.Certificate, error)
 }
 
 // Caller calls webhooks. It is safe for concurrent use.
@@ -53,7 +57,7 @@ type Caller struct {
 func New(cfg Config) (*Caller, error) {
 	c := &Caller{direct: map[string]*endpoint{}}
 	for i, settings := range cfg.Settings {
-		e, err := newEndpoint(settings, cfg.Identity)
+		e, err := newEndpoint(settings, cfg.Identity, cfg.Proxy)
 		if err != nil {
 			return nil, fmt.Errorf("acme.dns01.webhooks[%d].%w", i, err)
 		}

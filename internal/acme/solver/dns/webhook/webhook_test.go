@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -302,6 +303,57 @@ func TestTokenAlone(t *testing.T) {
 	}
 }
 
+// TestProxy: without credentials in the settings, the webhook sees the server's own
+// certificate with the name of the caller, and always the latest one.
+func TestProxy(t *testing.T) {
+	calls := make(chan call, 1)
+	status := http.StatusCreated
+	address, f, makeClient := direct(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		received(calls, status, success).ServeHTTP(w, r)
+	}))
+	var current *tls.Certificate
+	c, err := New(Config{
+		Settings: []Settings{{GroupName: group, URL: address, CAFile: f.path("ca.crt")}},
+		Identity: Identity{User: "caller", Groups: []string{"one", "two"}},
+		Proxy: func() (*tls.Certificate, error) {
+			if current == nil {
+				return nil, errors.New("there is none yet")
+			}
+			return current, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	assertError(t, c.Call(t.Context(), group, solver, example), `calling the DNS webhook of group "acme.example.com": there is none yet`)
+	for _, name := range []string{"front-proxy-client", "renewed"} {
+		makeClient(name)
+		pair, err := tls.LoadX509KeyPair(f.path("client.crt"), f.path("client.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		current = &pair
+		for range 2 {
+			assertError(t, c.Call(t.Context(), group, solver, example), "")
+			got := <-calls
+			if got.client != name || got.header.Get("X-Remote-User") != "caller" || strings.Join(got.header.Values("X-Remote-Group"), " ") != "one two" {
+				t.Errorf("%s: the webhook sees %q, %v", name, got.client, got.header)
+			}
+		}
+	}
+	for refused, want := range map[int]string{
+		401: "start it with --authentication-kubeconfig for this server, as a user who has the Role extension-apiserver-authentication-reader in kube-system",
+		403: `bind a ClusterRole with the rule apiGroups: ["acme.example.com"], resources: ["cloud"], verbs: ["create"] to caller`,
+	} {
+		status = refused
+		err := c.Call(t.Context(), group, solver, example)
+		<-calls
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%d: %v", refused, err)
+		}
+	}
+}
+
 func TestDirectRefusals(t *testing.T) {
 	for status, want := range map[int]string{
 		401: `the server has asked for the client to provide credentials (post cloud.acme.example.com): the DNS webhook of group "acme.example.com" does not accept the credentials in acme.dns01.webhooks`,
@@ -347,6 +399,7 @@ func TestNewRefuses(t *testing.T) {
 		"two lines":      {GroupName: group, URL: "https://x", TokenFile: bad},
 		"no certificate": {GroupName: group, URL: "https://x", CAFile: bad, TokenFile: f.write(t, "token", []byte("t"))},
 		"no key":         {GroupName: group, URL: "https://x", ClientCertFile: bad, ClientKeyFile: bad},
+		"no credentials": {GroupName: group, URL: "https://x"},
 	} {
 		_, err := New(Config{Settings: []Settings{s}})
 		if err == nil || !strings.HasPrefix(err.Error(), "acme.dns01.webhooks[0].") || strings.Contains(err.Error(), "two") {
@@ -370,7 +423,7 @@ func TestSettings(t *testing.T) {
 		{reason: "http", change: func(s *Settings) { s.URL = "http://x" }, err: `w.url: "http://x" must begin with https://`},
 		{reason: "a password", change: func(s *Settings) { s.URL = "https://u:p@x" }, err: "w.url: must not have a user or a password: use tokenFile"},
 		{reason: "a certificate without a key", change: func(s *Settings) { s.ClientCertFile = "/c" }, err: "w.clientCertFile and w.clientKeyFile: set both or none"},
-		{reason: "no credentials", change: func(s *Settings) { s.TokenFile = "" }, err: "w: set clientCertFile and clientKeyFile, or tokenFile: a webhook serves nobody without credentials"},
+		{reason: "no credentials", change: func(s *Settings) { s.TokenFile = "" }},
 	} {
 		s := good
 		tc.change(&s)

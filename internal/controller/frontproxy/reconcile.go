@@ -1,0 +1,166 @@
+package frontproxy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
+)
+
+const (
+	// manager owns the fields that are written here.
+	manager = client.FieldOwner(caName)
+	// lookEvery is the longest time between two checks: a clock can be set.
+	lookEvery = time.Hour
+	// conflictPause is how long to wait after a conflict with another client.
+	// What that client has written is seen before that.
+	conflictPause = time.Second
+
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "certplane"
+)
+
+type reconciler struct{ Config }
+
+// Reconcile takes the CA's next step, publishes it and only then uses it.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	again, err := r.keep(ctx)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) {
+	now := r.Clock.Now()
+	proxy, next, err := r.openCA(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.publish(ctx, content(r.ClientCAs(), proxy.Certificates())); err != nil {
+		return 0, err
+	}
+	renewal, err := r.renew(ctx, proxy.Current.Authority, now)
+	if err != nil {
+		return 0, err
+	}
+	return min(max(pki.Earlier(next, renewal).Sub(now), time.Second), lookEvery), nil
+}
+
+// openCA returns the CA, stored as it has to be now, and when it changes next.
+func (r *reconciler) openCA(ctx context.Context, now time.Time) (rotation.CA, time.Time, error) {
+	secret, stored, err := r.load(ctx)
+	if err != nil {
+		return rotation.CA{}, now, err
+	}
+	after, changed, again, err := ca.Next(stored, now, r.signing(ctx, "root of the front proxy's CA"))
+	if err != nil {
+		return rotation.CA{}, now, fmt.Errorf("the front proxy's CA: %w", err)
+	}
+	if changed {
+		err = r.store(ctx, secret, after)
+	}
+	return after, again, err
+}
+
+func (r *reconciler) signing(ctx context.Context, use string) pki.Signing {
+	return r.Issuing.For(ctx, pki.Purpose{Signer: caName, Use: use})
+}
+
+// load returns the Secret, or nil if it does not exist, and its content. A Secret
+// that cannot be read is written again: no other client needs it.
+func (r *reconciler) load(ctx context.Context) (*corev1.Secret, rotation.CA, error) {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: SecretName}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, rotation.CA{}, nil
+	}
+	if err != nil {
+		return nil, rotation.CA{}, fmt.Errorf("reading the front proxy's CA: %w", err)
+	}
+	stored, err := caKeys.Parse(secret.Data)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The Secret with the front proxy's CA is invalid: making a new CA", "secret", client.ObjectKeyFromObject(secret))
+		stored = rotation.CA{}
+	}
+	return secret, stored, nil
+}
+
+// store replaces the content of secret, if it has not changed.
+func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rotation.CA) error {
+	write := func() error { return r.Client.Update(ctx, secret, manager) }
+	if secret == nil {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: SecretName, Labels: map[string]string{managedByLabel: managedBy}},
+			Type:       corev1.SecretTypeTLS,
+		}
+		write = func() error { return r.Client.Create(ctx, secret, manager) }
+	}
+	secret.Data = map[string][]byte{}
+	caKeys.Put(secret.Data, after)
+	if err := write(); err != nil {
+		return fmt.Errorf("keeping the front proxy's CA: %w", err)
+	}
+	log.FromContext(ctx).Info("Changed the front proxy's CA", "secret", client.ObjectKeyFromObject(secret),
+		"ca", after.Current.Certificate().Subject.CommonName, "notAfter", after.Current.Validity().NotAfter)
+	return nil
+}
+
+// publish makes data all of the ConfigMap's. One that cannot be updated, because
+// a user has made it immutable, is created again.
+func (r *reconciler) publish(ctx context.Context, data map[string]string) error {
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(stored), stored)
+	switch {
+	case apierrors.IsNotFound(err):
+		stored.Data = data
+		err = r.Client.Create(ctx, stored, manager)
+	case err != nil || maps.Equal(stored.Data, data):
+	default:
+		stored.Data = data
+		if err = r.Client.Update(ctx, stored, manager); apierrors.IsInvalid(err) {
+			err = r.replace(ctx, stored)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("publishing how other API servers know this one: %w", err)
+	}
+	return nil
+}
+
+// replace deletes the ConfigMap as it was read, and creates it again.
+func (r *reconciler) replace(ctx context.Context, stored *corev1.ConfigMap) error {
+	if err := r.Client.Delete(ctx, stored, client.Preconditions{UID: &stored.UID}); err != nil {
+		return err
+	}
+	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: stored.Data}
+	return r.Client.Create(ctx, again, manager)
+}
+
+// renew makes another certificate if that is due, and returns when the next one
+// is.
+func (r *reconciler) renew(ctx context.Context, authority *pki.Authority, now time.Time) (time.Time, error) {
+	if current := r.Use.current.Load(); current != nil && certificate.Lasts(current.Leaf, authority.Certificate(), now) {
+		return certificate.Renewal(current.Leaf, authority.Certificate()), nil
+	}
+	chain, key, err := certificate.Issue(r.signing(ctx, "client certificate of the front proxy"), authority, now)
+	if err != nil {
+		return now, fmt.Errorf("issuing the front proxy's certificate: %w", err)
+	}
+	r.Use.current.Store(pki.TLSCertificate(chain, key))
+	log.FromContext(ctx).V(1).Info("Renewed the front proxy's certificate", "serial", chain[0].SerialNumber.Text(16), "notAfter", chain[0].NotAfter)
+	return certificate.Renewal(chain[0], authority.Certificate()), nil
+}
