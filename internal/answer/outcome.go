@@ -46,6 +46,9 @@ type Outcome struct {
 	Message string
 	// Note is the note of the Event; if empty, Message is used.
 	Note string
+	// Class says what a request waits for: there is one Event in a row for it. If
+	// empty, there is an Event for each new Message.
+	Class string
 	// Routine means that the wait is expected: the Event about it is of type
 	// Normal.
 	Routine bool
@@ -81,7 +84,7 @@ func Decide(issued *signer.Issued, err error, reason string) Outcome {
 	case errors.As(err, &pending):
 		return Outcome{
 			State: Waiting, Reason: pending.Reason, Message: note.Fit(pending.Message),
-			Note: note.Fit(cmp.Or(pending.Note, pending.Message)), Retry: err, After: pending.RetryAfter, Routine: pending.Paced,
+			Note: note.Fit(cmp.Or(pending.Note, pending.Message)), Class: pending.Class, Retry: err, After: pending.RetryAfter, Routine: pending.Paced,
 		}
 	default:
 		return Decide(nil, signer.Unavailable(err), reason)

@@ -59,6 +59,9 @@ type PendingError struct {
 	// Note is the note of an Event; it can contain more than Message. If empty,
 	// Message is used.
 	Note string
+	// Class says what is waited for. An Event is due when it changes, not when the
+	// Message does. If empty, Reason and Message say it.
+	Class string
 	// RetryAfter is when to try again; 0 leaves it to the caller.
 	RetryAfter time.Duration
 	// Watched is set if a watch triggers the next attempt.

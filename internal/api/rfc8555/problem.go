@@ -74,6 +74,29 @@ func (p *Problem) HasType(types ...string) bool {
 	return false
 }
 
+// words are the types of problems that Word returns: those above, and the others of
+// RFC 8555 section 6.7.
+var words = []string{
+	ProblemAccountDoesNotExist, ProblemAlreadyReplaced, ProblemBadCSR, ProblemBadNonce, ProblemBadPublicKey, ProblemBadSignatureAlgorithm,
+	ProblemCAA, ProblemCompound, ProblemExternalAccountRequired, ProblemInvalidContact, ProblemInvalidProfile, ProblemMalformed,
+	ProblemOrderNotReady, ProblemRateLimited, ProblemRejectedIdentifier, ProblemServerInternal, ProblemUnauthorized, ProblemUnsupportedContact,
+	ProblemUnsupportedIdentifier, ProblemUserActionRequired, "alreadyRevoked", "badRevocationReason", "connection", "dns", "incorrectResponse", "tls",
+}
+
+// Word returns the type of a problem as one of a fixed set of words, for labels of
+// metrics: "none" for nil, "other" for a type that no standard has.
+func (p *Problem) Word() string {
+	if p == nil {
+		return "none"
+	}
+	for _, word := range words {
+		if p.Type == Namespace+word {
+			return word
+		}
+	}
+	return "other"
+}
+
 // Error returns the problem in the form that users of cert-manager know:
 // "<code> <type>: <detail>", then the subproblems, each in a line of its own.
 func (p *Problem) Error() string {

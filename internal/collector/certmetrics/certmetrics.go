@@ -1,5 +1,5 @@
 // Package certmetrics has the metrics of cert-manager.io, in the names and with
-// the labels by which cert-manager's users know them.
+// the labels by which cert-manager's users know them, and our own beside them.
 package certmetrics
 
 import (
@@ -23,6 +23,7 @@ const namespace = "certmanager"
 type Metrics struct {
 	calls, failures *prometheus.CounterVec
 	objects         *objects
+	acme            acmeMetrics
 }
 
 // New registers the metrics, or joins those that are registered already. With a
@@ -35,7 +36,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "controller_sync_error_count", Help: "How often that has failed, other than by a change that came in between.",
 		}, []string{"controller"}),
-		objects: newObjects(),
+		objects: newObjects(), acme: newACMEMetrics(),
 	}
 	if err := shareClock(registry); err != nil {
 		return nil, err
@@ -44,6 +45,9 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		func() error { return collector.Share(registry, &m.calls) },
 		func() error { return collector.Share(registry, &m.failures) },
 		func() error { return collector.Share(registry, &m.objects) },
+		func() error { return collector.Share(registry, &m.acme.orders) },
+		func() error { return collector.Share(registry, &m.acme.challenges) },
+		func() error { return collector.Share(registry, &m.acme.waits) },
 	} {
 		if err := share(); err != nil {
 			return nil, fmt.Errorf("registering the metrics of cert-manager.io: %w", err)

@@ -147,6 +147,9 @@ func (p *pass) write(ctx context.Context) error {
 		}
 		log.FromContext(ctx).Info("Challenge has changed", "domain", ch.Spec.DNSName, "type", ch.Spec.Type,
 			"state", ch.Status.State, "presented", ch.Status.Presented, "reason", ch.Status.Reason)
+		if !order.IsFinal(p.stored.State) && order.IsFinal(ch.Status.State) {
+			p.Metrics.ChallengeEnded(string(ch.Spec.Type), string(ch.Status.State))
+		}
 	}
 	p.tell(ch)
 	return nil

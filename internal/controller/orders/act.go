@@ -53,6 +53,7 @@ func (p *pass) failed(ctx context.Context, action order.Action, err error) order
 		log.FromContext(ctx).Info("The CA has not done what an Order needs", "action", action, "why", err.Error())
 	}
 	f := faultOf(err)
+	p.problem = f.Problem
 	ready := certmanager.IssuerIs(p.issuer, cmv1.IssuerConditionReady)
 	step := p.memory.Failed(action, f, ready, p.Clock.Now())
 	if f.Problem != nil && order.Judge(f.Problem) == order.IssuersFault && p.Suspect != nil {
@@ -91,11 +92,30 @@ func (p *pass) create(ctx context.Context) error {
 			p.event(corev1.EventTypeWarning, "Doubtful", "The CA will probably refuse the order: "+doubt)
 		}
 	}
-	said, err := p.ca.NewOrder(ctx, order.NewOrder(p.was.Spec, p.Clock.Now()))
+	want := order.NewOrder(p.was.Spec, p.Clock.Now())
+	said, err := p.ca.NewOrder(ctx, want)
+	if err == nil {
+		p.warn(ctx, want)
+	}
 	if err == nil && said.URL == "" {
 		err = errors.New("the CA does not say where the new order is")
 	}
 	return p.observe(said, err)
+}
+
+// warn tells users about a limit before the CA does, and what uses it up.
+func (p *pass) warn(ctx context.Context, placed rfc8555.OrderRequest) {
+	if near := p.ca.NearLimit(placed); near != "" {
+		p.event(corev1.EventTypeWarning, "LimitNear", near)
+	}
+	same := &acmev1.OrderList{}
+	if err := p.cache.List(ctx, same, client.MatchingFields{byNames: order.NamesKey(p.was)}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).V(1).Info("Cannot list the Orders with the same names", "why", err.Error())
+		return
+	}
+	if text := order.Duplicates(p.was, same.Items); text != "" {
+		p.event(corev1.EventTypeWarning, "DuplicateCertificate", text)
+	}
 }
 
 // observe records an answer of the CA about the order.
@@ -203,6 +223,7 @@ func (p *pass) explain(ctx context.Context) order.Step {
 		}
 		read = append(read, said)
 	}
+	p.problem = order.Cause(*p.memory.Order, read)
 	return order.Invalidated(*p.memory.Order, read, p.challenges)
 }
 

@@ -48,6 +48,9 @@ type Client interface {
 	Authorization(ctx context.Context, url string) (rfc8555.Authorization, error)
 	DeactivateAuthorization(ctx context.Context, url string) error
 	KeyAuthorization(token string) string
+	// NearLimit describes a limit that further orders like this one would reach;
+	// "" if there is none.
+	NearLimit(want rfc8555.OrderRequest) string
 }
 
 // Config is what the controller needs to run.
@@ -140,17 +143,30 @@ func (r *reconciler) work(ctx context.Context, cache cache.Cache) error {
 	return working.Start(ctx)
 }
 
+// byNames is the index of Orders by their issuers and identifiers.
+const byNames = "names"
+
+func orderedNames(o client.Object) []string {
+	if o, ok := o.(*acmev1.Order); ok {
+		return []string{order.NamesKey(o)}
+	}
+	return nil
+}
+
 // byOrder is the index of Challenges by the name of the Order that controls them.
 const byOrder = "order"
 
-// index adds the index to a cache that keeps it for good: the API may lose
-// Challenges and have them again.
+// index adds the indexes to a cache that keeps them for good: the API may lose
+// the kinds and have them again.
 func (r *reconciler) index(ctx context.Context, cache client.FieldIndexer) error {
 	if r.indexed {
 		return nil
 	}
 	if err := cache.IndexField(ctx, &acmev1.Challenge{}, byOrder, orderNames); err != nil {
 		return fmt.Errorf("indexing Challenges by their Orders: %w", err)
+	}
+	if err := cache.IndexField(ctx, &acmev1.Order{}, byNames, orderedNames); err != nil {
+		return fmt.Errorf("indexing Orders by their names: %w", err)
 	}
 	r.indexed = true
 	return nil

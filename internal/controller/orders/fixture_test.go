@@ -75,7 +75,7 @@ func newWorld(t *testing.T, o acmetest.Options) *world {
 		t.Fatal(err)
 	}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&acmev1.Order{}, &acmev1.Challenge{}, &cmv1.ClusterIssuer{}).
-		WithIndex(&acmev1.Challenge{}, byOrder, orderNames).
+		WithIndex(&acmev1.Challenge{}, byOrder, orderNames).WithIndex(&acmev1.Order{}, byNames, orderedNames).
 		WithInterceptorFuncs(w.faults()).Build()
 	w.must(t, w.api.Create(t.Context(), issuerWith(solverHTTP(), solverDNS())))
 	w.restart()

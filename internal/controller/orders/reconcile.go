@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/order"
 )
@@ -45,6 +46,8 @@ type pass struct {
 	issuer   cmv1.GenericIssuer
 	obstacle string
 	ca       Client
+	// problem is the last one of the CA, nil if there is none.
+	problem *rfc8555.Problem
 }
 
 // Reconcile takes the next step for one Order.
@@ -179,6 +182,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, errors.Join(err, p.write(ctx))
 	}
 	p.show(next)
+	p.measure(next)
 	if err := p.write(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -238,6 +242,27 @@ func (p *pass) show(next order.Step) {
 	}
 }
 
+// causes are the values of a label, for what Orders wait for.
+var causes = map[order.Class]string{
+	order.WaitsChallenges: "challenges", order.WaitsCA: "ca", order.WaitsLimit: "limit", order.WaitsIssuer: "issuer", order.WaitsSolver: "solver",
+}
+
+// measure counts the wait that has ended, if one has.
+func (p *pass) measure(next order.Step) {
+	waits, now := order.Unhindered, p.Clock.Now()
+	if next.Action == order.Await {
+		waits = next.Class
+	}
+	m := p.memory
+	if waits == m.waits {
+		return
+	}
+	if cause, ok := causes[m.waits]; ok {
+		p.Metrics.OrderWaited(cause, now.Sub(m.since))
+	}
+	m.waits, m.since = waits, now
+}
+
 // again returns when to look at the Order again, after the step done.
 func (p *pass) again(done, next order.Step) reconcile.Result {
 	now := p.Clock.Now()
@@ -276,6 +301,12 @@ func (p *pass) write(ctx context.Context) error {
 	}
 	if err := p.Client.Status().Update(ctx, p.now, client.FieldOwner(Component)); err != nil {
 		return fmt.Errorf("writing the status of the Order: %w", err)
+	}
+	if !isDone(p.was) && isDone(p.now) {
+		if p.now.Status.State == acmev1.Valid {
+			p.problem = nil
+		}
+		p.Metrics.OrderEnded(string(p.now.Status.State), p.problem)
 	}
 	if p.was.Status.State != acmev1.Valid || len(p.was.Status.Certificate) == 0 {
 		if p.now.Status.State == acmev1.Valid && len(p.now.Status.Certificate) > 0 {

@@ -3,6 +3,7 @@ package orders
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,6 +21,9 @@ type remembered struct {
 	issuerVersion string
 	// told is the class of which the last Event was.
 	told order.Class
+	// waits is what it waits for since.
+	waits order.Class
+	since time.Time
 }
 
 // memories are by Order. They are safe for concurrent use.

@@ -68,9 +68,17 @@ func TestWaiting(t *testing.T) {
 	if got := w.all(); len(got) != 2 {
 		t.Errorf("there wait %v", got)
 	}
+	for i, tc := range []struct {
+		uid, class string
+		tells      bool
+	}{{"1", "created", true}, {"1", "created", false}, {"1", "limited", true}, {"1", "limited", false}, {"1", "created", true}, {"2", "created", true}} {
+		if tells := w.tells(name("a"), types.UID(tc.uid), tc.class); tells != tc.tells {
+			t.Errorf("Event %d: %v", i, tells)
+		}
+	}
 	w.forget(name("a"))
 	w.forget(name("b"))
-	if len(w.objects)+len(w.requests) != 0 {
-		t.Errorf("left are %v, %v", w.objects, w.requests)
+	if len(w.objects)+len(w.requests)+len(w.told) != 0 {
+		t.Errorf("left are %v, %v, %v", w.objects, w.requests, w.told)
 	}
 }

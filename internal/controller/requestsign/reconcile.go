@@ -110,7 +110,9 @@ func (a *attempt) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, 
 	if t, ok := issuertypes.Find(by); ok {
 		component = t.Component
 	}
-	a.report.Recorder = a.Events[by]
+	if a.report.Recorder = a.Events[by]; o.Class != "" && !a.waiting.tells(client.ObjectKeyFromObject(a.cr), a.cr.UID, o.Class) {
+		a.report.Recorder = nil
+	}
 	due := requests.Due(a.cr)
 	kind := answer.CertificateRequests(a.Client, answer.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due

@@ -20,12 +20,20 @@ type waiting struct {
 	// objects are by request, requests by object; mu guards both.
 	objects  map[types.NamespacedName][]issuing.Reference
 	requests map[issuing.Reference]map[types.NamespacedName]bool
+	// told is what each request waited for when its last Event was made.
+	told map[types.NamespacedName]told
+}
+
+type told struct {
+	uid   types.UID
+	class string
 }
 
 func newWaiting() *waiting {
 	return &waiting{
 		objects:  map[types.NamespacedName][]issuing.Reference{},
 		requests: map[issuing.Reference]map[types.NamespacedName]bool{},
+		told:     map[types.NamespacedName]told{},
 	}
 }
 
@@ -49,6 +57,20 @@ func (w *waiting) forget(request types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(request)
+	delete(w.told, request)
+}
+
+// tells reports whether a request waits for something else than before, which an
+// Event has to tell.
+func (w *waiting) tells(request types.NamespacedName, uid types.UID, class string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := told{uid, class}
+	if w.told[request] == now {
+		return false
+	}
+	w.told[request] = now
+	return true
 }
 
 // remove removes a request; the caller must hold mu.

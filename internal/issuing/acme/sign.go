@@ -154,7 +154,7 @@ func (s *signing) create(ctx context.Context, wanted *acmev1.Order, req issuing.
 		return pending(ReasonOrderCreatingError, fmt.Sprintf("Failed create new order resource %s", nameOf(wanted)), err)
 	}
 	s.orders.remember(req.UID, client.ObjectKeyFromObject(wanted))
-	return issuing.Pending(ReasonOrderCreated, fmt.Sprintf("Created Order resource %s", nameOf(wanted)), nil)
+	return ofClass(classCreated, issuing.Pending(ReasonOrderCreated, fmt.Sprintf("Created Order resource %s", nameOf(wanted)), nil))
 }
 
 // answer returns what an Order means for the request.
@@ -165,11 +165,39 @@ func (s *signing) answer(ctx context.Context, o *acmev1.Order, req issuing.Reque
 	case order.IsFailure(state):
 		return nil, failed(o, req)
 	case state != acmev1.Valid:
-		return nil, issuing.Pending(ReasonOrderPending, waitsFor(o), nil)
+		return nil, ofClass(classOf(o), issuing.Pending(ReasonOrderPending, waitsFor(o), nil))
 	case len(o.Status.Certificate) == 0:
-		return nil, issuing.Pending(ReasonOrderPending, "Waiting for order-controller to add certificate data to Order "+nameOf(o), nil)
+		return nil, ofClass(classOrdered, issuing.Pending(ReasonOrderPending, "Waiting for order-controller to add certificate data to Order "+nameOf(o), nil))
 	}
 	return s.issue(ctx, o, req, now)
+}
+
+// The classes of waits for an Order.
+const (
+	classCreated = "created"
+	classOrdered = "ordered"
+	classLimited = "limited"
+)
+
+// classOf returns what a request waits for whose Order has not ended.
+func classOf(o *acmev1.Order) string {
+	switch {
+	case order.IsLimited(&o.Status):
+		return classLimited
+	case o.Status.State == "" && o.Status.Reason == "":
+		return classCreated
+	case o.Status.State == "":
+		return "" // an obstacle, which the reason describes
+	}
+	return classOrdered
+}
+
+// ofClass gives a verdict its class.
+func ofClass(class string, err error) error {
+	if verdict := new(signer.PendingError); errors.As(err, &verdict) {
+		verdict.Class = class
+	}
+	return err
 }
 
 // blocked returns the verdict on a request whose Order has the name of another

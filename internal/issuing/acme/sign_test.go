@@ -107,12 +107,14 @@ func TestAnswer(t *testing.T) {
 		reason   string
 		status   func(*acmev1.OrderStatus)
 		want     string
+		class    string // one Event in a row
 		replaced bool
 	}{
-		{reason: "new", status: state("", ""), want: waiting + `""`},
-		{reason: "limited", status: state("", "waiting until 2026-01-01T00:00:00Z because x"), want: waiting + `"" (waiting until 2026-01-01T00:00:00Z because x)`},
-		{reason: "pending", status: state("pending", "no solver"), want: waiting + `"pending" (no solver)`},
-		{reason: "processing", status: state("processing", ""), want: waiting + `"processing"`},
+		{reason: "new", class: "created", status: state("", ""), want: waiting + `""`},
+		{reason: "an obstacle", status: state("", "no issuer"), want: waiting + `"" (no issuer)`},
+		{reason: "limited", class: "limited", status: state("", "waiting until 2026-01-01T00:00:00Z because x"), want: waiting + `"" (waiting until 2026-01-01T00:00:00Z because x)`},
+		{reason: "pending", class: "ordered", status: state("pending", "no solver"), want: waiting + `"pending" (no solver)`},
+		{reason: "processing", class: "ordered", status: state("processing", ""), want: waiting + `"processing"`},
 		{reason: "errored", status: state("errored", "Failed to create Order: acme: certificate authority does not advertise a profile with name unsupported-profile"),
 			want: failed + `"errored" state: Failed to create Order: acme: certificate authority does not advertise a profile with name unsupported-profile`},
 		{reason: "invalid", status: state("invalid", "caa"), want: failed + `"invalid" state: caa`},
@@ -133,6 +135,9 @@ func TestAnswer(t *testing.T) {
 		certificate := w.orders(t)[0].Status.Certificate
 		issued, got := w.ofCR(t, cr)
 		says(t, tc.reason, got, tc.want)
+		if o := w.orders(t); tc.class != "" && classOf(&o[0]) != tc.class {
+			t.Errorf("%s: of class %q, not %q", tc.reason, classOf(&o[0]), tc.class)
+		}
 		if issued != nil && (string(issued.PEM) != string(certificate) || len(issued.CA) > 0 || issued.Certificate == nil || len(issued.Warnings) > 0) {
 			t.Errorf("%s: %+v", tc.reason, issued)
 		}

@@ -154,11 +154,17 @@ func ended(a Action, state acmev1.State, err error) Step {
 	return Step{Action: End, State: state, Reason: bounded(prefixes[a] + err.Error())}
 }
 
+// limitedReason begins the reason of an Order that waits because of a limit.
+const limitedReason = "waiting until "
+
+// IsLimited reports whether an Order waits because of a limit of the CA.
+func IsLimited(s *acmev1.OrderStatus) bool { return strings.HasPrefix(s.Reason, limitedReason) }
+
 // limited holds requests back because the CA limits them.
 func (m *Memory) limited(until time.Time, limit, detail string) Step {
 	m.Class, m.NotBefore, m.LimitedUntil = WaitsLimit, until, until
 	shown := until.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format(time.RFC3339)
-	m.Reason = strings.TrimSuffix(bounded(fmt.Sprintf("waiting until %s because the CA limits %s: %s", shown, limit, detail)), ": ")
+	m.Reason = strings.TrimSuffix(bounded(fmt.Sprintf(limitedReason+"%s because the CA limits %s: %s", shown, limit, detail)), ": ")
 	return m.await()
 }
 
@@ -209,6 +215,22 @@ func Invalidated(said rfc8555.Order, authorizations []rfc8555.Authorization, cha
 	}
 	end.Reason = bounded(end.Reason)
 	return end
+}
+
+// Cause returns the problem of the CA because of which an order is invalid; nil if
+// it does not say.
+func Cause(said rfc8555.Order, authorizations []rfc8555.Authorization) *rfc8555.Problem {
+	if said.Error != nil {
+		return said.Error
+	}
+	for _, a := range authorizations {
+		for _, c := range a.Challenges {
+			if c.Error != nil {
+				return c.Error
+			}
+		}
+	}
+	return nil
 }
 
 // authorizationProblems describes why authorizations are invalid.
