@@ -7,6 +7,7 @@ import (
 	"time"
 
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -41,7 +42,8 @@ type Config struct {
 
 // Server is the API server of custom resources.
 type Server struct {
-	crds *crdserver.CustomResourceDefinitions
+	crds       *crdserver.CustomResourceDefinitions
+	serializer runtime.NegotiatedSerializer
 }
 
 // New builds the server. It gets its requests as the delegate of another
@@ -72,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the API server of custom resources: %w", err)
 	}
-	s := &Server{crds: crds}
+	s := &Server{crds: crds, serializer: front.Serializer}
 	return s, crds.GenericAPIServer.AddPreShutdownHook("crd-informer-synced", s.awaitDefinitions)
 }
 
@@ -91,5 +93,5 @@ func (s *Server) awaitDefinitions() error {
 // Delegate returns the target for requests that the server in front does not
 // handle.
 func (s *Server) Delegate() genericapiserver.DelegationTarget {
-	return s.crds.GenericAPIServer
+	return withFormats{s.crds.GenericAPIServer, s.serializer}
 }

@@ -3,6 +3,7 @@ package extension_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -28,6 +30,7 @@ func TestServer(t *testing.T) {
 	w := start(t)
 	scenarios := map[string]scenario{
 		"objects":    {widgets(t), w.testObjects},
+		"formats":    {definition("mugs", "Mug", "formats.example.com", withStatus), w.testFormats},
 		"columns":    {trays(), w.testColumns},
 		"conversion": {paints(t), w.testConversion},
 		"services":   {calls(), w.testConversionByService},
@@ -40,7 +43,7 @@ func TestServer(t *testing.T) {
 	for _, s := range scenarios {
 		w.define(t, s.kind)
 	}
-	for _, name := range []string{"objects", "columns", "conversion", "services", "deletion", "encoding", "restart"} {
+	for _, name := range []string{"objects", "formats", "columns", "conversion", "services", "deletion", "encoding", "restart"} {
 		t.Run(name, func(t *testing.T) { scenarios[name].test(t, scenarios[name].kind) })
 	}
 }
@@ -69,6 +72,31 @@ properties:
 			Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.size", StatusReplicasPath: ready},
 		}
 	})
+}
+
+func withStatus(crd *apiextensionsv1.CustomResourceDefinition) {
+	crd.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+}
+
+// testFormats checks that objects in a format that custom resources do not have
+// are refused.
+func (w *world) testFormats(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
+	path := "/apis/" + crd.Spec.Group + "/v1/" + crd.Spec.Names.Plural
+	for _, test := range []struct {
+		verb, path, format, reason string
+	}{
+		{http.MethodPost, path, runtime.ContentTypeProtobuf, "as the library answers other formats"},
+		{http.MethodPost, path, runtime.ContentTypeProtobuf + "; charset=x", "the parameters of the type do not matter"},
+		{http.MethodPut, path + "/red", runtime.ContentTypeProtobuf, "an update"},
+		{http.MethodPut, path + "/red/status", runtime.ContentTypeProtobuf, "an update of the status"},
+		{http.MethodPost, path, "text/html", "the library's answer"},
+	} {
+		call := w.admin.CoreV1().RESTClient().Verb(test.verb).AbsPath(test.path).SetHeader("Content-Type", test.format).Body([]byte("k8s\x00"))
+		err := call.Do(t.Context()).Error()
+		if !apierrors.IsUnsupportedMediaType(err) || !strings.Contains(err.Error(), "accepted media types include: application/json") {
+			t.Errorf("%s %s of %s: %v (%s)", test.verb, test.path, test.format, err, test.reason)
+		}
+	}
 }
 
 // testObjects checks what a schema and subresources do to objects.

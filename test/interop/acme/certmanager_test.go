@@ -70,9 +70,13 @@ type program struct {
 }
 
 var (
-	certplane   = program{"certplane", runCertplane}
+	standalone  = program{"certplane serve", runCertplane}
+	controllers = program{"certplane controllers", runControllers}
 	certManager = program{"cert-manager", runCertManager}
 )
+
+// clusterResources is the namespace of the Secrets of ClusterIssuers.
+const clusterResources = "kube-system"
 
 // runCertplane restarts the server with the controllers.
 func runCertplane(w *world, parts ...part) (stop func()) {
@@ -107,7 +111,7 @@ func runCertManager(w *world, parts ...part) (stop func()) {
 	ctx, cancel := context.WithCancel(logs.NewContext(w.t.Context(), log))
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		Kubeconfig: w.Kubeconfig, KubernetesAPIQPS: 1000, KubernetesAPIBurst: 1000,
-		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: "kube-system"},
+		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: clusterResources},
 		ACMEOptions: controller.ACMEOptions{
 			HTTP01SolverImage: "solver", ACMEHTTP01SolverRunAsNonRoot: true,
 			DNS01Nameservers: []string{w.resolver}, DNS01CheckRetryPeriod: time.Second,

@@ -93,7 +93,7 @@ func (w *world) create(o client.Object) {
 func (w *world) issuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
 	w.t.Helper()
 	w.createIssuer(name, solvers...)
-	w.issuerReady(name)
+	w.issuerReady(cmmeta.IssuerReference{Name: name})
 }
 
 func (w *world) createIssuer(name string, solvers ...acmev1.ACMEChallengeSolver) {
@@ -103,18 +103,24 @@ func (w *world) createIssuer(name string, solvers ...acmev1.ACMEChallengeSolver)
 
 // newIssuer returns an Issuer with an account of an ACME server.
 func newIssuer(of *pebble, namespace, name string, solvers ...acmev1.ACMEChallengeSolver) *cmv1.Issuer {
-	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	issuer.Spec.ACME = &acmev1.ACMEIssuer{
-		Server: of.directory, CABundle: of.bundle, Email: "admin@example.com", Solvers: solvers,
-		PrivateKey: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: name + "-account"}},
-	}
-	return issuer
+	return &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: issuerSpec(of, name, solvers...)}
 }
 
-// issuerReady waits until an Issuer is ready.
-func (w *world) issuerReady(name string) *cmv1.Issuer {
+// issuerSpec returns the spec of an issuer with an account of an ACME server.
+func issuerSpec(of *pebble, name string, solvers ...acmev1.ACMEChallengeSolver) cmv1.IssuerSpec {
+	return cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{ACME: &acmev1.ACMEIssuer{
+		Server: of.directory, CABundle: of.bundle, Email: "admin@example.com", Solvers: solvers,
+		PrivateKey: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: name + "-account"}},
+	}}}
+}
+
+// issuerReady waits until an issuer is ready.
+func (w *world) issuerReady(ref cmmeta.IssuerReference) cmv1.GenericIssuer {
 	w.t.Helper()
-	issuer := &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	var issuer cmv1.GenericIssuer = &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: ref.Name}}
+	if ref.Kind == cmv1.ClusterIssuerKind {
+		issuer = &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: ref.Name}}
+	}
 	becomesReady(w.t, w.admin, issuer)
 	return issuer
 }
@@ -128,13 +134,14 @@ func createReady(t testing.TB, admin client.Client, issuer *cmv1.Issuer) {
 	becomesReady(t, admin, issuer)
 }
 
-func becomesReady(t testing.TB, admin client.Client, issuer *cmv1.Issuer) {
+func becomesReady(t testing.TB, admin client.Client, issuer cmv1.GenericIssuer) {
 	t.Helper()
 	eventually(t, "the issuer is ready", func() bool {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(issuer), issuer); err != nil {
 			t.Fatal(err)
 		}
-		return len(issuer.Status.Conditions) > 0 && issuer.Status.Conditions[0].Status == cmmeta.ConditionTrue
+		conditions := issuer.GetStatus().Conditions
+		return len(conditions) > 0 && conditions[0].Status == cmmeta.ConditionTrue
 	})
 }
 

@@ -100,7 +100,7 @@ type webhook struct {
 
 func startWebhook(t *testing.T, names *dnstest.Server) *webhook {
 	t.Helper()
-	const token = "token of the webhook's caller"
+	const token = "token-of-the-caller"
 	hook := &webhook{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /apis/acme.mycompany.com/v1alpha1/my-dns-provider", func(w http.ResponseWriter, r *http.Request) {
