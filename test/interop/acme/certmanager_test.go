@@ -110,7 +110,7 @@ func runCertManager(w *world, parts ...part) (stop func()) {
 	}, funcr.Options{Verbosity: 2})
 	ctx, cancel := context.WithCancel(logs.NewContext(w.t.Context(), log))
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
-		Kubeconfig: w.Kubeconfig, KubernetesAPIQPS: 1000, KubernetesAPIBurst: 1000,
+		Kubeconfig: w.frontOf(), KubernetesAPIQPS: 1000, KubernetesAPIBurst: 1000,
 		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: clusterResources},
 		ACMEOptions: controller.ACMEOptions{
 			HTTP01SolverImage: "solver", ACMEHTTP01SolverRunAsNonRoot: true,

@@ -1,17 +1,29 @@
 package acme
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/acmesolver"
@@ -121,11 +133,68 @@ func (n *nodes) behind(ctx context.Context, namespace, name string) (*corev1.Pod
 	return &pods.Items[0], nil
 }
 
+// frontOf returns a kubeconfig for the API behind a front that accepts Ingresses
+// in protobuf, as the API of a cluster does. Here they are custom resources,
+// which are JSON.
+func (w *world) frontOf() (kubeconfig string) {
+	w.t.Helper()
+	transport, err := rest.TransportFor(w.Admin(w.t))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	target, err := url.Parse(w.URL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	front := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if strings.Contains(r.In.URL.Path, "/ingresses") {
+				asJSON(r.Out)
+			}
+		},
+	})
+	w.t.Cleanup(front.Close)
+	kubeconfig = filepath.Join(w.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {
+			Server: front.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}),
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	}, kubeconfig); err != nil {
+		w.t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// asJSON makes a request about Ingresses one for JSON.
+func asJSON(r *http.Request) {
+	r.Header.Set("Accept", runtime.ContentTypeJSON)
+	if r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf || r.Method != http.MethodPost {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the request fails
+	}
+	ingress, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), body)
+	if err != nil {
+		return
+	}
+	if body, err = runtime.Encode(scheme.Codecs.LegacyCodec(networkingv1.SchemeGroupVersion), ingress); err != nil {
+		return
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Type", runtime.ContentTypeJSON)
+}
+
 // runControllers runs "certplane controllers" for some parts.
 func runControllers(w *world, parts ...part) (stop func()) {
 	w.t.Helper()
 	cfg := cluster.DefaultConfig()
-	cfg.ClientConnection.Kubeconfig, cfg.UseServiceAccountCredentials = w.Kubeconfig, false
+	cfg.ClientConnection.Kubeconfig, cfg.UseServiceAccountCredentials = w.frontOf(), false
 	cfg.LeaderElection.LeaderElect = false
 	cfg.Metrics.BindAddress, cfg.Health.BindAddress, cfg.Webhook.Serve = "0", loopback(freePort(w.t)), "Never"
 	cfg.CertManager.ClusterResourceNamespace = clusterResources

@@ -14,10 +14,14 @@ import (
 	"testing"
 
 	"github.com/cert-manager/cert-manager/pkg/acme/webhook/apis/acme/v1alpha1"
+	apiutil "github.com/cert-manager/cert-manager/pkg/api/util"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/letsencrypt/pebble/v2/ca"
 	"github.com/miekg/dns"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	dnswebhook "github.com/certplane/certplane/internal/acme/solver/dns/webhook"
@@ -31,8 +35,8 @@ const (
 )
 
 // Manifests of the shape of those in cert-manager's documentation become ready
-// as they are: only the addresses of the ACME server and of the name server, and
-// the roots that the ACME server is verified with, are ours.
+// as they are: only the address of the ACME server and the roots that it is
+// verified with are changed, and the example of a name server's address.
 func TestTutorials(t *testing.T) {
 	const soa = " 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60"
 	for _, test := range []struct {
@@ -70,6 +74,42 @@ func TestTutorials(t *testing.T) {
 			}
 			hook.check(t, test.file == "webhook.yaml")
 		})
+	}
+}
+
+// A common name that is not among the other names is refused, by both programs
+// with the same words.
+func TestCommonName(t *testing.T) {
+	w := newWorld(t, pebbleOptions{}, func(cfg *server.Config) { cfg.Controllers = noCertManager })
+	w.createIssuer("acme", byHTTP)
+	var said []string
+	for _, program := range []program{certManager, standalone} {
+		cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}}
+		cert.Spec = cmv1.CertificateSpec{
+			SecretName: "web-tls", IssuerRef: cmmeta.IssuerReference{Name: "acme"}, CommonName: "example.com", DNSNames: []string{"www.example.com"},
+		}
+		w.create(cert)
+		stop := program.run(w, all(orders, challenges)...)
+		request := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: cert.Namespace, Name: "web-1"}}
+		var condition *cmv1.CertificateRequestCondition
+		eventually(t, "the request is refused by "+program.name, func() bool {
+			if w.admin.Get(t.Context(), client.ObjectKeyFromObject(request), request) != nil {
+				return false
+			}
+			condition = apiutil.GetCertificateRequestCondition(request, cmv1.CertificateRequestConditionReady)
+			return condition != nil && condition.Reason == cmv1.CertificateRequestReasonFailed
+		})
+		said = append(said, condition.Message)
+		stop()
+		if err := w.admin.Delete(t.Context(), cert); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the request is gone", func() bool {
+			return apierrors.IsNotFound(w.admin.Get(t.Context(), client.ObjectKeyFromObject(request), request))
+		})
+	}
+	if said[0] != said[1] {
+		t.Errorf("certplane says %q, cert-manager %q", said[1], said[0])
 	}
 }
 
