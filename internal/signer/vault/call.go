@@ -9,13 +9,18 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
-const userAgent = "certplane"
+const (
+	userAgent = "certplane"
+
+	namespaceHeader = "X-Vault-Namespace"
+)
 
 // The operations, as in metrics.
 const (
@@ -104,7 +109,7 @@ func (s *server) send(ctx context.Context, c call, at *url.URL, body []byte) (*h
 		request.Header.Set("X-Vault-Token", string(c.token))
 	}
 	if c.namespace != "" {
-		request.Header.Set("X-Vault-Namespace", c.namespace)
+		request.Header.Set(namespaceHeader, c.namespace)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -138,7 +143,7 @@ func (s *server) refused(ctx context.Context, c call, at *url.URL, response *htt
 		"status", response.StatusCode, "body", outbound.Cut(outbound.Hide(string(body), sent), outbound.MaxLogged))
 	lines, ok := readErrors(body)
 	e := &AnswerError{
-		Method: c.method, URL: at.Redacted(), Namespace: c.namespace, Status: response.StatusCode, Foreign: !ok,
+		Method: c.method, URL: at.Redacted(), Namespace: shownNamespace(response.Header, c.namespace), Status: response.StatusCode, Foreign: !ok,
 		retryAfter: outbound.RetryAfter(response.Header, s.clock.Now()),
 	}
 	for _, line := range lines[:min(len(lines), 32)] {
@@ -146,6 +151,16 @@ func (s *server) refused(ctx context.Context, c call, at *url.URL, response *htt
 	}
 	s.pause(e)
 	return e
+}
+
+// shownNamespace returns the namespace for texts: the one of the call, if the
+// server says that the answer is from there. Vault's own clients show it likewise.
+func shownNamespace(header http.Header, sent string) string {
+	answered := header.Get(namespaceHeader)
+	if strings.Trim(answered, "/") != strings.Trim(sent, "/") {
+		return ""
+	}
+	return answered
 }
 
 // pause leaves the server alone for as long as it asks for.

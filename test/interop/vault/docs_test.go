@@ -50,8 +50,8 @@ func TestPage(t *testing.T) {
 				issuer.Spec.Vault.Server, issuer.Spec.Vault.CABundle = w.proxy.URL, w.proxy.bundle
 				issuer.Spec.Vault.Auth.AppRole.RoleId = fields["role_id"]
 			}
+			made[o.GetObjectKind().GroupVersionKind().Kind] = true // a client forgets it
 			w.create(o)
-			made[o.GetObjectKind().GroupVersionKind().Kind] = true
 		}
 	}
 	for _, kind := range []string{"Issuer", "Certificate", "Role", "RoleBinding"} {
@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 		t.Fatal("the page has no login by a service account")
 	}
 	w.ready(w.issuer("account", spec))
-	w.issued(w.request("account", "account"))
+	w.certificate("account", "account")
 }
 
 // blocks returns the code blocks of a page in Markdown.
@@ -117,12 +117,12 @@ func commands(block string) []string {
 func (p *peer) command(t *testing.T, command string, fields map[string]string) {
 	t.Helper()
 	line, document, _ := strings.Cut(command, "\n")
-	words := strings.Fields(line)[1:]
+	words := wordsOf(line)[1:]
 	field := ""
 	body := map[string]any{}
 	var rest []string
 	for _, word := range words {
-		name, value, isPair := strings.Cut(strings.ReplaceAll(word, "\"", ""), "=")
+		name, value, isPair := strings.Cut(word, "=")
 		switch {
 		case strings.HasPrefix(word, "-field="):
 			field = value
@@ -181,4 +181,20 @@ func (w *world) objects(block string) []client.Object {
 		all = append(all, found.(client.Object))
 	}
 	return all
+}
+
+// wordsOf returns the words of a command line; those in double quotes have
+// spaces.
+func wordsOf(line string) []string {
+	quoted := false
+	words := strings.FieldsFunc(line, func(c rune) bool {
+		if c == '"' {
+			quoted = !quoted
+		}
+		return c == ' ' && !quoted
+	})
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "\"", "")
+	}
+	return words
 }

@@ -342,7 +342,7 @@ func freePort(t *testing.T) string {
 }
 
 // patience bounds each wait for what a server does on its own.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // eventually waits for what a server does on its own.
 func eventually(t testing.TB, what string, holds func() bool) {

@@ -29,7 +29,7 @@ func (w *world) intermediate() (mounted string, ca *x509.Certificate) {
 	request := p.write(t, mounted+"/intermediate/generate/internal", map[string]any{"common_name": "Example Intermediate", "key_type": "ec"})["csr"]
 	signed := p.write(t, w.pki+"/root/sign-intermediate", map[string]any{"csr": request, "ttl": "43800h", "use_csr_values": true})["certificate"].(string)
 	p.write(t, mounted+"/intermediate/set-signed", map[string]any{"certificate": signed + "\n" + string(pki.EncodeCertificates(w.root))})
-	p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "2160h", "require_cn": false})
+	p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "2160h", "require_cn": false, "key_type": "any"})
 	w.allow(`path "` + w.pki + `/*" { capabilities = ["update"] }
 path "` + mounted + `/*" { capabilities = ["update"] }`)
 	return mounted, parse(t, signed)
@@ -40,7 +40,7 @@ func TestPaths(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
 		below, ca := w.intermediate()
-		p.write(t, w.pki+"/roles/ca", map[string]any{"allow_any_name": true, "require_cn": false})
+		p.write(t, w.pki+"/roles/ca", map[string]any{"allow_any_name": true, "require_cn": false, "key_type": "any"})
 		for _, test := range []struct {
 			name, path string
 			isCA       bool
@@ -90,7 +90,7 @@ func TestIntermediateAlone(t *testing.T) {
 		request := p.write(t, mounted+"/intermediate/generate/internal", map[string]any{"common_name": "Alone", "key_type": "ec"})["csr"]
 		signed := p.write(t, w.pki+"/root/sign-intermediate", map[string]any{"csr": request, "ttl": "8760h", "use_csr_values": true})["certificate"].(string)
 		p.write(t, mounted+"/intermediate/set-signed", map[string]any{"certificate": signed})
-		p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": false, "ttl": "24h"})
+		p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": false, "key_type": "any", "ttl": "24h"})
 		w.allow(`path "` + mounted + `/*" { capabilities = ["update"] }`)
 		w.roleIssuer("vault", func(s *cmv1.VaultIssuer) { s.Path = mounted + "/sign/web" })
 		cr := w.request("www", "vault", func(cr *cmv1.CertificateRequest) {
@@ -109,12 +109,13 @@ func TestIntermediateAlone(t *testing.T) {
 func TestRefused(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
-		p.write(t, w.pki+"/roles/strict", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": true, "ttl": "1h"})
+		p.write(t, w.pki+"/roles/strict", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": true, "key_type": "any", "ttl": "1h"})
+		p.write(t, w.pki+"/roles/makes", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "key_type": "ec", "max_ttl": "2160h"})
 		w.roleIssuer("vault")
 		w.roleIssuer("strict", func(s *cmv1.VaultIssuer) { s.Path = w.pki + "/sign/strict" })
 		w.roleIssuer("unknown", func(s *cmv1.VaultIssuer) { s.Path = w.pki + "/sign/nosuch" })
 		w.roleIssuer("mount", func(s *cmv1.VaultIssuer) { s.Path = "nosuch-" + w.pki + "/sign/web" })
-		w.roleIssuer("makes", func(s *cmv1.VaultIssuer) { s.Path = w.pki + "/issue/web" })
+		w.roleIssuer("makes", func(s *cmv1.VaultIssuer) { s.Path = w.pki + "/issue/makes" })
 		foreign := newCSR(t, x509.CertificateRequest{DNSNames: []string{"www.example.org"}})
 		for _, test := range []struct{ name, issuer, want string }{
 			{"foreign", "vault", "subject alternate name www.example.org not allowed by this role"},
@@ -165,7 +166,7 @@ func TestRefused(t *testing.T) {
 func TestShortened(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
-		p.write(t, w.pki+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "24h", "require_cn": false})
+		p.write(t, w.pki+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "24h", "require_cn": false, "key_type": "any"})
 		w.roleIssuer("vault")
 		w.certificate("www", "vault")
 		cert := &cmv1.Certificate{ObjectMeta: w.meta("www")}
@@ -207,10 +208,10 @@ func TestNames(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
 		p.write(t, w.pki+"/roles/web", map[string]any{
-			"allowed_domains": "example.com", "allow_subdomains": true, "allow_ip_sans": true, "allowed_uri_sans": "spiffe://*", "require_cn": false, "max_ttl": "2160h",
+			"allowed_domains": "example.com", "allow_subdomains": true, "allow_ip_sans": true, "allowed_uri_sans": "spiffe://*", "require_cn": false, "key_type": "any", "max_ttl": "2160h",
 		})
 		p.write(t, w.pki+"/roles/blind", map[string]any{
-			"allowed_domains": "example.com", "allow_subdomains": true, "use_csr_sans": false, "require_cn": false, "max_ttl": "2160h", "allow_ip_sans": false,
+			"allowed_domains": "example.com", "allow_subdomains": true, "use_csr_sans": false, "require_cn": false, "key_type": "any", "max_ttl": "2160h", "allow_ip_sans": false,
 		})
 		w.roleIssuer("vault")
 		w.roleIssuer("blind", func(s *cmv1.VaultIssuer) { s.Path = w.pki + "/sign/blind" })
@@ -257,7 +258,7 @@ func TestSigningRequests(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
 		below, _ := w.intermediate()
-		p.write(t, below+"/roles/short", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "24h", "require_cn": false})
+		p.write(t, below+"/roles/short", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "max_ttl": "24h", "require_cn": false, "key_type": "any"})
 		w.roleIssuer("vault", func(s *cmv1.VaultIssuer) { s.Path = below + "/sign/short" })
 		kube := apitest.Client(t, w.Admin(t))
 		csr := w.signingRequest("www", newCSR(t, x509.CertificateRequest{DNSNames: []string{"www.example.com"}}))
@@ -317,7 +318,7 @@ func TestCrossSigned(t *testing.T) {
 		issuer := w.issuerOf(mounted, low)
 		chain := []string{issuer, w.issuerOf(mounted, crossed), w.issuerOf(mounted, string(pki.EncodeCertificates(w.root))), w.issuerOf(mounted, string(pki.EncodeCertificates(otherRoot)))}
 		p.write(t, mounted+"/issuer/"+issuer, map[string]any{"issuer_name": "low", "manual_chain": strings.Join(chain, ",")})
-		p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": false, "ttl": "24h"})
+		p.write(t, mounted+"/roles/web", map[string]any{"allowed_domains": "example.com", "allow_subdomains": true, "require_cn": false, "key_type": "any", "ttl": "24h"})
 		w.allow(`path "` + mounted + `/*" { capabilities = ["update"] }`)
 		w.roleIssuer("vault", func(s *cmv1.VaultIssuer) { s.Path = mounted + "/issuer/low/sign/web" })
 		cr := w.request("www", "vault")

@@ -157,6 +157,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		c.Peer = r.TLS.PeerCertificates[0].Subject.CommonName
 	}
+	if c.Namespace != "" {
+		w.Header().Set("X-Vault-Namespace", c.Namespace)
+	}
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	state := s.State
