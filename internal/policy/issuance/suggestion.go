@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -179,7 +178,8 @@ func canPass(err error) bool {
 	case errors.Is(err, rfc8555.ErrNoWindow):
 		return false
 	case errors.As(err, &problem):
-		return problem.Status/100 != 4 || problem.Status == http.StatusRequestTimeout || problem.Status == http.StatusTooManyRequests
+		const timeout, tooMany = 408, 429 // RFC 9110 section 15.5.9, RFC 6585 section 4
+		return problem.Status/100 != 4 || problem.Status == timeout || problem.Status == tooMany
 	}
 	return true
 }
