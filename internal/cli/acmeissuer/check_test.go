@@ -376,6 +376,16 @@ func TestDomains(t *testing.T) {
 			want:   []string{"OK solver 192.0.2.1: spec.acme.solvers[0] (http-01) is used", "OK port 80 192.0.2.1: 192.0.2.1 answers"},
 		},
 		{
+			reason: "nothing answers at the controllers", domain: four, failed: true,
+			change: func(t *testing.T, w *world) {
+				w.servers[four+":80"] = listen(t, notFound)
+				certmanager.SetIssuerCondition(w.issuer, cmv1.IssuerConditionReady, cmmeta.ConditionTrue, "Registered",
+					"registered; its solver spec.acme.solvers[0] cannot be used, because nothing answers HTTP-01 challenges: the setting acme.http01.listen is empty", metav1.Now())
+			},
+			want: []string{"Failed solver 192.0.2.1: spec.acme.solvers[0] (http-01) is used; spec.acme.solvers[1] (dns-01): the CA does not offer this type of challenge for the name; " +
+				"spec.acme.solvers[2] (tls-alpn-01): the Order does not have all labels of selector.matchLabels; but nothing answers HTTP-01 challenges: the setting acme.http01.listen is empty"},
+		},
+		{
 			reason: "TLS-ALPN-01", domain: "www.example.com",
 			change: func(t *testing.T, w *world) {
 				w.cfg.Labels = map[string]string{"by": "tls"}

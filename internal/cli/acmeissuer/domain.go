@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
 	"github.com/certplane/certplane/internal/acme/caa"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	issuingacme "github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/policy/order"
 )
 
@@ -29,8 +32,12 @@ func (c *checker) checkDomain(ctx context.Context, domain string) {
 		c.checkCAA(ctx, domain, "")
 		return
 	}
-	c.add("solver", domain, OK, chosen(choice), "")
 	method := choice.Challenge.Type
+	if off := c.unanswered(method); off != "" {
+		c.add("solver", domain, Failed, chosen(choice)+"; but "+off, "Set it in the configuration of the controllers, or choose another solver for the name.")
+	} else {
+		c.add("solver", domain, OK, chosen(choice), "")
+	}
 	c.checkCAA(ctx, domain, method)
 	switch method {
 	case rfc8555.ChallengeHTTP01:
@@ -40,6 +47,15 @@ func (c *checker) checkDomain(ctx context.Context, domain string) {
 	default:
 		c.checkDNS(ctx, domain, method, &solvers[choice.Index])
 	}
+}
+
+// unanswered returns what the issuer says of a type of challenges that nothing
+// answers where the controllers run; otherwise "".
+func (c *checker) unanswered(method string) string {
+	if condition := certmanager.IssuerCondition(c.issuer, cmv1.IssuerConditionReady); condition != nil {
+		return issuingacme.NothingAnswers(condition.Message, method)
+	}
+	return ""
 }
 
 // orderFor returns an Order for one name or address.

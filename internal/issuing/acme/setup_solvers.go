@@ -31,23 +31,42 @@ const (
 // that have no meaning here.
 const ReasonSolverFieldsIgnored = "SolverFieldsIgnored"
 
+// listeners are the types of challenges that listeners answer, and their settings.
+var listeners = []struct {
+	kind, setting string
+	of            func(Answers) Answer
+}{
+	{rfc8555.ChallengeHTTP01, "acme.http01.listen", func(a Answers) Answer { return a.HTTP01 }},
+	{rfc8555.ChallengeTLSALPN01, "acme.tlsALPN01.listen", func(a Answers) Answer { return a.TLSALPN01 }},
+}
+
+// nothingAnswers is what an issuer says of a type of challenges, and the setting.
+func nothingAnswers(kind, setting string) string {
+	return fmt.Sprintf("nothing answers %s challenges: the setting %s is empty", certmanager.ChallengeTypes[kind], setting)
+}
+
+// NothingAnswers returns what the message of an issuer that is ready says of a
+// type of challenges, by its name in the protocol, if nothing answers them;
+// otherwise "".
+func NothingAnswers(message, kind string) string {
+	for _, l := range listeners {
+		if text := nothingAnswers(l.kind, l.setting); l.kind == kind && strings.Contains(message, text) {
+			return text
+		}
+	}
+	return ""
+}
+
 // unanswered returns a text that is added to the message of an issuer that is
 // ready, if the challenges of a solver are not answered here; otherwise "".
 func (p *pass) unanswered() string {
-	var all []string
-	for _, off := range []struct {
-		answer        Answer
-		kind, setting string
-	}{
-		{p.answers.HTTP01, rfc8555.ChallengeHTTP01, "acme.http01.listen"},
-		{p.answers.TLSALPN01, rfc8555.ChallengeTLSALPN01, "acme.tlsALPN01.listen"},
-	} {
-		if i := p.solverOf(off.kind); off.answer == Unanswered && i >= 0 {
-			all = append(all, fmt.Sprintf("; its solver spec.acme.solvers[%d] cannot be used, because nothing answers %s challenges: the setting %s is empty",
-				i, certmanager.ChallengeTypes[off.kind], off.setting))
+	text := ""
+	for _, l := range listeners {
+		if i := p.solverOf(l.kind); l.of(p.answers) == Unanswered && i >= 0 {
+			text += fmt.Sprintf("; its solver spec.acme.solvers[%d] cannot be used, because %s", i, nothingAnswers(l.kind, l.setting))
 		}
 	}
-	return strings.Join(all, "")
+	return text
 }
 
 // solverOf returns the index of the first solver for a type of challenges, -1 if
