@@ -1,47 +1,19 @@
 package challenges
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/explain/explaintest"
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
-
-// reader is the API for explanations, to a caller that may read everything. It
-// has no Events.
-type reader struct{ client.Reader }
-
-func (r reader) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
-	if _, ok := list.(*eventsv1.EventList); ok {
-		return nil
-	}
-	return r.Reader.List(ctx, list, o...)
-}
-
-func (reader) Resource(context.Context, schema.GroupKind) (certmanager.Resource, error) {
-	return certmanager.Resource{Version: "v1", Name: "clusterissuers"}, nil
-}
-
-func (reader) May(context.Context, authorizationv1.SubjectAccessReviewSpec) (bool, error) {
-	return true, nil
-}
-
-func (reader) MayI(context.Context, authorizationv1.ResourceAttributes) (bool, error) {
-	return true, nil
-}
 
 // presented is the status of a Challenge whose answer is there since at.
 func presented(at time.Time) acmev1.ChallengeStatus {
@@ -184,7 +156,7 @@ func TestExplainedAsDecided(t *testing.T) {
 			if decided := w.decided(ch); decided != row.want {
 				t.Errorf("the controller decides %q, want %q; %+v", decided, row.want, w.get(ch).Status)
 			}
-			e, err := explain.Challenge(t.Context(), reader{w.api}, explain.Query{Namespace: "shop", Name: "a", Now: w.clock.Now()})
+			e, err := explain.Challenge(t.Context(), explaintest.Reader{Reader: w.api}, explain.Query{Namespace: "shop", Name: "a", Now: w.clock.Now()})
 			if err != nil || e.Decision.Step != row.want {
 				t.Errorf("the explanation says %q, error %v, want %q", e.Decision.Step, err, row.want)
 			}

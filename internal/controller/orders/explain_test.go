@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,46 +8,20 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/acmetest"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/explain/explaintest"
 	"github.com/certplane/certplane/internal/policy/order"
 )
-
-// reader is the API for explanations, to a caller that may read everything. It
-// has no Events.
-type reader struct{ client.Reader }
-
-func (r reader) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
-	if _, ok := list.(*eventsv1.EventList); ok {
-		return nil
-	}
-	return r.Reader.List(ctx, list, o...)
-}
-
-func (reader) Resource(context.Context, schema.GroupKind) (certmanager.Resource, error) {
-	return certmanager.Resource{Version: "v1", Name: "clusterissuers"}, nil
-}
-
-func (reader) May(context.Context, authorizationv1.SubjectAccessReviewSpec) (bool, error) {
-	return true, nil
-}
-
-func (reader) MayI(context.Context, authorizationv1.ResourceAttributes) (bool, error) {
-	return true, nil
-}
 
 // explained returns what the explanation of an Order says is next.
 func (w *world) explained(t *testing.T, name string) explain.OrderDecision {
 	t.Helper()
-	e, err := explain.Order(t.Context(), reader{w.api}, explain.Query{Namespace: "shop", Name: name, Now: w.clock.Now()})
+	e, err := explain.Order(t.Context(), explaintest.Reader{Reader: w.api}, explain.Query{Namespace: "shop", Name: name, Now: w.clock.Now()})
 	w.must(t, err)
 	if e.Decision == nil {
 		t.Fatalf("no decision: %+v", e)
@@ -248,7 +221,7 @@ func TestExplainDeleted(t *testing.T) {
 	w := newWorld(t, acmetest.Options{})
 	o := w.newOrder(t, "web", newKey(t), func(o *acmev1.Order) { o.Finalizers = []string{metav1.FinalizerDeleteDependents} }, "a.example.com")
 	w.must(t, w.api.Delete(t.Context(), o))
-	e, err := explain.Order(t.Context(), reader{w.api}, explain.Query{Namespace: "shop", Name: "web", Now: w.clock.Now()})
+	e, err := explain.Order(t.Context(), explaintest.Reader{Reader: w.api}, explain.Query{Namespace: "shop", Name: "web", Now: w.clock.Now()})
 	if err != nil || e.Verdict != "web is being deleted, and nothing is done for it" || e.Next != nil {
 		t.Errorf("%+v, error %v", e, err)
 	}
