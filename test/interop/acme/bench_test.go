@@ -334,6 +334,13 @@ func (c *calls) count(next http.Handler) http.Handler {
 	})
 }
 
+// of returns how many requests an endpoint has had.
+func (c *calls) of(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[name]
+}
+
 func (c *calls) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

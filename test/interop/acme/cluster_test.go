@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -33,9 +32,9 @@ import (
 // publicWeb answers at all public names, for clients that honour HTTP_PROXY.
 var publicWeb atomic.Pointer[http.Handler]
 
-// TestMain makes publicWeb the proxy of the process before anything looks for
-// one. Names of this host are never asked through it.
-func TestMain(m *testing.M) {
+// startPublicWeb makes publicWeb the proxy of the process, before anything looks
+// for one, until stop is called. Names of this host are never asked through it.
+func startPublicWeb() (stop func()) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if handler := publicWeb.Load(); handler != nil {
 			(*handler).ServeHTTP(w, r)
@@ -44,9 +43,7 @@ func TestMain(m *testing.M) {
 		http.Error(w, "no cluster", http.StatusBadGateway)
 	}))
 	os.Setenv("HTTP_PROXY", proxy.URL)
-	code := m.Run()
-	proxy.Close()
-	os.Exit(code)
+	return proxy.Close
 }
 
 // nodes stand in for the nodes of a cluster and its Ingress controller: requests

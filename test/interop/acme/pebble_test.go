@@ -30,6 +30,8 @@ type pebbleOptions struct {
 	blocked          []string
 	profiles         map[string]ca.Profile
 	alternateRoots   int
+	// retryAfter is for how many seconds it sends clients away; zero means 1.
+	retryAfter int
 	// wrap, if not nil, is put around its handler.
 	wrap func(http.Handler) http.Handler
 }
@@ -69,7 +71,7 @@ func startPebble(t testing.TB, o pebbleOptions) *pebble {
 	}
 	authority := ca.New(logger, store, "", "ecdsa", o.alternateRoots, 1, o.profiles)
 	validation := va.New(logger, o.httpPort, o.tlsPort, false, o.resolver, store)
-	front := wfe.New(logger, store, validation, authority, []string{"pebble.example"}, false, len(o.externalAccounts) > 0, 1, 1)
+	front := wfe.New(logger, store, validation, authority, []string{"pebble.example"}, false, len(o.externalAccounts) > 0, max(1, o.retryAfter), max(1, o.retryAfter))
 	handler := front.Handler()
 	if o.wrap != nil {
 		handler = o.wrap(handler)

@@ -166,15 +166,7 @@ func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec
 func (w *world) issued(name string) *x509.Certificate {
 	w.t.Helper()
 	cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
-	eventually(w.t, "the certificate "+name+" is ready", func() bool {
-		w.get(cert)
-		for _, c := range cert.Status.Conditions {
-			if c.Type == cmv1.CertificateConditionReady && c.Status == cmmeta.ConditionTrue {
-				return true
-			}
-		}
-		return false
-	})
+	w.ready(cert)
 	return w.leaf(cert)
 }
 
@@ -191,6 +183,20 @@ func (w *world) leaf(cert *cmv1.Certificate) *x509.Certificate {
 		w.t.Fatal(err)
 	}
 	return leaf
+}
+
+// ready waits until a Certificate is ready.
+func (w *world) ready(cert *cmv1.Certificate) {
+	w.t.Helper()
+	eventually(w.t, "the certificate "+cert.Name+" is ready", func() bool {
+		w.get(cert)
+		for _, c := range cert.Status.Conditions {
+			if c.Type == cmv1.CertificateConditionReady && c.Status == cmmeta.ConditionTrue && c.ObservedGeneration == cert.Generation {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // leftovers waits until there are no Challenges.

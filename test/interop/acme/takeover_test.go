@@ -62,7 +62,7 @@ var stages = []stage{
 	}},
 	{"ready", func(s *scene, first program) {
 		defer first.run(s.world, everything...)()
-		s.ready(s.cert, 1)
+		s.reaches(s.cert, 1)
 	}},
 }
 
@@ -192,14 +192,14 @@ func takeover(t *testing.T, s *scene, at stage, first, second program) {
 		s.looked(before)
 		s.open()
 	}
-	s.ready(s.cert, 1)
+	s.reaches(s.cert, 1)
 	s.leftovers()
 	s.unchanged(before, created())
 	s.cleaned()
 
 	old := s.secret(s.cert)
 	s.renew(s.cert)
-	s.ready(s.cert, 2)
+	s.reaches(s.cert, 2)
 	renewed := s.secret(s.cert)
 	if renewed.UID != old.UID || !bytes.Equal(renewed.Data[corev1.TLSPrivateKeyKey], old.Data[corev1.TLSPrivateKeyKey]) {
 		t.Error("the renewal has another Secret or key")
@@ -377,8 +377,8 @@ func (w *world) renew(cert *cmv1.Certificate) {
 	})
 }
 
-// ready waits until a revision of a Certificate is there.
-func (w *world) ready(cert *cmv1.Certificate, revision int) {
+// reaches waits until a revision of a Certificate is ready.
+func (w *world) reaches(cert *cmv1.Certificate, revision int) {
 	w.t.Helper()
 	eventually(w.t, "the certificate is ready", func() bool {
 		w.get(cert)

@@ -94,7 +94,7 @@ func TestTurns(t *testing.T) {
 				t.Errorf("only %d turns", turns)
 			}
 			defer programs[turns%2].run(s.world, everything...)()
-			s.ready(s.cert, 1)
+			s.reaches(s.cert, 1)
 			s.leftovers()
 			s.cleaned()
 			if found := len(s.orders()); found != 1 {

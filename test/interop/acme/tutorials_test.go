@@ -61,7 +61,7 @@ func TestTutorials(t *testing.T) {
 			})
 			w.apply(w.ours(test.file, names))
 			cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: test.certificate}}
-			w.ready(cert, 1)
+			w.reaches(cert, 1)
 			leaf := w.leaf(cert)
 			if got := slices.Sorted(slices.Values(leaf.DNSNames)); !slices.Equal(got, test.names) {
 				t.Errorf("the certificate is for %q", got)
