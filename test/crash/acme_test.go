@@ -58,7 +58,7 @@ var steps = []string{
 // it could not be known that it was placed; it gets one certificate, and nothing
 // is left in the DNS, in the responder and at the CA.
 func TestKillDuringOrder(t *testing.T) {
-	w := newACMEWorld(t)
+	w := newACMEWorld(t, acmetest.Options{})
 	if *acmeKillsFlag == 0 {
 		for _, when := range []when{before, unanswered, answered} {
 			var moments []moment
@@ -112,7 +112,7 @@ func (w *acmeWorld) round(moments []moment) (missed []moment) {
 				w.process.kill()
 				w.restart()
 			}
-			w.request(name)
+			w.request(name, namesOf(name)...)
 		}
 		if !w.reached(name, struck) {
 			w.Logf("%s: there was no %s", name, m)

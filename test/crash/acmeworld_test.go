@@ -73,7 +73,7 @@ type acmeWorld struct {
 	tokens map[string]string
 }
 
-func newACMEWorld(t *testing.T) *acmeWorld {
+func newACMEWorld(t *testing.T, o acmetest.Options) *acmeWorld {
 	t.Helper()
 	w := &acmeWorld{T: t, random: rand.New(rand.NewPCG(1, 1)), times: map[moment]int{}, tokens: map[string]string{}}
 	w.names = dnstest.Start(t, dnstest.Options{
@@ -81,7 +81,8 @@ func newACMEWorld(t *testing.T) *acmeWorld {
 		Updated: func(update *dns.Msg) { w.done(updateStep(update)) },
 	}, "example.com. 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60", "example.com. 300 IN NS ns1.example.com.")
 	w.names.Break("update", dns.TypeNone, func(_ dns.ResponseWriter, update *dns.Msg) bool { return w.strikes(updateStep(update), before) })
-	w.ca = acmetest.Start(t, acmetest.Options{Hook: w.requested, Validate: w.validate})
+	o.Hook, o.Validate = w.requested, w.validate
+	w.ca = acmetest.Start(t, o)
 	w.role = role{Dir: shortDir(t), ACME: &acmeRole{Nameserver: w.names.Addr, Responder: ownAddress(t)}}
 	w.restart()
 	w.create(&corev1.Secret{ObjectMeta: named("tsig"), StringData: map[string]string{"key": tsigKey}})
@@ -262,10 +263,10 @@ func namesOf(round string) []string {
 	return []string{round + ".example.com", "*." + round + ".example.com", "www." + round + ".example.com"}
 }
 
-// request creates an issuer with an account of its own, and a Certificate.
-func (w *acmeWorld) request(name string) {
+// request creates an issuer with an account of its own, and a Certificate whose
+// last name is validated by the responder.
+func (w *acmeWorld) request(name string, names ...string) {
 	w.Helper()
-	names := namesOf(name)
 	issuer := &cmv1.Issuer{ObjectMeta: named(name)}
 	issuer.Spec.ACME = &acmev1.ACMEIssuer{
 		Server: w.ca.Directory(), CABundle: w.ca.CABundle(),
@@ -276,7 +277,7 @@ func (w *acmeWorld) request(name string) {
 				TSIGSecret: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "tsig"}, Key: "key"},
 			}},
 		}, {
-			Selector: &acmev1.CertificateDNSNameSelector{DNSNames: names[2:]},
+			Selector: &acmev1.CertificateDNSNameSelector{DNSNames: names[len(names)-1:]},
 			HTTP01:   &acmev1.ACMEChallengeSolverHTTP01{Ingress: &acmev1.ACMEChallengeSolverHTTP01Ingress{}},
 		}},
 	}
