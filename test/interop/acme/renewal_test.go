@@ -30,7 +30,9 @@ func (w *world) setRenewalInfo(leaf []byte, start, end time.Time) {
 		w.t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
-	w.acme.management.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/set-renewal-info/", bytes.NewReader(body)))
+	request := httptest.NewRequest(http.MethodPost, "/set-renewal-info/", bytes.NewReader(body))
+	request.Header.Set("User-Agent", "test")
+	w.acme.management.ServeHTTP(answer, request)
 	if answer.Code != http.StatusOK {
 		w.t.Fatalf("setting renewal information: %d %s", answer.Code, answer.Body)
 	}
