@@ -47,7 +47,9 @@ var stages = []stage{
 		eventually(s.t, "the challenges are presented", func() bool {
 			found := s.challenges()
 			return len(found) == len(s.cert.Spec.DNSNames) && len(s.left()) == s.shown &&
-				!slices.ContainsFunc(found, func(ch acmev1.Challenge) bool { return !ch.Status.Presented || !strings.Contains(ch.Status.Reason, s.reason) })
+				!slices.ContainsFunc(found, func(ch acmev1.Challenge) bool {
+					return !ch.Status.Presented || !strings.Contains(ch.Status.Reason, s.reason)
+				})
 		})
 	}},
 	{"valid", func(s *scene, first program) {
@@ -66,8 +68,12 @@ var stages = []stage{
 	}},
 }
 
-// presented is the stage in which a challenge is presented, and not yet seen.
-const presented = "presented"
+// presented is the stage in which challenges are presented, and not yet seen.
+// Those that are deleted in that stage are never seen.
+const (
+	presented = "presented"
+	deleted   = "deleted"
+)
 
 // scene is a world with an issuer and a Certificate, for which nothing has been
 // done.
@@ -120,8 +126,11 @@ func byUpdates(t *testing.T, at string) *scene {
 	}}}
 	// Self checks of cert-manager take a minute.
 	solver.WaitInsteadOfSelfCheck = &metav1.Duration{}
-	if at == presented {
-		solver.WaitInsteadOfSelfCheck.Duration = 15 * time.Second
+	switch at {
+	case presented:
+		solver.WaitInsteadOfSelfCheck.Duration = 40 * time.Second
+	case deleted:
+		solver.WaitInsteadOfSelfCheck.Duration = time.Hour
 	}
 	w.createIssuer("acme", solver)
 	return &scene{
@@ -129,6 +138,7 @@ func byUpdates(t *testing.T, at string) *scene {
 		left: func() []string {
 			return append(names.TXT("_acme-challenge.example.com."), names.TXT("_acme-challenge.a.example.com.")...)
 		},
+		shown: 2, reason: "Waiting",
 	}
 }
 
@@ -140,7 +150,7 @@ func byPods(t *testing.T, at string) *scene {
 	})
 	w.apply(ingresses)
 	public := startNodes(w)
-	public.closed.Store(at == presented)
+	public.closed.Store(at == presented || at == deleted)
 	issuer := &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: issuerSpec(w.acme, "acme", byHTTP)}
 	w.create(issuer)
 	return &scene{

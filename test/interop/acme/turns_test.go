@@ -16,7 +16,7 @@ func TestTakeoverOfDeleted(t *testing.T) {
 	for _, method := range methods {
 		for _, from := range []struct{ first, second program }{{certManager, controllers}, {controllers, certManager}} {
 			t.Run(method.name+"/"+from.first.name, func(t *testing.T) {
-				s := method.set(t, presented)
+				s := method.set(t, deleted)
 				stageOf(t, presented).reach(s, from.first)
 				if len(s.left()) == 0 {
 					t.Fatal("nothing is presented")
