@@ -325,7 +325,7 @@ func TestProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	assertError(t, c.Call(t.Context(), group, solver, example), `calling the DNS webhook of group "acme.example.com": there is none yet`)
+	solvertest.AssertError(t, c.Call(t.Context(), group, solver, example), `calling the DNS webhook of group "acme.example.com": there is none yet`)
 	for _, name := range []string{"front-proxy-client", "renewed"} {
 		makeClient(name)
 		pair, err := tls.LoadX509KeyPair(f.path("client.crt"), f.path("client.key"))
@@ -334,7 +334,7 @@ func TestProxy(t *testing.T) {
 		}
 		current = &pair
 		for range 2 {
-			assertError(t, c.Call(t.Context(), group, solver, example), "")
+			solvertest.AssertError(t, c.Call(t.Context(), group, solver, example), "")
 			got := <-calls
 			if got.client != name || got.header.Get("X-Remote-User") != "caller" || strings.Join(got.header.Values("X-Remote-Group"), " ") != "one two" {
 				t.Errorf("%s: the webhook sees %q, %v", name, got.client, got.header)
