@@ -9,6 +9,7 @@ import (
 	apiutil "github.com/cert-manager/cert-manager/pkg/api/util"
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What one program has presented, the other cleans up when it is deleted.
@@ -58,8 +59,9 @@ func (w *world) spellFinalizersAsBefore() {
 		if !slices.Contains(ch.Finalizers, acmev1.ACMEDomainQualifiedFinalizer) {
 			w.t.Errorf("%s has the finalizers %q", ch.Name, ch.Finalizers)
 		}
+		before := ch.DeepCopy()
 		ch.Finalizers = []string{acmev1.ACMELegacyFinalizer}
-		if err := w.admin.Update(w.t.Context(), &ch); err != nil {
+		if err := w.admin.Patch(w.t.Context(), &ch, client.MergeFrom(before)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
