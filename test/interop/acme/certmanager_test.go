@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/cert-manager/cert-manager/pkg/controller"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/acmechallenges"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/acmeorders"
@@ -23,6 +25,8 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/acme"
 	"github.com/cert-manager/cert-manager/pkg/logs"
 	"github.com/go-logr/logr/funcr"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/server"
 )
@@ -103,6 +107,7 @@ var noCertManager = []string{
 // runCertManager runs cert-manager's own controllers as an administrator.
 func runCertManager(w *world, parts ...part) (stop func()) {
 	w.t.Helper()
+	w.served()
 	log := funcr.New(func(prefix, line string) {
 		if w.t.Context().Err() == nil && testing.Verbose() {
 			w.t.Logf("cert-manager: %s %s", prefix, line)
@@ -162,6 +167,18 @@ func runCertManager(w *world, parts ...part) (stop func()) {
 	})
 	w.t.Cleanup(stop)
 	return stop
+}
+
+// served waits until the API has all kinds. cert-manager's informers are slow to
+// notice a kind that comes later.
+func (w *world) served() {
+	w.t.Helper()
+	for _, list := range []client.ObjectList{
+		&cmv1.IssuerList{}, &cmv1.ClusterIssuerList{}, &cmv1.CertificateList{}, &cmv1.CertificateRequestList{},
+		&acmev1.OrderList{}, &acmev1.ChallengeList{}, &networkingv1.IngressList{},
+	} {
+		eventually(w.t, "the API has all kinds", func() bool { return w.admin.List(w.t.Context(), list) == nil })
+	}
 }
 
 // restart restarts the server with another configuration.

@@ -81,6 +81,7 @@ func TestTutorials(t *testing.T) {
 // with the same words.
 func TestCommonName(t *testing.T) {
 	w := newWorld(t, pebbleOptions{}, func(cfg *server.Config) { cfg.Controllers = noCertManager })
+	w.apply(ingresses)
 	w.createIssuer("acme", byHTTP)
 	var said []string
 	for _, program := range []program{certManager, standalone} {
