@@ -29,6 +29,9 @@ const (
 	grace = 30 * time.Second
 	// graceStep is how often it is checked meanwhile.
 	graceStep = 10 * time.Second
+	// longestPause is how long an issuer is left alone at most whose server does
+	// not answer.
+	longestPause = 5 * time.Minute
 )
 
 // Check logs in, or uses the token that is kept, and asks the server whether it
@@ -51,7 +54,16 @@ func (b *backend) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Tim
 	if now.Sub(since) < grace && showsReady(of) {
 		return issuing.Ready{OK: true, Reason: ReasonVerified, Message: messageVerified, Again: now.Add(graceStep)}, nil
 	}
-	return b.ready(err, now), nil
+	r := b.ready(err, now)
+	r.Retry, r.Again = nil, now.Add(pauseAfter(now.Sub(since)))
+	return r, nil
+}
+
+// pauseAfter returns when to check an issuer again whose server has not answered
+// for some time. No request calls such a server, so that it is back is found out
+// here: after a tenth of the outage.
+func pauseAfter(outage time.Duration) time.Duration {
+	return min(max(outage/10, graceStep), longestPause)
 }
 
 const messageVerified = "Vault verified"

@@ -86,7 +86,7 @@ func TestReady(t *testing.T) {
 			}
 			ready := w.check(t, w.issuer(tc.change))
 			got := strings.ReplaceAll(map[bool]string{true: "true ", false: "false "}[ready.OK]+ready.Reason+" "+ready.Message, w.URL, "SERVER")
-			if got != tc.want || ready.OK == (ready.Retry != nil) || ready.OK == ready.Again.IsZero() {
+			if got != tc.want || ready.OK && ready.Retry != nil || (ready.Retry != nil) != ready.Again.IsZero() {
 				t.Errorf("%s (retry %v, again %v)\nwant %s", got, ready.Retry, ready.Again, tc.want)
 			}
 		})
@@ -156,5 +156,56 @@ func TestNeeds(t *testing.T) {
 	}
 	if want := []string{"ca", "client", "client-key", "role", "login"}; !slices.Equal(names, want) {
 		t.Errorf("Secrets %v, want %v", names, want)
+	}
+}
+
+// That a server is back is found out soon after a short outage, and without many
+// calls during a long one. Nobody else asks: requests wait for the issuer.
+func TestOutage(t *testing.T) {
+	w := newWorld(t)
+	i := w.issuer(nil)
+	w.With(func(s *vaulttest.State) {
+		s.Answer = func(rw http.ResponseWriter, _ *http.Request, _ vaulttest.Call) bool {
+			vaulttest.Fail(rw, http.StatusServiceUnavailable, "Vault is sealed")
+			return true
+		}
+	})
+	begin := w.clock.Now()
+	for outage := time.Duration(0); outage < 2*time.Hour; outage = w.clock.Since(begin) {
+		ready := w.check(t, i)
+		pause, most := ready.Again.Sub(w.clock.Now()), max(outage/10, 10*time.Second)
+		if ready.OK || ready.Retry != nil || pause <= 0 || pause > min(most, 5*time.Minute) {
+			t.Fatalf("after %v: %+v, again after %v", outage, ready, pause)
+		}
+		w.clock.SetTime(ready.Again)
+	}
+	if calls := len(w.Calls()); calls > 80 {
+		t.Errorf("%d calls in two hours", calls)
+	}
+}
+
+// A pause that the server asks for is no outage.
+func TestPause(t *testing.T) {
+	w := newWorld(t)
+	i := w.issuer(nil)
+	if !w.check(t, i).OK {
+		t.Fatal("not ready")
+	}
+	i.Status.Conditions = []cmv1.IssuerCondition{{Type: cmv1.IssuerConditionReady, Status: cmmeta.ConditionTrue, Reason: "VaultVerified", ObservedGeneration: 1}}
+	w.With(func(s *vaulttest.State) {
+		s.Answer = func(rw http.ResponseWriter, _ *http.Request, _ vaulttest.Call) bool {
+			rw.Header().Set("Retry-After", "120")
+			vaulttest.Fail(rw, http.StatusTooManyRequests, "rate limit quota exceeded")
+			return true
+		}
+	})
+	if _, err := w.sign(t, i, w.certificateRequest(t, nil)); !strings.Contains(w.verdict(err), "VaultUnavailable") {
+		t.Fatal(w.verdict(err))
+	}
+	calls := len(w.Calls())
+	w.clock.Step(time.Minute)
+	ready := w.check(t, i)
+	if wait := ready.Again.Sub(w.clock.Now()); !ready.OK || wait < time.Minute || wait > 90*time.Second || len(w.Calls()) != calls {
+		t.Errorf("%+v, again after %v, %d calls", ready, wait, len(w.Calls())-calls)
 	}
 }

@@ -105,7 +105,8 @@ func (w *world) wantCalls(logins int, signed ...int) {
 	}
 }
 
-// A token that ends after seconds is renewed or replaced in time.
+// A token that ends after seconds is renewed or replaced. As tokens are kept for
+// ten seconds at least, the last call of one may be refused; it is repeated.
 func TestExpiry(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
@@ -121,13 +122,14 @@ func TestExpiry(t *testing.T) {
 				break
 			}
 		}
+		refused, logins, renewals := 0, len(w.proxy.with("/login")), len(w.proxy.with("/renew-self"))
 		for _, c := range w.proxy.with("/sign/web") {
 			if c.Status != http.StatusOK {
-				t.Errorf("status %d", c.Status)
+				refused++
 			}
 		}
-		if !testing.Short() && len(w.proxy.with("/login")) < 2 {
-			t.Error("no second login")
+		if refused > logins || logins > 5 || !testing.Short() && (logins < 2 || renewals == 0) {
+			t.Errorf("%d calls refused, %d logins, %d renewals", refused, logins, renewals)
 		}
 	})
 }
