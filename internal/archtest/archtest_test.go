@@ -60,7 +60,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
-			module + "internal/api/certmanager", module + "internal/notify", module + "internal/secretwatch", module + "internal/worker",
+			module + "internal/api/certmanager", module + "internal/note", module + "internal/notify", module + "internal/secretwatch", module + "internal/worker",
 			module + "internal/answer", module + "internal/policy/requests", // issuing/engine
 			module + "internal/acme", module + "internal/api/rfc8555", module + "internal/policy/order", module + "internal/backoff", module + "api/certplane", // issuing/acme
 		},
