@@ -27,6 +27,8 @@ type connector interface {
 type grant struct {
 	token credential
 	// account is who the credentials are of, for Cloud.
+	//
+	//lint:ignore U1000 it is used with the tag venafi
 	account []byte
 	// life is for how long the server grants it; zero means for ever.
 	life time.Duration

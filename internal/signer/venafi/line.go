@@ -47,15 +47,6 @@ type callResult struct {
 	failed bool
 }
 
-// client returns the HTTP client of the line. It follows no redirects: they would
-// send credentials to another server.
-func (l *line) client() *http.Client {
-	return &http.Client{
-		Transport:     l,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // RoundTrip implements http.RoundTripper.
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer := l.known(r); answer != nil {

@@ -16,14 +16,6 @@ type metrics struct {
 	tokenTimes prometheus.Histogram
 }
 
-// The calls in metrics.
-const (
-	callZone     = "read_zone_configuration"
-	callRequest  = "request_certificate"
-	callRetrieve = "retrieve_certificate"
-	callPing     = "ping"
-)
-
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	const namespace = "certmanager"
 	m := &metrics{

@@ -14,6 +14,14 @@ import (
 	"github.com/Venafi/vcert/v5/pkg/util"
 )
 
+// The calls in metrics.
+const (
+	callZone     = "read_zone_configuration"
+	callRequest  = "request_certificate"
+	callRetrieve = "retrieve_certificate"
+	callPing     = "ping"
+)
+
 // Built reports whether this program can speak to the servers. What it needs for
 // that is compiled in by the build tag venafi.
 const Built = true
@@ -125,4 +133,13 @@ func isPending(status int) bool {
 func (c orders) ping() error {
 	defer c.observe(callPing)()
 	return c.Connector.Ping()
+}
+
+// client returns the HTTP client of the line. It follows no redirects: they would
+// send credentials to another server.
+func (l *line) client() *http.Client {
+	return &http.Client{
+		Transport:     l,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
