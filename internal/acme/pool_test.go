@@ -214,3 +214,17 @@ func TestRollOverUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// An issuer cannot name a metadata service as its ACME server.
+func TestRefusedAddresses(t *testing.T) {
+	for _, directory := range []string{"https://169.254.169.254/directory", "https://[fd00:ec2::254]/directory"} {
+		c, err := newPool(t, nil).Client(acme.Config{Directory: directory, Key: newKey(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "is a link-local or metadata address, which no issuer may use"
+		if _, err := c.NewOrder(t.Context(), names("a.example.com")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", directory, err, want)
+		}
+	}
+}

@@ -5,11 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/certplane/certplane/internal/linklocal"
 )
 
 // server has what the clients of one server share.
@@ -51,15 +52,16 @@ func newServer(p *Pool, cfg Config) (*server, error) {
 		return nil, fmt.Errorf("parsing the URL of the directory: %w", err)
 	}
 	s := &server{pool: p, url: cfg.Directory, plain: directory.Scheme == "http", limits: map[string]*limits{}}
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust,
+		TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+	}
+	linklocal.Guard(transport)
 	s.http = &http.Client{
 		Timeout:       requestTimeout,
 		CheckRedirect: s.redirect,
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: trust,
-			TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
-		},
+		Transport:     transport,
 	}
 	return s, nil
 }

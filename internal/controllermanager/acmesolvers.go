@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/linklocal"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -96,18 +96,25 @@ func (a Actor) solvers(cfg Config) (func(*acmev1.Challenge) (solver.Solver, erro
 	}, nil
 }
 
-// metadataHosts are the metadata services of clouds that have no link-local
-// address.
-var metadataHosts = []string{"metadata.google.internal", "fd00:ec2::23", "fd00:ec2::254"}
-
-// providerClient returns the client for the APIs of DNS providers. Metadata
-// services of clouds are never asked through a proxy.
+// providerClient returns the client for the APIs of DNS providers, whose
+// addresses issuers can name.
 func providerClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	linklocal.Guard(transport)
+	return &http.Client{Timeout: providerTimeout, Transport: transport}
+}
+
+// metadataHost is the name of Google Cloud's metadata service.
+const metadataHost = "metadata.google.internal"
+
+// metadataClient returns the client for the metadata services of clouds. They
+// are never asked through a proxy.
+func metadataClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = func(req *http.Request) (*url.URL, error) {
 		host := req.URL.Hostname()
 		address, err := netip.ParseAddr(host)
-		if slices.Contains(metadataHosts, host) || err == nil && address.IsLinkLocalUnicast() {
+		if host == metadataHost || err == nil && linklocal.Contains(address) {
 			return nil, nil
 		}
 		return http.ProxyFromEnvironment(req)
@@ -133,7 +140,7 @@ func (a Actor) dnsSolver(cfg Config) (solver.Solver, error) {
 		return nil, err
 	}
 	return dns.New(dns.Config{
-		Settings: settings, Resolver: resolver, Client: a.Client, HTTP: providerClient(),
+		Settings: settings, Resolver: resolver, Client: a.Client, HTTP: providerClient(), Metadata: metadataClient(),
 		Providers: providers.All(), Webhooks: caller, ClusterAmbient: cfg.InCluster, Clock: clock.RealClock{},
 	}), nil
 }

@@ -9,9 +9,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"syscall"
 	"time"
+
+	"github.com/certplane/certplane/internal/linklocal"
 )
 
 const (
@@ -22,10 +23,6 @@ const (
 	// maxConnections is how many connections there are to one server.
 	maxConnections = 10
 )
-
-// metadataServices are addresses of the metadata services of clouds that are not
-// link-local.
-var metadataServices = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254")}
 
 // Guard says which addresses may be dialled.
 type Guard struct {
@@ -41,10 +38,10 @@ func (g Guard) Check(address string) error {
 	if err != nil {
 		return fmt.Errorf("address %q: %w", address, err)
 	}
-	ip := at.Addr().Unmap().WithZone("")
+	ip := linklocal.Plain(at.Addr())
 	switch {
-	case !g.LinkLocal && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadataServices, ip)):
-		return fmt.Errorf("%s is a link-local address, which no issuer may use: %s.allowLinkLocal allows it", ip, g.Stanza)
+	case !g.LinkLocal && linklocal.Contains(ip):
+		return fmt.Errorf("%s is a link-local or metadata address, which no issuer may use: %s.allowLinkLocal allows it", ip, g.Stanza)
 	case !g.Loopback && (ip.IsLoopback() || ip.IsUnspecified()):
 		return fmt.Errorf("%s is a loopback address, which only ClusterIssuers may use: %s.allowLoopback allows it for Issuers", ip, g.Stanza)
 	}
@@ -84,7 +81,7 @@ func NewTransport(config *tls.Config, g Guard, server *url.URL) (*http.Transport
 		if err := g.checkProxied(server); err != nil {
 			return nil, err
 		}
-		by = hostPort(proxy)
+		by = linklocal.ProxyAddress(proxy)
 	}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -98,13 +95,4 @@ func NewTransport(config *tls.Config, g Guard, server *url.URL) (*http.Transport
 		// A compressed answer can be larger than its size suggests.
 		DisableCompression: true,
 	}, nil
-}
-
-// hostPort returns the address of a proxy as it is dialled.
-func hostPort(proxy *url.URL) string {
-	port := proxy.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
-	}
-	return net.JoinHostPort(proxy.Hostname(), port)
 }

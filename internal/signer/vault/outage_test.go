@@ -341,9 +341,9 @@ func TestAddresses(t *testing.T) {
 		{"by no address", vault.Settings{}, false, "https://0.0.0.0:1", "is a loopback address"},
 		{"loopback for a ClusterIssuer", vault.Settings{}, true, "https://127.0.0.1:1", "refused"},
 		{"loopback that is allowed", vault.Settings{AllowLoopback: true}, false, "https://127.0.0.1:1", "refused"},
-		{"a metadata service", vault.Settings{}, true, "http://169.254.169.254", "is a link-local address"},
-		{"another", vault.Settings{}, true, "http://[fd00:ec2::254]", "is a link-local address"},
-		{"in IPv6", vault.Settings{}, true, "http://[fe80::1%25lo]", "is a link-local address"},
+		{"a metadata service", vault.Settings{}, true, "http://169.254.169.254", "is a link-local or metadata address"},
+		{"another", vault.Settings{}, true, "http://[fd00:ec2::254]", "is a link-local or metadata address"},
+		{"in IPv6", vault.Settings{}, true, "http://[fe80::1%25lo]", "is a link-local or metadata address"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

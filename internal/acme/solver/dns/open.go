@@ -32,7 +32,8 @@ func (s *Solver) open(ctx context.Context, task solver.Task, spec *Spec, action 
 
 func (s *Solver) env(task solver.Task) provider.Env {
 	return provider.Env{
-		HTTP: s.cfg.HTTP,
+		HTTP:     s.cfg.HTTP,
+		Metadata: s.cfg.Metadata,
 		Secret: func(ctx context.Context, name, key string) ([]byte, error) {
 			return s.secret(ctx, types.NamespacedName{Namespace: task.Secrets, Name: name}, key)
 		},

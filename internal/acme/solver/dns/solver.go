@@ -40,6 +40,8 @@ type Config struct {
 	Client client.Client
 	// HTTP is the client for the APIs of providers.
 	HTTP *http.Client
+	// Metadata is the client for the metadata services of clouds.
+	Metadata *http.Client
 	// Providers are those that solvers can name, besides webhooks. The first one
 	// that is set in a spec is used.
 	Providers []Row

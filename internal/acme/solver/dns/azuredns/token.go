@@ -102,7 +102,7 @@ func (s source) fromInstance(identity acmev1.AzureManagedIdentity) fetch {
 		query.Set("client_id", identity.ClientID)
 	}
 	return func(ctx context.Context) (restcall.Token, error) {
-		api := restcall.New(restcall.Config{HTTP: s.env.HTTP, Now: s.env.Now, Timeout: metadataTimeout, Explain: explain})
+		api := restcall.New(restcall.Config{HTTP: s.env.Metadata, Now: s.env.Now, Timeout: metadataTimeout, Explain: explain})
 		var answer tokenAnswer
 		_, err := api.JSON(ctx, http.MethodGet, s.metadata+"/metadata/identity/oauth2/token?"+query.Encode(), http.Header{"Metadata": {"true"}}, nil, &answer)
 		if err != nil {

@@ -176,7 +176,7 @@ func (s source) fromMetadata(ctx context.Context) (restcall.Token, error) {
 	if host := s.host.Getenv("GCE_METADATA_HOST"); host != "" {
 		address = "http://" + host
 	}
-	api := restcall.New(restcall.Config{HTTP: s.env.HTTP, Now: s.env.Now, Timeout: metadataTimeout})
+	api := restcall.New(restcall.Config{HTTP: s.env.Metadata, Now: s.env.Now, Timeout: metadataTimeout})
 	var answer tokenAnswer
 	_, err := api.JSON(ctx, http.MethodGet, address+"/computeMetadata/v1/instance/service-accounts/default/token?scopes="+url.QueryEscape(dnsScope),
 		http.Header{"Metadata-Flavor": {"Google"}}, nil, &answer)

@@ -35,7 +35,11 @@ type Record struct {
 // Env is what providers use of the process.
 type Env struct {
 	// HTTP is the client for the provider's API. Tests replace its transport.
+	// It refuses link-local and metadata addresses.
 	HTTP *http.Client
+	// Metadata is the client for metadata services, of which ambient credentials
+	// come. It must not be used for addresses that an issuer names.
+	Metadata *http.Client
 	// Secret returns the value of a key of a Secret in the namespace of the
 	// issuer's Secrets.
 	Secret func(ctx context.Context, name, key string) ([]byte, error)

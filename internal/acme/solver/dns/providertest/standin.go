@@ -88,8 +88,9 @@ func (s *Secrets) get(_ context.Context, name, key string) ([]byte, error) {
 // accounts that are "token of <name>".
 func Env(client *http.Client, secrets *Secrets) provider.Env {
 	return provider.Env{
-		HTTP:   client,
-		Secret: secrets.get,
+		HTTP:     client,
+		Metadata: client,
+		Secret:   secrets.get,
 		Token: func(_ context.Context, account string, _ []string, _ time.Duration) (string, error) {
 			return "token-of-" + account, nil
 		},

@@ -98,7 +98,7 @@ ns IN A 127.0.0.1
 `
 
 // startLimit is how long a name server may take to answer.
-const startLimit = 20 * time.Second
+const startLimit = 60 * time.Second
 
 // start runs a name server with one key and the zone example.com until the test
 // ends, and returns its address. It skips the test where this host cannot run

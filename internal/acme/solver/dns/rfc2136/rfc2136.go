@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
+	"github.com/certplane/certplane/internal/linklocal"
 )
 
 const (
@@ -113,7 +114,7 @@ func (u *updater) update(ctx context.Context, record provider.Record, change fun
 		Hdr: dns.RR_Header{Name: dns.Fqdn(record.FQDN), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: ttl},
 		Txt: []string{record.Value},
 	}})
-	client := &dns.Client{Net: u.network, Timeout: timeout}
+	client := &dns.Client{Net: u.network, Timeout: timeout, Dialer: &net.Dialer{Timeout: timeout, Control: linklocal.Control}}
 	if u.key != nil {
 		client.TsigProvider = u.key
 		message.SetTsig(u.key.name, u.key.algorithm, fudge, u.now().Unix())

@@ -248,3 +248,17 @@ func TestRotation(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRefusedAddresses: an issuer cannot name a link-local address.
+func TestRefusedAddresses(t *testing.T) {
+	for _, protocol := range []acmev1.RFC2136UpdateProtocol{acmev1.RFC2136UpdateProtocolUDP, acmev1.RFC2136UpdateProtocolTCP} {
+		p, err := New(t.Context(), env(nil), &acmev1.ACMEIssuerDNS01ProviderRFC2136{Nameserver: "169.254.169.254", Protocol: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("DNS update failed: dial 169.254.169.254:53 over %s: 169.254.169.254 is a link-local or metadata address, which no issuer may use", strings.ToLower(string(protocol)))
+		if err := p.Present(t.Context(), record); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

@@ -140,5 +140,5 @@ func (s source) fromInstance(ctx context.Context) (credentials, error) {
 }
 
 func (s source) metadataClient(secrets ...string) *restcall.Client {
-	return restcall.New(restcall.Config{HTTP: s.env.HTTP, Now: s.env.Now, Timeout: metadataTimeout, Secrets: secrets})
+	return restcall.New(restcall.Config{HTTP: s.env.Metadata, Now: s.env.Now, Timeout: metadataTimeout, Secrets: secrets})
 }
