@@ -74,7 +74,7 @@ func (s Situation) AcceptedBy(answer rfc8555.Challenge) Result {
 }
 
 // begun returns the result of the CA's beginning to validate. A final state
-// counts only once the authorization has it, too.
+// counts only once it is read with the authorization.
 func (s Situation) begun(r Result, answer rfc8555.Challenge) Result {
 	r.Memory.Accepted, r.Memory.Polls, r.Memory.refusal = s.Now, 1, nil
 	r.Memory = r.Memory.waiting(Poll, s.pollAt(1, answer.RetryAfter))
@@ -106,7 +106,11 @@ func (s Situation) Polled(authz rfc8555.Authorization) Result {
 		return s.concluded(r, authz)
 	case !found:
 		return s.fail(r, acmev1.Errored, reasonNotPresent)
-	case order.State(own.Status) == acmev1.Pending && s.Now.Sub(s.Memory.Accepted) >= validationTime:
+	case order.IsFailure(order.State(own.Status)):
+		// The authorization must follow (RFC 8555 section 7.1.6), but that of
+		// step-ca stays pending until it expires.
+		return s.invalidated(r, order.State(own.Status), authz)
+	case order.State(own.Status) == acmev1.Pending && s.Now.Sub(s.Memory.Accepted) >= validationWait(own):
 		// The CA has lost that it was asked, or never does more than this.
 		r.Memory.Accepted, r.Memory.Passed = time.Time{}, time.Time{}
 		r.Memory.Step = Nothing
@@ -116,6 +120,15 @@ func (s Situation) Polled(authz rfc8555.Authorization) Result {
 	r.Memory = r.Memory.waiting(Poll, s.pollAt(r.Memory.Polls, later(authz.RetryAfter, own.RetryAfter)))
 	r.Status.Reason = s.validating(own)
 	return r
+}
+
+// validationWait returns how long to wait for a CA in whose eyes a challenge is
+// pending.
+func validationWait(own rfc8555.Challenge) time.Duration {
+	if own.Error != nil {
+		return retryTime
+	}
+	return validationTime
 }
 
 // heard returns the result of having read an authorization, before what it
@@ -139,11 +152,16 @@ func (s Situation) own(authz rfc8555.Authorization) (rfc8555.Challenge, bool) {
 
 // concluded returns the result of an authorization that is final.
 func (s Situation) concluded(r Result, authz rfc8555.Authorization) Result {
-	if r.Status.State = order.State(authz.Status); r.Status.State == acmev1.Valid {
-		return s.verified(r)
+	if state := order.State(authz.Status); state != acmev1.Valid {
+		return s.invalidated(r, state, authz)
 	}
+	return s.verified(r)
+}
+
+// invalidated returns the result of a validation that has failed for good.
+func (s Situation) invalidated(r Result, state acmev1.State, authz rfc8555.Authorization) Result {
 	problem := authorizationError(authz)
-	r.Status.Reason = fit(reasonAuthorize + problem)
+	r.Status.State, r.Status.Reason = state, fit(reasonAuthorize+problem)
 	r.Events = []Event{{Warning: true, Reason: eventFailed, Note: "Accepting challenge authorization failed: " + problem}}
 	return r
 }

@@ -61,6 +61,11 @@ func (p Plan) Due(now time.Time) bool { return p.Step != Nothing && !p.At.After(
 // has not begun.
 const validationTime = 2 * time.Minute
 
+// retryTime is after how long a CA is asked again that has tried to validate,
+// and shows by an error of a pending challenge that it does not try again by
+// itself (RFC 8555 section 8.2: one that does is processing).
+const retryTime = 30 * time.Second
+
 // Next returns what to do next.
 func (s Situation) Next() Plan {
 	ch, m := s.Challenge, s.Memory

@@ -78,6 +78,7 @@ func TestAuthorization(t *testing.T) {
 	const invalid = "acme: authorization error for a.example.com: 400 urn:ietf:params:acme:error:dns: NXDOMAIN looking up TXT"
 	asked := Memory{Read: true, Accepted: now}
 	long := Memory{Read: true, Accepted: now.Add(-validationTime)}
+	tried := Memory{Read: true, Accepted: now.Add(-retryTime)}
 	for _, tc := range []struct {
 		reason    string
 		presented bool
@@ -107,6 +108,8 @@ func TestAuthorization(t *testing.T) {
 		{"validated", true, asked, true, authz("valid", "valid"), acmev1.Valid, "Successfully authorized domain", []string{verified}, CleanUp},
 		{"failed", true, asked, true, authz("invalid", "invalid", nxdomain), acmev1.Invalid, "Error accepting authorization: " + invalid,
 			[]string{"Warning Failed Accepting challenge authorization failed: " + invalid}, CleanUp},
+		{"failed, but the authorization stays pending", true, asked, true, authz("pending", "invalid", nxdomain), acmev1.Invalid, "Error accepting authorization: " + invalid,
+			[]string{"Warning Failed Accepting challenge authorization failed: " + invalid}, CleanUp},
 		{"expired", true, asked, true, authz("expired", "pending"), acmev1.Expired,
 			"Error accepting authorization: acme: authorization error for a.example.com: the CA does not say why; the authorization is expired",
 			[]string{"Warning Failed Accepting challenge authorization failed: acme: authorization error for a.example.com: the CA does not say why; the authorization is expired"}, CleanUp},
@@ -114,6 +117,10 @@ func TestAuthorization(t *testing.T) {
 		{"the CA tries again", true, asked, true, authz("pending", "processing", nxdomain), acmev1.Pending,
 			"Waiting for the CA to validate the DNS-01 challenge: 400 urn:ietf:params:acme:error:dns: NXDOMAIN looking up TXT", nil, Poll},
 		{"the CA has not begun for long", true, long, true, authz("pending", "pending"), acmev1.Pending, "", nil, Check},
+		{"the CA has tried, and leaves the next attempt to us", true, tried, true, authz("pending", "pending", nxdomain), acmev1.Pending, "", nil, Check},
+		{"not at once", true, asked, true, authz("pending", "pending", nxdomain), acmev1.Pending,
+			"Waiting for the CA to validate the DNS-01 challenge: 400 urn:ietf:params:acme:error:dns: NXDOMAIN looking up TXT", nil, Poll},
+		{"the CA may just begin late", true, tried, true, authz("pending", "pending"), acmev1.Pending, "Waiting for the CA to validate the DNS-01 challenge", nil, Poll},
 		{"the CA takes long", true, long, true, authz("pending", "processing"), acmev1.Pending, "Waiting for the CA to validate the DNS-01 challenge", nil, Poll},
 	} {
 		ch := dns()
