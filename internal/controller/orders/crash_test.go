@@ -311,8 +311,8 @@ func TestBadNonces(t *testing.T) {
 	}
 }
 
-// Many Orders at once against a limit of the CA all end valid, and namespaces
-// with few of them do not wait for those with many.
+// Many Orders at once against a limit of the CA all end valid. (That namespaces
+// take turns is tested with the queue: turns.TestTurnsLastOverWaits.)
 func TestManyAgainstALimit(t *testing.T) {
 	w := newWorld(t, acmetest.Options{})
 	allowed, minute := 0, w.clock.Now()
