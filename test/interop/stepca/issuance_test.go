@@ -122,7 +122,7 @@ func TestWrongAnswer(t *testing.T) {
 	if err := w.admin.List(t.Context(), &orders); err != nil {
 		t.Fatal(err)
 	}
-	if len(orders.Items) != 1 || !strings.Contains(orders.Items[0].Status.Reason, "keyAuthorization does not match") {
+	if len(orders.Items) != 1 || !strings.Contains(orders.Items[0].Status.Reason, "urn:ietf:params:acme:error:rejectedIdentifier") {
 		t.Errorf("the reason is not in the order: %+v", orders.Items)
 	}
 }
@@ -137,7 +137,7 @@ func TestNoConnection(t *testing.T) {
 	}})
 	w.eventually("the Challenge says why", func() bool {
 		var all acmev1.ChallengeList
-		return w.admin.List(t.Context(), &all) == nil && len(all.Items) == 1 && strings.Contains(all.Items[0].Status.Reason, "error doing http GET")
+		return w.admin.List(t.Context(), &all) == nil && len(all.Items) == 1 && strings.Contains(all.Items[0].Status.Reason, "urn:ietf:params:acme:error:connection")
 	})
 	forward(t, later, w.view.http)
 	w.issued("later")

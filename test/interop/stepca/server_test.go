@@ -50,7 +50,7 @@ func (ca *stepCA) directory(of string) string {
 // requires one. The key is in the form in which the command "step" shows it.
 func (ca *stepCA) externalAccount(t testing.TB) *acme.ExternalAccountKey {
 	t.Helper()
-	key, err := ca.store.CreateExternalAccountKey(t.Context(), "acme/"+bound, "")
+	key, err := ca.store.CreateExternalAccountKey(t.Context(), bound, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func startStepCA(t testing.TB, view view) *stepCA {
 		DNSNames: []string{"127.0.0.1"},
 		AuthorityConfig: &config.AuthConfig{Provisioners: provisioner.List{
 			&provisioner.ACME{Type: "ACME", Name: open},
-			&provisioner.ACME{Type: "ACME", Name: bound, RequireEAB: true},
+			&provisioner.ACME{Type: "ACME", ID: bound, Name: bound, RequireEAB: true},
 		}},
 	}
 	ca, err := authority.NewEmbedded(
