@@ -97,10 +97,6 @@ func TestExternalAccount(t *testing.T) {
 	}
 	w.issuer("with", cmmeta.ConditionTrue, bind)
 	w.certificate("with", "with", func(s *cmv1.CertificateSpec) { s.DNSNames = []string{"bound.example.com"} })
-	// step-ca binds one account to each key.
-	if message := w.issuer("again", cmmeta.ConditionFalse, bind); !strings.Contains(message, "unauthorized") {
-		t.Errorf("the issuer with a key that is bound already says %q", message)
-	}
 }
 
 // An issuance fails at once if another web server answers. step-ca says so of
