@@ -4,12 +4,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages() { go list -deps "$@" ./cmd/certplane; }
+fail() { echo "notags: $*" >&2; exit 1; }
+
+# Whole lists: "grep -q" at the end of a pipe would end what is before it early.
+plain=$(go list -deps ./cmd/certplane)
+venafi=$(go list -deps -tags venafi ./cmd/certplane)
 
 for library in github.com/Venafi/vcert github.com/aws/aws-sdk-go-v2/service/kms cloud.google.com/go/kms github.com/Azure/azure-sdk-for-go github.com/miekg/pkcs11; do
-  if packages | grep -q "^$library"; then
-    echo "notags: the program has $library without a build tag" >&2
-    exit 1
-  fi
+  ! grep -q "^$library" <<<"$plain" || fail "the program has $library without a build tag"
 done
-packages -tags venafi | grep -q '^github.com/Venafi/vcert' || { echo "notags: the tag venafi adds no vcert" >&2; exit 1; }
+grep -q '^github.com/Venafi/vcert' <<<"$venafi" || fail "the tag venafi adds no vcert"
