@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,16 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "explain",
 		Short: "Explain the state of a request, a Certificate, an Order, a Challenge or a signer",
 	}
-	cmd.AddCommand(
-		newExplain(streams, explained{
+	for _, kind := range slices.Concat(explainedKubernetes(), explainedCertManager(), explainedACME()) {
+		cmd.AddCommand(newExplain(streams, kind))
+	}
+	return cmd
+}
+
+// explainedKubernetes returns the kinds of Kubernetes, and signers.
+func explainedKubernetes() []explained {
+	return []explained{
+		{
 			kind: "certificate signing request", run: explain.Run,
 			cmd: cobra.Command{
 				Use: "csr NAME", Aliases: []string{"certificatesigningrequest", "certificatesigningrequests"}, Short: "Explain the state of a certificate signing request",
@@ -42,8 +51,8 @@ would accept it, what controllers reported about it, and what to do next.`,
 					"get on the request, and to check the permissions\nof other users create on subjectaccessreviews.authorization.k8s.io", "request"),
 				Example: "  certplane explain csr node-csr-x7Lw\n  certplane explain csr alice -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+		{
 			kind: "signer", run: explain.Signer,
 			cmd: cobra.Command{
 				Use: "signer NAME", Short: "Explain what a signer issues, and which requests wait for it",
@@ -54,8 +63,8 @@ the signer or of its Signer.`,
 					"get or list on signers.certplane.dev, if the server\nhas any", "signer"),
 				Example: "  certplane explain signer spiffe\n  certplane explain signer kubernetes.io/kubelet-serving\n  certplane explain signer spiffe -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+		{
 			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true,
 			cmd: cobra.Command{
 				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Explain the state of a pod's certificate request",
@@ -65,8 +74,14 @@ grants or refuses, which accounts may sign, and what was answered.`,
 					"get on the request", "request"),
 				Example: "  certplane explain podcertificaterequest -n shop req-x7lw2\n  certplane explain pcr -n shop req-x7lw2 -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+	}
+}
+
+// explainedCertManager returns the kinds of cert-manager.io.
+func explainedCertManager() []explained {
+	return []explained{
+		{
 			kind: "CertificateRequest", run: explain.CertificateRequest, namespaced: true,
 			cmd: cobra.Command{
 				Use: "certificaterequest NAME", Aliases: []string{"cr", "certificaterequests"}, Short: "Explain the state of a CertificateRequest",
@@ -76,8 +91,8 @@ answered, and what to do next.`,
 					"get on the request", "request"),
 				Example: "  certplane explain certificaterequest -n shop web-1\n  certplane explain cr -n shop web-1 -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+		{
 			kind: "Certificate", run: explain.IssuedCertificate, namespaced: true,
 			cmd: cobra.Command{
 				Use: "certificate NAME", Aliases: []string{"cert", "certificates"}, Short: "Explain the state of a Certificate",
@@ -88,8 +103,14 @@ the metadata of Secrets, and no keys.`,
 					"get on the Certificate", "Certificate"),
 				Example: "  certplane explain certificate -n shop web\n  certplane explain cert -n shop web -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+	}
+}
+
+// explainedACME returns the kinds of acme.cert-manager.io.
+func explainedACME() []explained {
+	return []explained{
+		{
 			kind: "Order", run: explain.Order, namespaced: true,
 			cmd: cobra.Command{
 				Use: "order NAME", Aliases: []string{"orders"}, Short: "Explain the state of an Order of an ACME issuer",
@@ -99,8 +120,8 @@ one, what controllers reported about it, and what to do next.`,
 					"get on the Order, and to see its\nChallenges and solvers list on challenges and get on the issuer", "Order"),
 				Example: "  certplane explain order -n shop web-1-2029063428\n  certplane explain order -n shop web-1-2029063428 -o json",
 			},
-		}),
-		newExplain(streams, explained{
+		},
+		{
 			kind: "Challenge", run: explain.Challenge, namespaced: true,
 			cmd: cobra.Command{
 				Use: "challenge NAME", Aliases: []string{"challenges"}, Short: "Explain the state of a Challenge of an ACME issuer",
@@ -110,9 +131,8 @@ why this solver was chosen, and what to do next.`,
 					"get on the Challenge, and to see why its\nsolver was chosen get on its Order and its issuer", "Challenge"),
 				Example: "  certplane explain challenge -n shop web-1-2029063428-1938036228\n  certplane explain challenge -n shop web-1-2029063428-1938036228 -o json",
 			},
-		}),
-	)
-	return cmd
+		},
+	}
 }
 
 // explained is a kind whose objects can be explained one at a time.

@@ -30,7 +30,7 @@ type grant struct {
 	//
 	//lint:ignore U1000 it is used with the tag venafi
 	account []byte
-	// life is for how long the server grants it; zero means for ever.
+	// life is for how long the server grants it; zero means forever.
 	life time.Duration
 	// renewable is set if the credentials can get another one, own if this one must
 	// be revoked when it is not used any more.

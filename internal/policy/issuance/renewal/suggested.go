@@ -30,7 +30,7 @@ const maxPast = 24 * time.Hour
 // IsPossible reports whether the window can be that of a certificate: it ends
 // after it starts, and not long before the certificate began. If all windows were
 // taken as they are, a CA with wrong ones would have its certificates renewed
-// for ever.
+// forever.
 func (w Window) IsPossible(v pki.Validity) bool {
 	return !w.End.Before(w.Start) && w.End.After(v.NotBefore.Add(-maxPast))
 }
