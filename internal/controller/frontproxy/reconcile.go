@@ -15,6 +15,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -22,9 +23,6 @@ const (
 	manager = client.FieldOwner(caName)
 	// lookEvery is the longest time between two checks: a clock can be set.
 	lookEvery = time.Hour
-	// conflictPause is how long to wait after a conflict with another client.
-	// What that client has written is seen before that.
-	conflictPause = time.Second
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "certplane"
@@ -34,14 +32,7 @@ type reconciler struct{ Config }
 
 // Reconcile takes the CA's next step, publishes it and only then uses it.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	again, err := r.keep(ctx)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
-	case err != nil:
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return worker.Kept(r.keep(ctx))
 }
 
 func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/serving"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -23,9 +24,6 @@ const (
 	manager = client.FieldOwner(name)
 	// lookEvery is the longest time between two checks: a clock can be set.
 	lookEvery = time.Hour
-	// conflictPause is how long to wait after a conflict with another process.
-	// What that process has written is seen before that.
-	conflictPause = time.Second
 	// firstRetry and lastRetry bound the pauses between failing attempts.
 	firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
 
@@ -39,14 +37,7 @@ type reconciler struct{ Config }
 // configurations. Only then does it take the next step of the certificate's
 // life: its CA is trusted by then.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	again, err := r.keep(ctx)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
-	case err != nil:
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return worker.Kept(r.keep(ctx))
 }
 
 func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) {

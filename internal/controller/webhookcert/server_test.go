@@ -21,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const day = 24 * time.Hour
@@ -252,7 +253,7 @@ func TestConflict(t *testing.T) {
 	stale := &stale{Client: w.api}
 	r.Client = stale
 	result, err := r.Reconcile(t.Context(), reconcile.Request{})
-	if err != nil || result.RequeueAfter != conflictPause {
+	if err != nil || result.RequeueAfter != worker.ConflictPause {
 		t.Errorf("%+v, %v", result, err)
 	}
 	r.Client = w.api
