@@ -93,7 +93,9 @@ func (r *reconciler) load(ctx context.Context) (*corev1.Secret, rotation.CA, err
 // store replaces the content of secret, if it has not changed.
 func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rotation.CA) error {
 	write := func() error { return r.Client.Update(ctx, secret, manager) }
+	text, verbosity := "Changed the front proxy's CA", 0
 	if secret == nil {
+		text, verbosity = "Created the front proxy's CA", 1 // each first start does
 		secret = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: SecretName, Labels: map[string]string{managedByLabel: managedBy}},
 			Type:       corev1.SecretTypeTLS,
@@ -105,7 +107,7 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rot
 	if err := write(); err != nil {
 		return fmt.Errorf("keeping the front proxy's CA: %w", err)
 	}
-	log.FromContext(ctx).Info("Changed the front proxy's CA", "secret", client.ObjectKeyFromObject(secret),
+	log.FromContext(ctx).V(verbosity).Info(text, "secret", client.ObjectKeyFromObject(secret),
 		"ca", after.Current.Certificate().Subject.CommonName, "notAfter", after.Current.Validity().NotAfter)
 	return nil
 }
