@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -228,8 +227,8 @@ func (r *reconciler) byIndex(ctx context.Context, index, namespace, secretName s
 
 func (r *reconciler) list(ctx context.Context, options ...client.ListOption) []*cmv1.Certificate {
 	list := &cmv1.CertificateList{}
-	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Cannot list Certificates") // a bug of ours: the cache and its index exist
+	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		worker.CannotWake(ctx, err, "Cannot list Certificates") // a bug of ours: the cache and its index exist
 	}
 	return pointers(list.Items)
 }

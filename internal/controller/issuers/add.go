@@ -109,7 +109,7 @@ func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, meant func(nee
 	all, err := r.all(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot list the issuers that need what has changed")
+			worker.CannotWake(ctx, err, "Cannot list the issuers that need what has changed")
 		}
 		return
 	}

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -198,7 +197,7 @@ func (r *reconciler) waitingFor(ctx context.Context, issuer client.Object) []rec
 		kind = cmv1.ClusterIssuerKind
 	}
 	if err := r.cache.List(ctx, list, client.InNamespace(issuer.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the Orders that may wait for an issuer; they are tried again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the Orders that may wait for an issuer; they are tried again after a while")
 		return nil
 	}
 	var waiting []reconcile.Request

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -112,7 +111,7 @@ func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
 func (r *reconciler) enqueueAll(ctx context.Context, q queue) {
 	list := r.version.NewList()
 	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for a signer; they are retried after their back-off")
+		worker.CannotWake(ctx, err, "Cannot list the requests that may wait for a signer; they are retried after their back-off")
 		return
 	}
 	for _, o := range certificates.PodRequestItems(list) {

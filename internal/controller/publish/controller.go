@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/syncs"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -121,7 +121,7 @@ func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLi
 	go roots.Watch(ctx, r.roots, lookEvery, func() {
 		var namespaces corev1.NamespaceList
 		if err := r.namespaces.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list the namespaces, which need other roots")
+			worker.CannotWake(ctx, err, "Cannot list the namespaces, which need other roots")
 			return
 		}
 		for i := range namespaces.Items {

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -54,7 +55,7 @@ func (c *CSRs) needs(ctx context.Context, req *csr, object issuing.Reference) bo
 	}
 	found, err := find(ctx, c.Cache, who)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell whether a request waits for an object; it is tried again after a while", "request", req.Name)
+		worker.CannotWake(ctx, err, "Cannot tell whether a request waits for an object; it is tried again after a while", "request", req.Name)
 		return false
 	}
 	asked := issuing.Request{Request: request.Outline(v1alpha1.CertificateSigningRequests, req)}

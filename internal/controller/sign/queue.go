@@ -10,11 +10,11 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 type (
@@ -43,7 +43,7 @@ func (r *reconciler) retryAfter(changes Changes) source.Source {
 func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that wait for what has changed; they are retried after their back-off")
+		worker.CannotWake(ctx, err, "Cannot list the requests that wait for what has changed; they are retried after their back-off")
 		return
 	}
 	for i := range list.Items {

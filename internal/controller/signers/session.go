@@ -108,7 +108,7 @@ func (r *reconciler) signersOf(ctx context.Context, secret client.Object) []reco
 func (r *reconciler) requestsFor(ctx context.Context, wanted func(*v1alpha1.Signer) bool) []reconcile.Request {
 	all, err := r.all(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list Signers")
+		worker.CannotWake(ctx, err, "Cannot list Signers")
 		return nil
 	}
 	var requests []reconcile.Request

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Type is the type of Secrets for tokens.
@@ -99,7 +99,7 @@ func (r *reconciler) secrets(ctx context.Context, namespace string, match func(*
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	if err := r.Secrets.List(ctx, secrets, client.InNamespace(namespace)); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list the Secrets for tokens", "namespace", namespace)
+		worker.CannotWake(ctx, err, "Cannot list the Secrets for tokens", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

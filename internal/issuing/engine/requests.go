@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/policy/requests"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Requests answers the requests of one kind that refer to certain issuers. T is
@@ -139,7 +139,7 @@ func (r *Requests[T]) waiting(ctx context.Context, kind IssuerKind[T], issuer cl
 		options = append(options, client.InNamespace(issuer.GetNamespace()))
 	}
 	if err := r.Cache.List(ctx, list, options...); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list the requests that may wait for an issuer; they are retried after their back-off")
+		worker.CannotWake(ctx, err, "Cannot list the requests that may wait for an issuer; they are retried after their back-off")
 		return nil
 	}
 	var waiting []reconcile.Request
