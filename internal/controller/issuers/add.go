@@ -108,9 +108,7 @@ func (r *reconciler) followNeeds(ctx context.Context, q worker.Queue) error {
 func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, meant func(needs []issuing.Reference) bool) {
 	all, err := r.all(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			worker.CannotWake(ctx, err, "Cannot list the issuers that need what has changed")
-		}
+		worker.CannotWake(ctx, err, "Cannot list the issuers that need what has changed")
 		return
 	}
 	for _, issuer := range all {
