@@ -59,6 +59,7 @@ type SignerSpec struct {
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=CertificateSigningRequest;PodCertificateRequest
 	// +listType=set
 	Requests []RequestKind `json:"requests"`
 	// ca is what signs. Exactly one of its fields is set.
@@ -81,15 +82,15 @@ type SignerSpec struct {
 	PublishTrustBundle *bool `json:"publishTrustBundle,omitempty"`
 }
 
-// RequestKind is a kind of request of certificates.k8s.io.
-//
-// +kubebuilder:validation:Enum=CertificateSigningRequest;PodCertificateRequest
+// RequestKind is a kind of request.
 type RequestKind string
 
 // The kinds of requests.
 const (
 	CertificateSigningRequests RequestKind = "CertificateSigningRequest"
 	PodCertificateRequests     RequestKind = "PodCertificateRequest"
+	// CertificateRequests are answered by issuers, and by no Signer.
+	CertificateRequests RequestKind = "CertificateRequest"
 )
 
 // ChainContent says which CAs a requester gets with its certificate.

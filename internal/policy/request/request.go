@@ -19,7 +19,7 @@ import (
 
 // CertificateRequests is the kind of requests that only issuers answer, and no
 // Signer.
-const CertificateRequests v1alpha1.RequestKind = "CertificateRequest"
+const CertificateRequests = v1alpha1.CertificateRequests
 
 // Request is all that is known about a request. Its data about pods, nodes and
 // service accounts must come from these objects themselves, found by the UIDs

@@ -1,0 +1,58 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CertificatePolicyExceptionSpec is the specification of an exception. Whoever
+// creates or changes it needs the verb except on each of the policies.
+type CertificatePolicyExceptionSpec struct {
+	// policies are the names of the policies.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	Policies []string `json:"policies"`
+	// items are the conditions that need not hold, by their addresses in the
+	// policy, such as certificate.names.dns or rules[no-wildcards]. That a
+	// certificate is no CA's, that the request can be read, and the approval of
+	// people cannot be excepted.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	Items []string `json:"items"`
+	// match says for which requests. It must name requesters or namespaces.
+	Match PolicyMatch `json:"match"`
+	// values limits the exception to these values, such as one DNS name.
+	// Default: any value.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	// +optional
+	Values []string `json:"values,omitempty"`
+	// reason says why, for people.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason"`
+	// notAfter is when the exception ends, at most 90 days ahead. It is deleted
+	// 30 days later.
+	NotAfter metav1.Time `json:"notAfter"`
+}
+
+// CertificatePolicyExceptionStatus is the observed state of an exception.
+type CertificatePolicyExceptionStatus struct {
+	// conditions: Ready says whether the exception is in force, and why not.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// remaining is how long the exception lasts, in words.
+	//
+	// +optional
+	Remaining string `json:"remaining,omitempty"`
+}
