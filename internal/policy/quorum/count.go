@@ -1,0 +1,160 @@
+package quorum
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Result says who has approved a request, and who is missing. It does not
+// depend on the order of requirements, votes, groups and users.
+type Result struct {
+	// Met: all requirements are met. It is also true if there are none.
+	Met bool
+	// Requirements are sorted by policy. Those that are met have nothing in
+	// Missing.
+	Requirements []v1alpha1.PeopleMissing
+	// Votes are sorted by time and username. A vote counts if at least one
+	// requirement needs it.
+	Votes []v1alpha1.CountedVote
+}
+
+// Count counts the votes for each requirement. A person counts at most once for
+// a requirement, and there for one entry of from; the requirements of several
+// policies are independent of each other. An approval counts until its time and
+// validFor have passed.
+func Count(reqs []Requirement, votes []Vote, requester Person, now time.Time) Result {
+	reqs, votes = slices.Clone(reqs), slices.Clone(votes)
+	slices.SortStableFunc(reqs, func(a, b Requirement) int { return cmp.Compare(a.Policy, b.Policy) })
+	slices.SortFunc(votes, compareVotes)
+	result := Result{Met: true}
+	objections := make([]objection, len(votes))
+	for i, req := range reqs {
+		t := newTally(req, votes, requester, now)
+		missing := t.missing()
+		result.Met = result.Met && len(missing.Missing) == 0
+		result.Requirements = append(result.Requirements, missing)
+		for j, o := range t.objections {
+			// What counts for one requirement counts. Of several objections,
+			// that of the first requirement is told.
+			if i == 0 || o == (objection{}) {
+				objections[j] = o
+			}
+		}
+	}
+	for i := range votes {
+		result.Votes = append(result.Votes, counted(&votes[i], reqs, objections[i]))
+	}
+	return result
+}
+
+// compareVotes orders votes by time, then by all that they say.
+func compareVotes(a, b Vote) int {
+	return cmp.Or(
+		a.Time.Compare(b.Time),
+		cmp.Compare(a.Username, b.Username),
+		cmp.Compare(a.UID, b.UID),
+		slices.Compare(sortedSet(a.Groups), sortedSet(b.Groups)),
+		// fmt prints maps sorted by key.
+		cmp.Compare(fmt.Sprint(a.Extra), fmt.Sprint(b.Extra)),
+	)
+}
+
+// counted returns the account of a vote. Of its groups, it has those that the
+// requirements name.
+func counted(v *Vote, reqs []Requirement, o objection) v1alpha1.CountedVote {
+	return v1alpha1.CountedVote{
+		User: v.Username, Groups: named(v.Groups, groupsOf(reqs)), Time: metav1.NewTime(v.Time),
+		Counts: o == (objection{}) && len(reqs) > 0, Because: o.because,
+	}
+}
+
+// groupsOf returns the groups that requirements name.
+func groupsOf(reqs []Requirement) []string {
+	var groups []string
+	for _, req := range reqs {
+		for _, from := range req.People.From {
+			groups = append(groups, from.Groups...)
+		}
+	}
+	return groups
+}
+
+// named returns the groups that are also in names, sorted.
+func named(groups, names []string) []string {
+	kept := slices.DeleteFunc(sortedSet(groups), func(group string) bool { return !slices.Contains(names, group) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}
+
+// tally is the count of votes for one requirement.
+type tally struct {
+	Requirement
+	matching *matching
+	// objections says for each vote why it does not count.
+	objections []objection
+}
+
+// newTally counts votes, which are sorted. Earlier votes take precedence: who
+// has a place keeps one.
+func newTally(req Requirement, votes []Vote, requester Person, now time.Time) tally {
+	t := tally{Requirement: req, matching: newMatching(&req.People), objections: make([]objection, len(votes))}
+	var voters []*voter
+	for i := range votes {
+		if t.objections[i] = req.objection(&votes[i], requester, now); t.objections[i] == (objection{}) {
+			voters = join(voters, &votes[i], req.distinctKey())
+		}
+	}
+	for _, v := range voters {
+		verdict := objection{}
+		if !t.matching.seat(v) {
+			verdict = objection{ReasonNotAmongApprovers, "nobody more of the voter's groups is needed"}
+		}
+		for i := range votes {
+			switch at := slices.Index(v.votes, &votes[i]); {
+			case at == 0:
+				t.objections[i] = verdict
+			case at > 0:
+				t.objections[i] = objection{ReasonAlreadyApproved, fmt.Sprintf("%s has approved already", v.votes[0].Username)}
+			}
+		}
+	}
+	return t
+}
+
+// join adds a vote to those of the same person. If it shows that several voters
+// are one person, they become one.
+func join(voters []*voter, vote *Vote, key string) []*voter {
+	var same *voter
+	kept := voters[:0]
+	for _, v := range voters {
+		switch {
+		case !slices.ContainsFunc(v.votes, func(other *Vote) bool { return samePerson(key, vote, other) }):
+			kept = append(kept, v)
+		case same == nil:
+			same = v
+			kept = append(kept, v)
+		default:
+			same.votes = append(same.votes, v.votes...)
+		}
+	}
+	if same == nil {
+		return append(kept, &voter{votes: []*Vote{vote}})
+	}
+	same.votes = append(same.votes, vote)
+	return kept
+}
+
+// missing returns who is still needed.
+func (t *tally) missing() v1alpha1.PeopleMissing {
+	return v1alpha1.PeopleMissing{
+		Policy: t.Policy, Count: int32(t.matching.wanted()), Have: int32(t.matching.have()), Missing: t.matching.missing(),
+	}
+}

@@ -1,0 +1,79 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Voter is the user who approves a request.
+type Voter struct {
+	Person
+	// Impersonator is the name of the authenticated user if that is another one
+	// than the acting Person. A webhook cannot know it.
+	Impersonator string
+}
+
+// Refusal is why an approval is refused.
+type Refusal struct {
+	// Reason is one of this package's reasons, or that of a decision.
+	Reason string
+	// Message tells the voter why, without a policy's name.
+	Message string
+}
+
+// MayVote returns nil if the voter's approval, at the time now, would count for
+// a requirement that the votes do not meet. Whether the voter may approve
+// requests at all is for the API's authorization. Somebody whose approval counts
+// already gets ReasonAlreadyApproved.
+func MayVote(reqs []Requirement, votes []Vote, voter Voter, requester Person, now time.Time) *Refusal {
+	if voter.Impersonator != "" {
+		return &Refusal{ReasonImpersonated, "your approval does not count: " + voter.Impersonator + " impersonates " + voter.Username + ", and people approve in their own name"}
+	}
+	vote := voteOf(voter.Person, now)
+	with := append(slices.Clone(votes), vote)
+	var objections []objection
+	var missing []v1alpha1.PeopleFrom
+	for _, req := range reqs {
+		before := newTally(req, votes, requester, now)
+		if before.matching.have() == before.matching.wanted() {
+			continue
+		}
+		after := newTally(req, with, requester, now)
+		if after.matching.have() > before.matching.have() {
+			return nil
+		}
+		objections = append(objections, after.objections[len(votes)])
+		missing = append(missing, before.matching.missing()...)
+	}
+	return refusal(objections, missing, hasCounted(reqs, votes, vote, requester, now))
+}
+
+// refusal returns why an approval does not help. The objections are those of
+// the requirements that are not met.
+func refusal(objections []objection, missing []v1alpha1.PeopleFrom, counted bool) *Refusal {
+	if len(objections) == 0 {
+		return &Refusal{ReasonNotNeeded, "enough people have approved"}
+	}
+	if counted {
+		return &Refusal{ReasonAlreadyApproved, "you have approved already; " + needed(missing)}
+	}
+	for _, o := range objections {
+		if o.reason != ReasonNotAmongApprovers && o.reason != ReasonAlreadyApproved {
+			return &Refusal{o.reason, "your approval does not count: " + o.because}
+		}
+	}
+	return &Refusal{ReasonNotAmongApprovers, notAmong(missing)}
+}
+
+// hasCounted reports whether one of the votes is of the same person as vote,
+// and counts.
+func hasCounted(reqs []Requirement, votes []Vote, vote Vote, requester Person, now time.Time) bool {
+	return slices.ContainsFunc(reqs, func(req Requirement) bool {
+		t := newTally(req, votes, requester, now)
+		return slices.ContainsFunc(t.matching.seated(), func(v *voter) bool {
+			return slices.ContainsFunc(v.votes, func(other *Vote) bool { return samePerson(req.distinctKey(), &vote, other) })
+		})
+	})
+}
