@@ -29,6 +29,8 @@ type Vote struct {
 // Requirement is what one policy demands.
 type Requirement struct {
 	Policy string
+	// Digest is that of the policy. Only records of votes have it.
+	Digest string
 	People v1alpha1.PeopleRequirement
 }
 

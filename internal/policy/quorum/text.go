@@ -27,6 +27,19 @@ func Progress(reqs []v1alpha1.PeopleMissing) string {
 	return strings.Join(texts, "; ")
 }
 
+// standing says how many people have approved, such as "1 of 2".
+func standing(reqs []v1alpha1.PeopleMissing) string {
+	var texts []string
+	for _, r := range reqs {
+		text := fmt.Sprintf("%d of %d", r.Have, r.Count)
+		if len(reqs) > 1 {
+			text += " for " + r.Policy
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}
+
 // openRequirements returns the requirements that are not met.
 func openRequirements(reqs []v1alpha1.PeopleMissing) []v1alpha1.PeopleMissing {
 	var open []v1alpha1.PeopleMissing
@@ -39,6 +52,22 @@ func openRequirements(reqs []v1alpha1.PeopleMissing) []v1alpha1.PeopleMissing {
 }
 
 func policyHeading(policy string) string { return "certificate policy " + policy + ": " }
+
+// policiesHeading names the policies of several requirements.
+func policiesHeading(reqs []v1alpha1.PeopleMissing) string {
+	var names []string
+	for _, r := range reqs {
+		names = append(names, r.Policy)
+	}
+	switch names = shortened(names); len(names) {
+	case 0:
+		return ""
+	case 1:
+		return policyHeading(names[0])
+	default:
+		return "certificate policies " + enumerate(names, "and") + ": "
+	}
+}
 
 // Missing says who is still needed, such as "1 more of security".
 func Missing(missing []v1alpha1.PeopleFrom) string {

@@ -1,0 +1,192 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Condition is a condition of a request of any kind, without its times.
+type Condition struct {
+	Type, Status, Reason, Message string
+}
+
+const (
+	// ConditionPrefix begins the types of the conditions that only the server
+	// writes.
+	ConditionPrefix = "certplane.dev/"
+	// AwaitingApproval is the type of the condition of requests for which
+	// people are missing, with the reason ReasonApprovalsMissing.
+	AwaitingApproval = ConditionPrefix + "awaiting-approval"
+	// ReasonApprovalsMissing: more people have to approve.
+	ReasonApprovalsMissing = "ApprovalsMissing"
+
+	votePrefix = ConditionPrefix + "approval-"
+
+	// MaxVotes is the largest number of votes that one request has.
+	MaxVotes = 16
+
+	// The types that decide about a request of either kind.
+	approved = "Approved"
+	denied   = "Denied"
+	// isTrue is the status of conditions that are set.
+	isTrue = "True"
+)
+
+// VoteType returns the type of the condition that has vote n.
+func VoteType(n int) string { return votePrefix + strconv.Itoa(n) }
+
+// voteNumber returns the number in the type of a condition for votes.
+func voteNumber(conditionType string) (int, bool) {
+	digits, ok := strings.CutPrefix(conditionType, votePrefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n > 0 && strconv.Itoa(n) == digits
+}
+
+// OpenFunc opens a sealed record, like Open with the keys of the server.
+type OpenFunc func(text string) (Record, error)
+
+// SealFunc seals a record, like Seal with the key of the server.
+type SealFunc func(Record) (string, error)
+
+// Votes returns the votes in the conditions of a request: those whose seals
+// verify, and that are of an approval of this request with its present content.
+// Conditions of newer versions are no votes, and no error.
+func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
+	var votes []Vote
+	digest := ""
+	for _, c := range conditions {
+		n, ok := voteNumber(c.Type)
+		if !ok {
+			continue
+		}
+		if digest == "" {
+			digest = Digest(r)
+		}
+		if record, err := openCondition(c, open); err == nil && record.checkFor(r, digest, n) == nil {
+			votes = append(votes, record.Vote())
+		}
+	}
+	return votes
+}
+
+// openCondition opens the sealed record at the end of a condition's message.
+func openCondition(c Condition, open OpenFunc) (Record, error) {
+	const mark = "(sealed "
+	start := strings.LastIndex(c.Message, mark)
+	if start < 0 || !strings.HasSuffix(c.Message, ")") {
+		return Record{}, fmt.Errorf("condition %s has no sealed record", c.Type)
+	}
+	return open(c.Message[start+len(mark) : len(c.Message)-1])
+}
+
+// voteCondition returns the condition that has a sealed record. people are the
+// requirements, counted with the vote.
+func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing) Condition {
+	return Condition{
+		Type: VoteType(r.N), Status: isTrue, Reason: approved,
+		Message: fmt.Sprintf("%s approved, %s (sealed %s)", describeVoter(r), standing(people), sealed),
+	}
+}
+
+// describeVoter returns the voter's name, and the groups that policies name.
+func describeVoter(r Record) string {
+	if len(r.Groups) == 0 {
+		return printable(r.User)
+	}
+	var groups []string
+	for _, group := range shortened(r.Groups) {
+		groups = append(groups, printable(group))
+	}
+	return printable(r.User) + " of " + enumerate(groups, "and")
+}
+
+// printable returns a name for a message of one line, of at most 128 bytes.
+func printable(name string) string {
+	const limit = 128
+	var b strings.Builder
+	for _, char := range name {
+		if !unicode.IsPrint(char) {
+			char = unicode.ReplacementChar
+		}
+		if b.Len()+len(string(char)) > limit {
+			return b.String() + "..."
+		}
+		b.WriteRune(char)
+	}
+	return b.String()
+}
+
+// find returns the condition of a type.
+func find(conditions []Condition, conditionType string) (Condition, bool) {
+	i := slices.IndexFunc(conditions, func(c Condition) bool { return c.Type == conditionType })
+	if i < 0 {
+		return Condition{}, false
+	}
+	return conditions[i], true
+}
+
+// isSet reports whether conditions have one of the type that is not false.
+func isSet(conditions []Condition, conditionType string) bool {
+	c, ok := find(conditions, conditionType)
+	return ok && (c.Status == isTrue || c.Status == "")
+}
+
+// adds reports whether sent has a condition of the type, whatever its status,
+// that stored does not have with this status.
+func adds(stored, sent []Condition, conditionType string) bool {
+	return slices.ContainsFunc(sent, func(c Condition) bool {
+		before, ok := find(stored, conditionType)
+		return c.Type == conditionType && (!ok || before.Status != c.Status)
+	})
+}
+
+// without returns the conditions of other types.
+func without(conditions []Condition, conditionType string) []Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c Condition) bool { return c.Type == conditionType })
+}
+
+// with returns the conditions with c in place of the one of its type, or at the
+// end.
+func with(conditions []Condition, c Condition) []Condition {
+	conditions = slices.Clone(conditions)
+	if i := slices.IndexFunc(conditions, func(other Condition) bool { return other.Type == c.Type }); i >= 0 {
+		conditions[i] = c
+		return conditions
+	}
+	return append(conditions, c)
+}
+
+// isOurs reports whether only the server writes conditions of c's type.
+func isOurs(c Condition) bool { return strings.HasPrefix(c.Type, ConditionPrefix) }
+
+// restore returns sent with the server's own conditions as they are stored:
+// changed ones are put back in their places, missing ones at the end, and those
+// that are not stored are dropped.
+func restore(stored, sent []Condition) []Condition {
+	var restored []Condition
+	for _, c := range sent {
+		if isOurs(c) {
+			before, ok := find(stored, c.Type)
+			if _, again := find(restored, c.Type); !ok || again {
+				continue
+			}
+			c = before
+		}
+		restored = append(restored, c)
+	}
+	for _, c := range stored {
+		if _, ok := find(restored, c.Type); isOurs(c) && !ok {
+			restored = append(restored, c)
+		}
+	}
+	return restored
+}

@@ -1,0 +1,93 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Record is a vote as it is sealed: who approved which request, and when.
+type Record struct {
+	// Kind, Namespace, Name and UID are those of the request, Digest is the
+	// digest of its content.
+	Kind      v1alpha1.RequestKind `json:"kind"`
+	Namespace string               `json:"namespace,omitempty"`
+	Name      string               `json:"name"`
+	UID       string               `json:"uid"`
+	Digest    string               `json:"digest"`
+	// User and UserUID are the voter's. Of the voter's groups and extra values,
+	// the record has those that policies named at the vote.
+	User    string              `json:"user"`
+	UserUID string              `json:"userUID,omitempty"`
+	Groups  []string            `json:"groups,omitempty"`
+	Extra   map[string][]string `json:"extra,omitempty"`
+	// Time is the time of the vote, to the second.
+	Time time.Time `json:"time"`
+	// Policies are those that required people.
+	Policies []RecordedPolicy `json:"policies,omitempty"`
+	// N is the number in the type of the condition.
+	N int `json:"n"`
+}
+
+// RecordedPolicy is a policy at the time of a vote.
+type RecordedPolicy struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// newRecord returns the record of a voter's approval. all are the requirements
+// of all policies: a count by another policy than those that apply now needs
+// its groups too.
+func newRecord(n int, r request.Request, voter Person, at time.Time, applying, all []Requirement) Record {
+	record := Record{
+		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Digest: Digest(r),
+		User: voter.Username, UserUID: voter.UID, Groups: named(voter.Groups, append(groupsOf(applying), groupsOf(all)...)),
+		Time: at.UTC().Truncate(time.Second), N: n,
+	}
+	for _, req := range slices.Concat(applying, all) {
+		key := req.distinctKey()
+		if values := voter.Extra[key]; key != "" && len(values) > 0 {
+			if record.Extra == nil {
+				record.Extra = map[string][]string{}
+			}
+			record.Extra[key] = values
+		}
+	}
+	for _, req := range applying {
+		record.Policies = append(record.Policies, RecordedPolicy{Name: req.Policy, Digest: req.Digest})
+	}
+	slices.SortFunc(record.Policies, func(a, b RecordedPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return record
+}
+
+// Vote returns the vote that is recorded.
+func (r Record) Vote() Vote {
+	return Vote{Username: r.User, UID: r.UserUID, Groups: r.Groups, Extra: r.Extra, Time: r.Time}
+}
+
+// isOf reports whether the record is of a user's approval.
+func (r Record) isOf(p Person) bool { return r.User == p.Username && r.UserUID == p.UID }
+
+// checkFor returns an error unless the record is of an approval of this very
+// request, with what it asks for now, and with the number n.
+func (r Record) checkFor(req request.Request, digest string, n int) error {
+	switch {
+	case r.Kind != req.Kind || r.Namespace != req.Namespace || r.Name != req.Name:
+		return fmt.Errorf("the record is of an approval of %s %s", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"))
+	case r.UID != req.UID || r.UID == "":
+		return errors.New("the record is of an approval of an earlier request of this name")
+	case r.Digest != digest:
+		return errors.New("the record is of an approval of other content")
+	case r.N != n:
+		return fmt.Errorf("the record is that of condition %s", VoteType(r.N))
+	case r.User == "" || r.Time.IsZero():
+		return errors.New("the record has no user or time")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,202 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// ReasonFactMissing: a fact that the decision needs is not known yet.
+const ReasonFactMissing = "FactMissing"
+
+// DecideFunc decides about a request with votes, and returns the requirements
+// that the votes were counted for.
+type DecideFunc func(votes []Vote) (*v1alpha1.PolicyDecision, []Requirement)
+
+// Write is a write of a request through the subresource that its approval goes
+// through, or of its status.
+type Write struct {
+	// Request is what will be stored: it has the spec of the stored object,
+	// whatever the spec in the one that was sent, and the metadata that the
+	// subresource stores.
+	Request request.Request
+	// Old are the conditions that are stored, New those that were sent. Neither
+	// is modified.
+	Old, New []Condition
+	// User is the one who writes.
+	User Voter
+	// Now is the time of the write.
+	Now time.Time
+	// Decide decides by the policies in force.
+	Decide DecideFunc
+	// All are the requirements of all policies, also of those that are not
+	// about this request. Votes record the groups that they name.
+	All []Requirement
+	// Open and Seal are those of the server. They are called once for each vote.
+	Open OpenFunc
+	Seal SealFunc
+}
+
+// Mutation is what becomes of a write.
+type Mutation struct {
+	// Conditions are to be stored in place of those that were sent.
+	Conditions []Condition
+	// Warnings are for the user.
+	Warnings []string
+	// Recorded is the vote that the write became; nil if it became none.
+	Recorded *Record
+	// Decision is the last one that was made; nil if none was.
+	Decision *v1alpha1.PolicyDecision
+	// Refusal is set if nothing may be stored.
+	Refusal *Refusal
+}
+
+// Mutate returns what becomes of the write: conditions of the server are what
+// they were, and an approval that does not complete what policies require
+// becomes a vote. It is for what the client has sent: called again with its own
+// result, it would drop the vote. The error is of Seal.
+func (w *Write) Mutate() (Mutation, error) {
+	conditions := restore(w.Old, w.New)
+	if isSet(w.Old, approved) || isSet(w.Old, denied) {
+		return Mutation{Conditions: conditions}, nil
+	}
+	approves, denies := adds(w.Old, w.New, approved), adds(w.Old, w.New, denied)
+	switch {
+	case approves && denies:
+		return Mutation{Refusal: &Refusal{"Invalid", "a request cannot be approved and denied at once"}}, nil
+	case denies:
+		// One person with the right to approve denies for good.
+		return Mutation{Conditions: without(conditions, AwaitingApproval)}, nil
+	}
+	votes := Votes(w.Old, w.Request, w.Open)
+	decision, reqs := w.Decide(votes)
+	if !approves {
+		return Mutation{Conditions: await(conditions, decision), Decision: decision}, nil
+	}
+	return w.approve(conditions, votes, decision, reqs)
+}
+
+// approve decides about a write that approves.
+func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1.PolicyDecision, reqs []Requirement) (Mutation, error) {
+	m := Mutation{Conditions: await(conditions, decision), Decision: decision}
+	if m.Refusal = refusalOf(decision); m.Refusal != nil || decision.Outcome != v1alpha1.OutcomeNeedPeople {
+		return m, nil
+	}
+	open := openRequirements(peopleOf(decision))
+	if m.Refusal = MayVote(reqs, votes, w.User, w.Request.Requester, w.Now); m.Refusal == nil {
+		return w.vote(conditions, votes, decision, reqs)
+	}
+	if m.Refusal.Reason == ReasonAlreadyApproved {
+		m.Refusal = nil
+		m.Conditions = without(m.Conditions, approved)
+		for _, r := range open {
+			m.Warnings = append(m.Warnings, policyHeading(r.Policy)+"you have approved already; "+needed(r.Missing))
+		}
+		return m, nil
+	}
+	m.Refusal.Message = policiesHeading(open) + m.Refusal.Message
+	return m, nil
+}
+
+// vote adds the user's vote.
+func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.PolicyDecision, reqs []Requirement) (Mutation, error) {
+	n := freeNumber(w.Old)
+	if n == 0 {
+		return Mutation{Decision: before, Refusal: &Refusal{ReasonTooManyApprovals,
+			fmt.Sprintf("the request has %d approvals, and cannot have more; make another request", MaxVotes)}}, nil
+	}
+	record := newRecord(n, w.Request, w.User.Person, w.Now, reqs, w.All)
+	decision, _ := w.Decide(append(slices.Clone(votes), record.Vote()))
+	m := Mutation{Decision: decision, Refusal: refusalOf(decision)}
+	if m.Refusal != nil {
+		return m, nil
+	}
+	sealed, err := w.Seal(record)
+	if err != nil {
+		return Mutation{}, err
+	}
+	m.Recorded = &record
+	m.Conditions = with(await(conditions, decision), voteCondition(record, sealed, peopleOf(decision)))
+	if decision.Outcome == v1alpha1.OutcomeNeedPeople {
+		m.Conditions = without(m.Conditions, approved)
+		m.Warnings = recordedWarnings(peopleOf(before), peopleOf(decision))
+	}
+	return m, nil
+}
+
+// refusalOf returns why a decision forbids an approval, whoever approves.
+func refusalOf(decision *v1alpha1.PolicyDecision) *Refusal {
+	switch decision.Outcome {
+	case v1alpha1.OutcomeDeny:
+		return &Refusal{decision.Reason, decision.Message}
+	case v1alpha1.OutcomeWait:
+		reason := decision.Reason
+		if reason == "" {
+			reason = ReasonFactMissing
+		}
+		return &Refusal{reason, decision.Message + "; try again later"}
+	default:
+		return nil
+	}
+}
+
+// peopleOf returns the requirements of people in a decision.
+func peopleOf(decision *v1alpha1.PolicyDecision) []v1alpha1.PeopleMissing {
+	if decision.People == nil {
+		return nil
+	}
+	return decision.People.Requirements
+}
+
+// await returns the conditions with the one that says who is missing, or
+// without if nobody is. While a fact is not known it stays as it is.
+func await(conditions []Condition, decision *v1alpha1.PolicyDecision) []Condition {
+	switch decision.Outcome {
+	case v1alpha1.OutcomeNeedPeople:
+		return with(conditions, Condition{
+			Type: AwaitingApproval, Status: isTrue, Reason: ReasonApprovalsMissing, Message: Progress(peopleOf(decision)),
+		})
+	case v1alpha1.OutcomeWait:
+		return conditions
+	default:
+		return without(conditions, AwaitingApproval)
+	}
+}
+
+// freeNumber returns the smallest number for a new vote, or 0 if there are
+// MaxVotes.
+func freeNumber(conditions []Condition) int {
+	for n := 1; n <= MaxVotes; n++ {
+		if _, taken := find(conditions, VoteType(n)); !taken {
+			return n
+		}
+	}
+	return 0
+}
+
+// recordedWarnings tells a voter what the vote has changed, and who is still
+// needed. kubectl says "approved" for a vote too.
+func recordedWarnings(before, after []v1alpha1.PeopleMissing) []string {
+	var warnings []string
+	for _, r := range after {
+		i := slices.IndexFunc(before, func(b v1alpha1.PeopleMissing) bool { return b.Policy == r.Policy })
+		counts, open := i < 0 || r.Have > before[i].Have, len(r.Missing) > 0
+		text := policyHeading(r.Policy)
+		switch {
+		case counts:
+			text += fmt.Sprintf("recorded as approval %d of %d", r.Have, r.Count)
+		case open:
+			text += fmt.Sprintf("%d of %d approvals", r.Have, r.Count)
+		default:
+			continue
+		}
+		if open {
+			text += "; " + needed(r.Missing)
+		}
+		warnings = append(warnings, text)
+	}
+	return warnings
+}
