@@ -5,7 +5,6 @@ package requestapprove
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
@@ -124,7 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.ReviewCAs && asksForCA(cr) {
+	if r.ReviewCAs && request.FromCertificateRequest(cr).AsksForCA() {
 		r.event(cr, corev1.EventTypeNormal, reasonReview, fmt.Sprintf(
 			"Requests for CA certificates are not approved automatically: decide with 'certplane approve -n %s %s' or 'certplane deny -n %s %s'",
 			cr.Namespace, cr.Name, cr.Namespace, cr.Name))
@@ -146,11 +146,6 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	log.FromContext(ctx).V(1).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
 	r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
 	return reconcile.Result{}, nil
-}
-
-// asksForCA reports whether the certificate could sign other certificates.
-func asksForCA(cr *cmv1.CertificateRequest) bool {
-	return cr.Spec.IsCA || slices.Contains(cr.Spec.Usages, cmv1.UsageCertSign)
 }
 
 // whyForbidden returns what to do about a request that the API does not let the

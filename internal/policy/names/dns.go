@@ -21,7 +21,7 @@ func CheckDNSName(name string) error {
 	}
 	for _, c := range []byte(name) {
 		if c > 127 {
-			return errors.New("has characters other than ASCII: use its A-labels, xn--...")
+			return errors.New("has characters other than ASCII: use its A-labels, which begin with xn--")
 		}
 	}
 	switch {

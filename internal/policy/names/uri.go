@@ -107,7 +107,7 @@ func ParseURI(text string) (URIPattern, error) {
 	p.segments = split(p.pattern, "/")
 	for _, segment := range p.segments {
 		if len(segment) == 0 && len(p.segments) > 1 || len(segment) == 1 && (segment[0].literal == "." || segment[0].literal == "..") {
-			return URIPattern{}, fmt.Errorf("%q has a segment that is empty, . or ..", text)
+			return URIPattern{}, fmt.Errorf(`%q has a segment that is empty, "." or ".."`, text)
 		}
 		for _, one := range segment {
 			if err := checkPath("/x" + one.literal); err != nil {
