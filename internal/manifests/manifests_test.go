@@ -103,7 +103,7 @@ func TestDefinitions(t *testing.T) {
 		switch definition.Name {
 		case "signers.certplane.dev":
 			wanted = 1
-		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io":
+		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev":
 			wanted = 0
 		}
 		if version.Subresources.Status == nil || len(version.SelectableFields) != wanted {
@@ -203,7 +203,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"cert-manager.io", "MutatingWebhookConfiguration"}},
+		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"- cert-manager.io\n", ": cert-manager.io\n", "MutatingWebhookConfiguration"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},

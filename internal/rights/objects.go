@@ -75,6 +75,8 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
+				"certificatepolicies.certplane.dev",
+				"certificatepolicyexceptions.certplane.dev",
 				"signers.certplane.dev",
 				"certificaterequests.cert-manager.io",
 				"certificates.cert-manager.io",

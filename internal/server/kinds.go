@@ -32,7 +32,7 @@ var servedKinds = []struct {
 	{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview"}},
 	{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole"}},
 	{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
-	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"Signer"}},
+	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
 }

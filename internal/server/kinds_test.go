@@ -27,6 +27,8 @@ func TestKindsAreKnown(t *testing.T) {
 		{schema.GroupKind{Kind: "ConfigMap"}, "configmaps", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, "customresourcedefinitions", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "certplane.dev", Kind: "Signer"}, "signers", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "certplane.dev", Kind: "CertificatePolicy"}, "certificatepolicies", meta.RESTScopeNameRoot},
+		{schema.GroupKind{Group: "certplane.dev", Kind: "CertificatePolicyException"}, "certificatepolicyexceptions", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "cert-manager.io", Kind: "Issuer"}, "issuers", meta.RESTScopeNameNamespace},
 		{schema.GroupKind{Group: "cert-manager.io", Kind: "ClusterIssuer"}, "clusterissuers", meta.RESTScopeNameRoot},
 		{schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}, "certificaterequests", meta.RESTScopeNameNamespace},

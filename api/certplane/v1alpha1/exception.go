@@ -4,6 +4,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// CertificatePolicyException exempts some requests from some conditions of
+// policies for a limited time.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=certificatepolicyexceptions,scope=Cluster,shortName=cpolx,categories=certplane
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.spec.policies`
+// +kubebuilder:printcolumn:name="Items",type=string,JSONPath=`.spec.items`
+// +kubebuilder:printcolumn:name="Until",type=string,JSONPath=`.spec.notAfter`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CertificatePolicyException struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec CertificatePolicyExceptionSpec `json:"spec"`
+	// +optional
+	Status CertificatePolicyExceptionStatus `json:"status,omitempty"`
+}
+
+// CertificatePolicyExceptionList is a list of CertificatePolicyExceptions.
+//
+// +kubebuilder:object:root=true
+type CertificatePolicyExceptionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CertificatePolicyException `json:"items"`
+}
+
 // CertificatePolicyExceptionSpec is the specification of an exception. Whoever
 // creates or changes it needs the verb except on each of the policies.
 type CertificatePolicyExceptionSpec struct {

@@ -4,6 +4,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// CertificatePolicy says which requests for certificates are approved, which are
+// refused, and which need the approval of people. It is about requests of all
+// kinds, and is asked when a request is created, approved and signed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=certificatepolicies,scope=Cluster,shortName=cpol,categories=certplane
+// +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.effect`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Approval",type=string,JSONPath=`.spec.approval.mode`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Signers",type=string,JSONPath=`.spec.match.signers`,priority=1
+// +kubebuilder:printcolumn:name="Replaces",type=string,JSONPath=`.spec.replaces`,priority=1
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CertificatePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec CertificatePolicySpec `json:"spec"`
+	// +optional
+	Status CertificatePolicyStatus `json:"status,omitempty"`
+}
+
+// CertificatePolicyList is a list of CertificatePolicies.
+//
+// +kubebuilder:object:root=true
+type CertificatePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CertificatePolicy `json:"items"`
+}
+
 // CertificatePolicySpec is the specification of a policy.
 type CertificatePolicySpec struct {
 	// description is for people.

@@ -14,7 +14,11 @@ var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Signer{}, &SignerList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&Signer{}, &SignerList{},
+		&CertificatePolicy{}, &CertificatePolicyList{},
+		&CertificatePolicyException{}, &CertificatePolicyExceptionList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

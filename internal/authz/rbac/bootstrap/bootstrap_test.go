@@ -237,7 +237,8 @@ func TestCertificateRoles(t *testing.T) {
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
-			"create,patch customresourcedefinitions.apiextensions.k8s.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
+			"create,patch customresourcedefinitions.apiextensions.k8s.io certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
+				"certificaterequests.cert-manager.io certificates.cert-manager.io " +
 				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io signers.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
 		}, []string{"ServiceAccount kube-system/definition-installer"}},

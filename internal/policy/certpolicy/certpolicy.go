@@ -1,0 +1,84 @@
+// Package certpolicy decides about requests for certificates by
+// CertificatePolicies.
+//
+// Policies are compiled once into a Set. A decision depends only on the Set and
+// an Input: it uses no clock, no API and no randomness. The API server, the
+// approvers, the signers and the command line call the same Decide.
+package certpolicy
+
+import (
+	"crypto/x509"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Fact is something that a decision may need and that may not be known yet.
+type Fact[T any] struct {
+	// Known is set if Value is what the API says. A condition that reads an
+	// unknown fact is open.
+	Known bool
+	// Value is nil if it is known that there is none.
+	Value *T
+}
+
+// Known returns a fact. nil means that there is none.
+func Known[T any](value *T) Fact[T] { return Fact[T]{Known: true, Value: value} }
+
+// Access is something that a requester may be allowed to do.
+type Access struct {
+	Verb, Group, Resource, Subresource, Name, Namespace string
+}
+
+// Facts are what a decision reads besides the request. A pod's request has
+// those about its pod in the Request itself.
+type Facts struct {
+	// Origin is how the request came to be.
+	Origin Fact[v1alpha1.RequestOrigin]
+	// Namespace is that of the request; of a CertificateSigningRequest that of
+	// the service account that requests it.
+	Namespace Fact[metav1.ObjectMeta]
+	// Node is the Node of a requester system:node:NAME, or that of a pod.
+	Node Fact[corev1.Node]
+	// Owner is the Certificate that the request is for.
+	Owner Fact[metav1.ObjectMeta]
+	// Access has the answers to what match.access asks. What is missing is not
+	// known.
+	Access map[Access]bool
+}
+
+// Input is what a decision is about.
+type Input struct {
+	Stage   v1alpha1.DecisionStage
+	Request request.Request
+	Facts   Facts
+	// Time is the time of the decision.
+	Time time.Time
+	// Patience is how long after the creation of the request an open condition
+	// is violated. Zero means never.
+	Patience time.Duration
+	// Ours: the signer is of this server, so that it keeps what a policy says
+	// about lifetimes.
+	Ours bool
+	// Certificate is the finished certificate, before it is signed or as another
+	// CA has signed it. Nil: the decision is about what the request asks for, or
+	// about Prospective.
+	Certificate *x509.Certificate
+	// Prospective is what a signer of this server would issue; nil if that is
+	// what the request asks for.
+	Prospective *x509.Certificate
+	// Votes are the approvals of people whose seals verify.
+	Votes []quorum.Vote
+}
+
+// Needs are the facts that the policies for a request can read. Others need not
+// be looked up.
+type Needs struct {
+	Origin, Namespace, Node, Owner, Pod, Services bool
+	Access                                        []Access
+}
