@@ -79,7 +79,7 @@ func (c Content) extensions() ([]pkix.Extension, error) {
 		return nil, err
 	}
 	if constraints != nil {
-		extensions = append(extensions, pkix.Extension{Id: oidNameConstraints, Critical: c.Constraints.Critical, Value: constraints})
+		extensions = append(extensions, pkix.Extension{Id: OIDNameConstraints, Critical: c.Constraints.Critical, Value: constraints})
 	}
 	return extensions, nil
 }

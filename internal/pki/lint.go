@@ -282,7 +282,7 @@ func (d draft) checkExtensions() error {
 		switch {
 		case d.saysNothing(extension):
 			return fmt.Errorf("extension %v is empty: it must say something or be left out (RFC 5280 section 4.2.1)", extension.Id)
-		case extension.Id.Equal(oidNameConstraints):
+		case extension.Id.Equal(OIDNameConstraints):
 			if d.kind != authority {
 				return errors.New("name constraints belong into CA certificates only (RFC 5280 section 4.2.1.10)")
 			}

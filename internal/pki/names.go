@@ -195,6 +195,64 @@ type nameConstraints struct {
 
 type generalSubtree struct{ Base asn1.RawValue }
 
+// ReadNameConstraints returns the name constraints among the extensions of a
+// request or a certificate, nil if there are none. Constraints that it cannot
+// return completely are an error: trees of other kinds of names, those with a
+// minimum or maximum, and other encodings than DER.
+func ReadNameConstraints(extensions []pkix.Extension) (*NameConstraints, error) {
+	found := findExtension(extensions, OIDNameConstraints)
+	if found == nil {
+		return nil, nil
+	}
+	value, err := parse[nameConstraints](found.Value)
+	if err != nil {
+		return nil, errMalformedConstraints
+	}
+	read := NameConstraints{Critical: found.Critical}
+	if read.Permitted, err = readTrees(value.Permitted); err != nil {
+		return nil, err
+	}
+	if read.Excluded, err = readTrees(value.Excluded); err != nil {
+		return nil, err
+	}
+	// Trees of several kinds may be in any order, but nothing may be left over.
+	again, err := asn1.Marshal(value)
+	if err != nil || !bytes.Equal(again, found.Value) || len(value.Permitted)+len(value.Excluded) == 0 {
+		return nil, errMalformedConstraints
+	}
+	return &read, nil
+}
+
+var errMalformedConstraints = errors.New("the nameConstraints extension is malformed")
+
+func readTrees(subtrees []generalSubtree) (NameTrees, error) {
+	var trees NameTrees
+	for _, tree := range subtrees {
+		base := tree.Base
+		if base.Class != asn1.ClassContextSpecific || base.IsCompound {
+			return NameTrees{}, errors.New("the name constraints have trees of other kinds than DNS, IP, URI and e-mail")
+		}
+		switch text := string(base.Bytes); base.Tag {
+		case tagDNS:
+			trees.DNSDomains = append(trees.DNSDomains, text)
+		case tagEmail:
+			trees.EmailAddresses = append(trees.EmailAddresses, text)
+		case tagURI:
+			trees.URIDomains = append(trees.URIDomains, text)
+		case tagIP:
+			half := len(base.Bytes) / 2
+			network := &net.IPNet{IP: base.Bytes[:half], Mask: base.Bytes[half:]}
+			if ones, bits := network.Mask.Size(); half != net.IPv4len && half != net.IPv6len || ones == 0 && bits == 0 {
+				return NameTrees{}, errors.New("the name constraints have a malformed IP range")
+			}
+			trees.IPRanges = append(trees.IPRanges, network)
+		default:
+			return NameTrees{}, errors.New("the name constraints have trees of other kinds than DNS, IP, URI and e-mail")
+		}
+	}
+	return trees, nil
+}
+
 // encode returns the value of a nameConstraints extension, nil if there are no
 // names, because an empty one is not valid (RFC 5280 section 4.2.1.10).
 func (c NameConstraints) encode() ([]byte, error) {

@@ -7,7 +7,7 @@ var (
 	OIDKeyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
 	OIDSubjectAltName   = asn1.ObjectIdentifier{2, 5, 29, 17}
 	OIDBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
-	oidNameConstraints  = asn1.ObjectIdentifier{2, 5, 29, 30}
+	OIDNameConstraints  = asn1.ObjectIdentifier{2, 5, 29, 30}
 	OIDExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 

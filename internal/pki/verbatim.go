@@ -61,7 +61,7 @@ func verbatimExtensions(req *x509.CertificateRequest) []pkix.Extension {
 		nameless := bytes.Equal(req.RawSubject, emptyName[:])
 		extensions = append(extensions, pkix.Extension{Id: OIDSubjectAltName, Critical: nameless, Value: names.Value})
 	}
-	if constraints := findExtension(req.Extensions, oidNameConstraints); constraints != nil {
+	if constraints := findExtension(req.Extensions, OIDNameConstraints); constraints != nil {
 		extensions = append(extensions, *constraints)
 	}
 	return extensions
