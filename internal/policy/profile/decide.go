@@ -158,11 +158,7 @@ func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal 
 // decideIdentity evaluates the expressions: first whether to issue a
 // certificate, then with which names.
 func (p *Profile) decideIdentity(cert *Certificate, f request.Request) *Refusal {
-	variables, err := variables(f, p.podSpec)
-	if err != nil {
-		return refuse(ReasonInvalidRequest, p.path.String(), "%v", err)
-	}
-	ev := &evaluation{variables: variables, budget: decisionBudget}
+	ev := p.evaluation(f)
 	if refusal := p.checkRules(ev); refusal != nil {
 		return refusal
 	}
@@ -172,7 +168,7 @@ func (p *Profile) decideIdentity(cert *Certificate, f request.Request) *Refusal 
 	return p.decideNames(cert, ev)
 }
 
-func (p *Profile) checkRules(ev *evaluation) *Refusal {
+func (p *Profile) checkRules(ev evaluation) *Refusal {
 	for _, r := range p.rules {
 		holds, refusal := ev.bool(r.holds)
 		if refusal != nil {
@@ -190,7 +186,7 @@ const maxMessage = 5 * 1024
 
 // text returns the message for the requester. An expression that fails, or
 // whose message has more than one line, must not hide the refusal.
-func (r rule) text(ev *evaluation) string {
+func (r rule) text(ev evaluation) string {
 	if r.messageExpression == nil {
 		return r.message
 	}

@@ -181,9 +181,11 @@ func TestDecidePodsRefuses(t *testing.T) {
 			want: profile.Refusal{Reason: "ExpressionFailed", Field: "spec.profile.rules[1].expression", Message: "yields a string instead of a bool"}},
 		{reason: "what costs too much", spec: rule(v1alpha1.ProfileRule{Expression: expensive}),
 			want: profile.Refusal{Reason: "ExpressionFailed", Field: "spec.profile.rules[1].expression", Message: "costs more than 1000000"}},
+		{reason: "loops that turn too often", spec: rule(v1alpha1.ProfileRule{Expression: v1alpha1.CEL(long)}),
+			want: profile.Refusal{Reason: "ExpressionFailed", Field: "spec.profile.rules[1].expression", Message: "turn more than 12500 times"}},
 		{reason: "what costs too much together", spec: func(s *spec) {
 			for range 60 {
-				s.Profile.Rules = append(s.Profile.Rules, v1alpha1.ProfileRule{Expression: dear})
+				s.Profile.Rules = append(s.Profile.Rules, v1alpha1.ProfileRule{Expression: v1alpha1.CEL(dear)})
 			}
 		}, want: profile.Refusal{Reason: "ExpressionFailed", Message: "cost more than 4000000"}},
 
@@ -237,11 +239,12 @@ func TestDecidePodsRefuses(t *testing.T) {
 }
 
 // expensive costs more than one expression may; dear costs a large part of
-// that.
-const (
+// that. The loops of long turn too often, at a low cost.
+var (
 	ten       = "[1,2,3,4,5,6,7,8,9,10]"
 	dear      = ten + ".all(a, " + ten + ".all(b, " + ten + ".all(c, " + ten + ".all(d, a + b + c + d > 0))))"
-	expensive = ten + ".all(a, " + ten + ".all(b, " + ten + ".all(c, " + ten + ".all(d, " + ten + ".all(e, " + ten + ".all(f, a > 0))))))"
+	long      = ten + ".all(a, " + ten + ".all(b, " + ten + ".all(c, " + ten + ".all(d, " + ten + ".all(e, a > 0)))))"
+	expensive = v1alpha1.CEL(ten + ".all(a, " + ten + ".all(b, !'" + strings.Repeat("x", 1000) + "'.matches('" + strings.Repeat("y", 1000) + "')))")
 )
 
 // assertRefusal wants a message that contains the given one.

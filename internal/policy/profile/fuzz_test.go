@@ -16,7 +16,7 @@ import (
 // FuzzCompile: whatever compiles decides, and neither panics nor takes long.
 func FuzzCompile(f *testing.F) {
 	for _, text := range []string{
-		"request.dnsNames", `["a"]`, "[]", "1", "pod.spec.containers.map(c, c.image)", "services.map(s, s.name)", dear, expensive,
+		"request.dnsNames", `["a"]`, "[]", "1", "pod.spec.containers.map(c, c.image)", "services.map(s, s.name)", dear, string(expensive),
 		`request.annotations.map(k, request.annotations[k])`, `[pod.metadata.name.matches("a+") ? "a:b" : "c"]`, "optional.none()", "pod", "[[]]", "[null]", `{"a": 1}`,
 		`"a".split("")`, `[ip("10.0.0.1").family() == 4 ? "a" : "b"]`, `[timestamp("2020-01-01T00:00:00Z").getFullYear() > 1 ? "x" : "y"]`, "type(pod)",
 	} {

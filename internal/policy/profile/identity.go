@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-func (p *Profile) decideSubject(cert *Certificate, ev *evaluation, f request.Request) *Refusal {
+func (p *Profile) decideSubject(cert *Certificate, ev evaluation, f request.Request) *Refusal {
 	if p.subject.fromRequest {
 		cert.Subject, cert.RawSubject = f.PKCS10.Subject, f.PKCS10.RawSubject
 	} else if refusal := p.makeSubject(cert, ev); refusal != nil {
@@ -26,7 +26,7 @@ func (p *Profile) decideSubject(cert *Certificate, ev *evaluation, f request.Req
 	return p.checkSubject(cert.Subject)
 }
 
-func (p *Profile) makeSubject(cert *Certificate, ev *evaluation) *Refusal {
+func (p *Profile) makeSubject(cert *Certificate, ev evaluation) *Refusal {
 	var name pkix.Name
 	var refusal *Refusal
 	if name.CommonName, refusal = ev.string(p.subject.commonName); refusal != nil {
@@ -90,7 +90,7 @@ func (p *Profile) checkSubject(subject pkix.Name) *Refusal {
 	return nil
 }
 
-func (p *Profile) decideNames(cert *Certificate, ev *evaluation) *Refusal {
+func (p *Profile) decideNames(cert *Certificate, ev evaluation) *Refusal {
 	var refusal *Refusal
 	if cert.DNSNames, refusal = each(ev, p.names.dns, parseDNSName); refusal != nil {
 		return refusal
@@ -116,7 +116,7 @@ func (p *Profile) checkNamed(cert *Certificate, _ request.Request) *Refusal {
 }
 
 // each parses the values of e.
-func each[T any](ev *evaluation, e *expression, parse func(string) (T, error)) ([]T, *Refusal) {
+func each[T any](ev evaluation, e *compiled, parse func(string) (T, error)) ([]T, *Refusal) {
 	texts, refusal := ev.strings(e)
 	if refusal != nil {
 		return nil, refusal

@@ -43,19 +43,19 @@ type Profile struct {
 // subject has the expressions for the parts of the subject; nil yields nothing.
 type subject struct {
 	fromRequest                                    bool
-	commonName, organizations, organizationalUnits *expression
+	commonName, organizations, organizationalUnits *compiled
 }
 
 // names has the expressions for the alternative names; nil yields nothing.
 type names struct {
-	dns, ips, uris, emails *expression
+	dns, ips, uris, emails *compiled
 }
 
 // rule is a condition that a request must meet.
 type rule struct {
-	holds             *expression
+	holds             *compiled
 	message           string
-	messageExpression *expression
+	messageExpression *compiled
 	reason            string
 	field             string
 }

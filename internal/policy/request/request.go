@@ -155,6 +155,16 @@ func ServiceAccount(namespace, name string) Requester {
 	}
 }
 
+// Who returns the user who requests: of a pod, its service account.
+func (r Request) Who() Requester {
+	if r.Kind == v1alpha1.PodCertificateRequests && r.Requester.Username == "" && r.ServiceAccount != nil {
+		who := ServiceAccount(r.Namespace, r.ServiceAccount.Name)
+		who.UID = string(r.ServiceAccount.UID)
+		return who
+	}
+	return r.Requester
+}
+
 func names[U ~string](usages []U) []string {
 	var names []string
 	for _, usage := range usages {

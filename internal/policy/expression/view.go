@@ -1,0 +1,133 @@
+package expression
+
+import (
+	"crypto"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// View is what expressions see of a request. Its objects are not modified.
+type View struct {
+	Request request.Request
+	// Requester is the user; for pods their service account.
+	Requester request.Requester
+	// PodSpec adds pod.spec, whose conversion takes time.
+	PodSpec bool
+	// Policies adds the variables that only policies have.
+	Policies *PolicyView
+}
+
+// PolicyView is what only policies see.
+type PolicyView struct {
+	Origin      string
+	Namespace   *metav1.ObjectMeta
+	Node        *corev1.Node
+	Owner       *metav1.ObjectMeta
+	Certificate Content
+	// SignerName is the name by which policies know the signer.
+	SignerName string
+	// Unknown are the facts that are not known yet, by the variable or the field
+	// of a variable (request.origin) that needs them.
+	Unknown map[string]string
+}
+
+// Content is what a request asks for, or what a certificate has.
+type Content struct {
+	Subject     []Attribute
+	SubjectText string
+	DNSNames    []string
+	// IPAddresses are in their canonical form; IPv4 in IPv6 form is IPv4.
+	IPAddresses, URIs, EmailAddresses []string
+	OtherNames                        []pki.OtherName
+	Usages                            []string
+	IsCA                              bool
+	// PathLength is the number of CAs below; nil is any number.
+	PathLength *int
+	Key        crypto.PublicKey
+	// Lifetime is nil if it is not known.
+	Lifetime *time.Duration
+}
+
+// Attribute is one of a subject.
+type Attribute struct{ OID, Value string }
+
+// The types of the attributes with fields of their own (RFC 4519).
+var attributeFields = map[string]string{
+	"2.5.4.3": "commonNames", "2.5.4.5": "serialNumbers", "2.5.4.6": "countries", "2.5.4.7": "localities", "2.5.4.8": "provinces",
+	"2.5.4.9": "streetAddresses", "2.5.4.10": "organizations", "2.5.4.11": "organizationalUnits", "2.5.4.17": "postalCodes",
+}
+
+// RequestContent returns what a request asks for.
+func RequestContent(r *request.Request) Content {
+	c := Content{Usages: r.Usages, IsCA: r.AsksForCA(), Key: r.Key}
+	asked := r.PKCS10
+	if asked == nil {
+		return c
+	}
+	c.readSubject(asked.Subject)
+	c.DNSNames, c.EmailAddresses, c.OtherNames = asked.DNSNames, asked.EmailAddresses, asked.OtherNames.Value
+	c.IPAddresses, c.URIs = addresses(asked.IPAddresses), uriTexts(asked.URIs)
+	if asked.CA.Present && asked.CA.Value.MaxPathLen >= 0 {
+		c.PathLength = new(asked.CA.Value.MaxPathLen)
+	}
+	return c
+}
+
+// CertificateContent returns what a certificate has, except for its usages and
+// its lifetime. others are its names of the type otherName.
+func CertificateContent(cert *x509.Certificate, others []pki.OtherName) Content {
+	c := Content{
+		Key: cert.PublicKey, IsCA: cert.IsCA || cert.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0,
+		DNSNames: cert.DNSNames, EmailAddresses: cert.EmailAddresses, OtherNames: others,
+		IPAddresses: addresses(cert.IPAddresses), URIs: uriTexts(cert.URIs),
+	}
+	c.readSubject(cert.Subject)
+	if cert.MaxPathLen > 0 || cert.MaxPathLen == 0 && cert.MaxPathLenZero {
+		c.PathLength = new(cert.MaxPathLen)
+	}
+	return c
+}
+
+func (c *Content) readSubject(name pkix.Name) {
+	for _, a := range name.Names {
+		text, _ := a.Value.(string)
+		c.Subject = append(c.Subject, Attribute{a.Type.String(), text})
+	}
+	c.SubjectText = name.String()
+}
+
+func addresses(ips []net.IP) []string {
+	var texts []string
+	for _, ip := range ips {
+		address, _ := netip.AddrFromSlice(ip)
+		texts = append(texts, address.Unmap().String())
+	}
+	return texts
+}
+
+func uriTexts(uris []*url.URL) []string {
+	var texts []string
+	for _, uri := range uris {
+		texts = append(texts, uri.String())
+	}
+	return texts
+}
+
+// fingerprintable returns the DER of a public key, nil if it has none.
+func fingerprintable(key crypto.PublicKey) []byte {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil
+	}
+	return der
+}
