@@ -80,5 +80,6 @@ type Input struct {
 // be looked up.
 type Needs struct {
 	Origin, Namespace, Node, Owner, Pod, Services bool
-	Access                                        []Access
+	// Access is in the namespace of the request.
+	Access []Access
 }

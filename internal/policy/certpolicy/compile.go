@@ -1,0 +1,203 @@
+package certpolicy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Policy is a compiled policy. It is safe for concurrent use.
+type Policy struct {
+	name, uid  string
+	generation int64
+	digest     string
+	spec       *v1alpha1.CertificatePolicySpec
+
+	match      matchers
+	conditions []condition
+	// needs are the facts that the policy can read.
+	needs Needs
+	// broken is why the policy cannot be evaluated; matchBroken is set if that
+	// is also true of what it matches.
+	broken      field.ErrorList
+	matchBroken bool
+}
+
+// condition returns what is wrong with a request. It is independent of all
+// other conditions.
+type condition func(*evaluation) []finding
+
+// Name returns the name of the policy.
+func (p *Policy) Name() string { return p.name }
+
+// Digest returns the SHA-256 digest of the specification, in the form
+// "sha256:" and hexadecimal digits.
+func (p *Policy) Digest() string { return p.digest }
+
+// Generation returns the generation of the policy.
+func (p *Policy) Generation() int64 { return p.generation }
+
+// Spec returns the specification. It must not be modified.
+func (p *Policy) Spec() *v1alpha1.CertificatePolicySpec { return p.spec }
+
+// Err returns why the policy cannot be evaluated, nil if it can.
+func (p *Policy) Err() error {
+	if len(p.broken) == 0 {
+		return nil
+	}
+	return p.broken.ToAggregate()
+}
+
+// Compile compiles a policy. It is also the validation of policies when they
+// are written: a policy without errors can be evaluated. The policy is returned
+// in any case; one with errors holds up what it matches. Warnings begin with the
+// field that they are about.
+func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorList, warnings []string) {
+	spec := p.Spec.DeepCopy()
+	c := &compiler{effect: spec.Effect, policy: &Policy{
+		name: p.Name, uid: string(p.UID), generation: p.Generation, digest: digestOf(spec), spec: spec,
+	}}
+	path := field.NewPath("spec")
+	c.shape(path, p.Name, spec)
+	c.matching(path.Child("match"), spec)
+	c.policy.matchBroken = len(c.errs) > 0
+	if spec.Effect != v1alpha1.PolicyDenyRest {
+		c.certificate(path.Child("certificate"), spec.Certificate)
+		c.rules(path.Child("rules"), spec.Rules)
+	}
+	c.approval(path.Child("approval"), spec)
+	c.policy.broken = c.errs
+	return c.policy, c.errs, c.warnings
+}
+
+// digestOf returns the digest of a specification. Fields of structs are encoded
+// in their order, keys of maps sorted.
+func digestOf(spec any) string {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return "" // the types of the API can always be encoded
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+type compiler struct {
+	effect   v1alpha1.PolicyEffect
+	policy   *Policy
+	errs     field.ErrorList
+	warnings []string
+}
+
+// allows reports whether silence of the policy refuses.
+func (c *compiler) allows() bool { return c.effect == v1alpha1.PolicyAllow }
+
+func (c *compiler) add(one condition) { c.policy.conditions = append(c.policy.conditions, one) }
+
+func (c *compiler) invalid(path *field.Path, value any, detail string) {
+	c.errs = append(c.errs, field.Invalid(path, value, detail))
+}
+
+func (c *compiler) required(path *field.Path, detail string) {
+	c.errs = append(c.errs, field.Required(path, detail))
+}
+
+func (c *compiler) forbidden(path *field.Path, detail string) {
+	c.errs = append(c.errs, field.Forbidden(path, detail))
+}
+
+func (c *compiler) unsupported(path *field.Path, value any, supported []string) {
+	c.errs = append(c.errs, field.NotSupported(path, fmt.Sprint(value), supported))
+}
+
+func (c *compiler) warn(path *field.Path, text string) {
+	c.warnings = append(c.warnings, path.String()+": "+text)
+}
+
+// oneOf checks a value of an enumeration. The definitions of the API check the
+// same; policies from files are only checked here.
+func oneOf[T ~string](c *compiler, path *field.Path, value T, values ...T) {
+	if slices.Contains(values, value) {
+		return
+	}
+	var supported []string
+	for _, v := range values {
+		supported = append(supported, string(v))
+	}
+	c.unsupported(path, value, supported)
+}
+
+// shape checks the fields that exclude or need each other.
+func (c *compiler) shape(path *field.Path, name string, s *v1alpha1.CertificatePolicySpec) {
+	oneOf(c, path.Child("effect"), s.Effect, v1alpha1.PolicyAllow, v1alpha1.PolicyLimit, v1alpha1.PolicyDenyRest)
+	oneOf(c, path.Child("mode"), modeOf(s), v1alpha1.PolicyEnforce, v1alpha1.PolicyWarn, v1alpha1.PolicyShadow, v1alpha1.PolicyOff)
+	if s.Disclosure != "" {
+		oneOf(c, path.Child("disclosure"), s.Disclosure, v1alpha1.DiscloseFull, v1alpha1.DiscloseReason)
+	}
+	switch mode := modeOf(s); {
+	case s.Replaces == "":
+	case mode != v1alpha1.PolicyShadow && mode != v1alpha1.PolicyWarn:
+		c.forbidden(path.Child("replaces"), "is only for the modes Shadow and Warn")
+	case s.Replaces == name:
+		c.invalid(path.Child("replaces"), s.Replaces, "must be another policy")
+	}
+	if s.Effect != v1alpha1.PolicyDenyRest {
+		return
+	}
+	if s.Certificate != nil {
+		c.forbidden(path.Child("certificate"), "a DenyRest policy has no conditions: it denies what no Allow policy is about")
+	}
+	if len(s.Rules) > 0 {
+		c.forbidden(path.Child("rules"), "a DenyRest policy has no conditions: it denies what no Allow policy is about")
+	}
+	if s.Approval != nil {
+		c.forbidden(path.Child("approval"), "a DenyRest policy approves nothing")
+	}
+}
+
+// modeOf returns the mode of a policy, which is Enforce by default.
+func modeOf(s *v1alpha1.CertificatePolicySpec) v1alpha1.PolicyMode {
+	if s.Mode == "" {
+		return v1alpha1.PolicyEnforce
+	}
+	return s.Mode
+}
+
+func (c *compiler) certificate(path *field.Path, cert *v1alpha1.CertificateConditions) {
+	if cert == nil {
+		cert = &v1alpha1.CertificateConditions{}
+	}
+	c.subject(path.Child("subject"), cert.Subject)
+	c.names(path.Child("names"), cert.Names)
+	c.keys(path.Child("keys"), cert.Keys)
+	c.usages(path.Child("usages"), cert.Usages)
+	c.lifetime(path.Child("lifetime"), cert.Lifetime)
+	c.authority(path.Child("authority"), cert.Authority)
+	c.extensions(path.Child("extensions"), cert.Extensions)
+}
+
+func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
+	a := s.Approval
+	if a == nil {
+		return
+	}
+	oneOf(c, path.Child("mode"), a.Mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
+	switch {
+	case a.Mode != v1alpha1.ApprovePeople && a.People != nil:
+		c.forbidden(path.Child("people"), "is only for the mode People")
+	case a.Mode != v1alpha1.ApprovePeople && s.Effect == v1alpha1.PolicyLimit:
+		c.forbidden(path.Child("mode"), "a Limit approves nothing: it can only require People")
+	case a.Mode == v1alpha1.ApprovePeople && a.People == nil:
+		c.required(path.Child("people"), "must say how many people have to approve")
+	case a.Mode == v1alpha1.ApprovePeople:
+		c.people(path.Child("people"), a.People)
+		if len(s.Match.Kinds) == 0 || slices.Contains(s.Match.Kinds, v1alpha1.PodCertificateRequests) {
+			c.required(field.NewPath("spec", "match", "kinds"), "must be given without PodCertificateRequest: pods do not wait for people")
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package certpolicy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// Decide decides about a request. The result depends only on the set and the
+// input; the order of policies, lists and their creation does not matter. It
+// fills in everything but the ID and the time that it took. It is safe for
+// concurrent use, and in must not be modified meanwhile.
+func (s *Set) Decide(in Input) *v1alpha1.PolicyDecision {
+	decision, _ := s.DecideVotes(in)
+	return decision
+}
+
+// DecideVotes is Decide, and returns also what the policies require of people:
+// nothing if none have to approve.
+func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
+	d := s.decider(&in)
+	d.collect()
+	result := d.outcome(d.opinions)
+	decision := &v1alpha1.PolicyDecision{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyDecision"},
+		Time:     metav1.NewTime(in.Time), Stage: in.Stage, Request: d.decided(), Set: s.digest,
+		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
+		People: result.people, Considered: d.considered(), Shadow: d.shadow(&result), Cost: d.e.spent(),
+	}
+	if result.policy != nil {
+		decision.Policy = &v1alpha1.DecidingPolicy{Name: result.policy.name, Generation: result.policy.generation, Digest: result.policy.digest}
+	}
+	decision.Message = cmp.Or(result.message, s.message(result.violations))
+	return decision, result.requirements
+}
+
+// decider makes one decision.
+type decider struct {
+	set *Set
+	e   *evaluation
+	// unreadable is why the request cannot be judged at all.
+	unreadable error
+	candidates []*Policy
+	// opinions are those of the enforced policies, in the order of their names.
+	opinions []*opinion
+}
+
+func (s *Set) decider(in *Input) *decider {
+	d := &decider{set: s, e: newEvaluation(in)}
+	d.candidates = s.candidates(in.Request.Kind, SignerName(in.Request))
+	if len(d.candidates) > 0 {
+		d.e.content, d.unreadable = contentOf(in)
+	}
+	return d
+}
+
+// collect asks the enforced policies.
+func (d *decider) collect() {
+	for _, p := range d.candidates {
+		if enforced(p) {
+			d.opinions = append(d.opinions, d.ask(p))
+		}
+	}
+}
+
+// ask returns the opinion of a policy. Of a request that cannot be judged, its
+// kind, signer and requester decide whether the policy is about it.
+func (d *decider) ask(p *Policy) *opinion {
+	if d.unreadable == nil {
+		return new(p.evaluate(d.e, d.set.exceptions))
+	}
+	o := &opinion{policy: p, applies: true}
+	if p.matchBroken {
+		return o
+	}
+	if p.match.requesters != nil {
+		if v := p.match.requesters(d.e); v.no {
+			o.applies, o.because = false, "match.requesters: "+v.because
+			return o
+		}
+	}
+	o.findings = []finding{{at: "request", reason: ReasonUnreadable, field: "request", message: d.unreadable.Error()}}
+	return o
+}
+
+// bestOf returns the opinion of the Allow policy that allows the request: one
+// that needs nobody before one that needs people, and that before one that
+// leaves it; nil if none holds.
+func bestOf(opinions []*opinion) *opinion {
+	var best *opinion
+	for _, o := range opinions {
+		if o.policy.spec.Effect != v1alpha1.PolicyAllow || !o.holds() {
+			continue
+		}
+		if best == nil || rank(o) < rank(best) { // the first by name of equal ones
+			best = o
+		}
+	}
+	return best
+}
+
+func rank(o *opinion) int {
+	switch o.policy.approval() {
+	case v1alpha1.ApproveAutomatic:
+		return 0
+	case v1alpha1.ApprovePeople:
+		return 1
+	}
+	return 2
+}
+
+// result is what follows from the opinions of policies.
+type result struct {
+	outcome         v1alpha1.DecisionOutcome
+	reason, message string
+	policy          *Policy
+	violations      []v1alpha1.PolicyViolation
+	open            []v1alpha1.OpenCondition
+	people          *v1alpha1.PeopleDecision
+	requirements    []quorum.Requirement
+}
+
+// sorted are opinions by what follows from them.
+type sorted struct {
+	limits, allows []*opinion // those that apply
+	rest           []*opinion
+}
+
+func sortOpinions(opinions []*opinion) sorted {
+	var s sorted
+	for _, o := range opinions {
+		switch {
+		case !o.applies:
+		case o.policy.spec.Effect == v1alpha1.PolicyLimit:
+			s.limits = append(s.limits, o)
+		case o.policy.spec.Effect == v1alpha1.PolicyAllow:
+			s.allows = append(s.allows, o)
+		default:
+			s.rest = append(s.rest, o)
+		}
+	}
+	return s
+}
+
+// outcome returns what follows from opinions, which are in the order of the
+// policies' names.
+func (d *decider) outcome(opinions []*opinion) result {
+	s := sortOpinions(opinions)
+	r := result{open: openConditions(slices.Concat(s.limits, s.allows, s.rest))}
+	violations := slices.Concat(violationsOf(s.limits), violationsOf(s.allows))
+	switch {
+	case d.unreadable != nil && len(s.limits)+len(s.allows)+len(s.rest) > 0:
+		return r.deny(slices.Concat(s.limits, s.allows, s.rest)[0].policy, d.unreadableViolations(s))
+	case anyOf(s.limits, func(o *opinion) bool { return o.violated() > 0 }):
+		return r.deny(firstViolated(s.limits), violations)
+	case anyOf(s.limits, undecided):
+		return r.wait(s.limits)
+	}
+	best, valid := bestOf(s.allows), available(s.allows)
+	switch {
+	case best != nil:
+	case anyOf(valid, undecided), len(valid) < len(s.allows) && len(valid)+len(s.rest) > 0:
+		return r.wait(s.allows)
+	case len(valid) > 0:
+		return r.deny(nearest(valid)[0].policy, violationsOf(valid))
+	case anyOf(s.rest, undecided):
+		return r.wait(s.rest)
+	case len(s.rest) > 0:
+		return r.notAllowed(s.rest[0].policy)
+	}
+	// What an exception covers is on record also of a request that is allowed.
+	r.violations = violationsOf(s.limits)
+	if best != nil {
+		r.policy = best.policy
+		r.violations = append(r.violations, violationsOf([]*opinion{best})...)
+	}
+	return d.people(r, s.limits, best)
+}
+
+// people asks whether enough people have approved.
+func (d *decider) people(r result, limits []*opinion, best *opinion) result {
+	for _, o := range limits {
+		if o.policy.wantsPeople() {
+			r.requirements = append(r.requirements, o.policy.requirement())
+		}
+	}
+	if best != nil && best.policy.wantsPeople() {
+		r.requirements = append(r.requirements, best.policy.requirement())
+	}
+	switch {
+	case len(r.requirements) > 0:
+		return d.count(r)
+	case best != nil && best.policy.approval() == v1alpha1.ApproveAutomatic:
+		r.outcome = v1alpha1.OutcomeApprove
+	default:
+		r.outcome = v1alpha1.OutcomeLeave
+	}
+	return r
+}
+
+func (d *decider) count(r result) result {
+	counted := quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
+	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
+	if r.policy == nil {
+		r.policy = d.set.named(r.requirements[0].Policy)
+	}
+	if counted.Met {
+		r.outcome = v1alpha1.OutcomeApprove
+		return r
+	}
+	r.outcome, r.reason = v1alpha1.OutcomeNeedPeople, ReasonApprovalsMissing
+	r.message = "certificate policy " + r.requirements[0].Policy + ": " + quorum.Progress(counted.Requirements)
+	return r
+}
+
+func (r result) deny(by *Policy, violations []v1alpha1.PolicyViolation) result {
+	r.outcome, r.policy, r.violations = v1alpha1.OutcomeDeny, by, violations
+	for _, v := range violations {
+		if v.Exception == "" {
+			r.reason = v.Reason
+			break
+		}
+	}
+	return r
+}
+
+func (r result) notAllowed(by *Policy) result {
+	return r.deny(by, []v1alpha1.PolicyViolation{{
+		Policy: by.name, At: "effect", Reason: ReasonNotAllowed, Message: "no Allow policy is about this request",
+	}})
+}
+
+func (r result) wait(opinions []*opinion) result {
+	r.outcome = v1alpha1.OutcomeWait
+	for _, o := range opinions {
+		if o.unavailable {
+			r.reason, r.policy = ReasonUnavailable, o.policy
+			r.message = "certificate policy " + o.policy.name + " is not valid: requests wait until it is corrected"
+			return r
+		}
+	}
+	r.reason = ReasonFactMissing
+	var facts []string
+	for _, o := range opinions {
+		for _, f := range o.open {
+			if r.policy == nil {
+				r.policy = o.policy
+			}
+			if !slices.Contains(facts, f.open) {
+				facts = append(facts, f.open)
+			}
+		}
+	}
+	if r.policy != nil {
+		r.message = "certificate policy " + r.policy.name + ": not known yet: " + strings.Join(facts, ", ")
+	}
+	return r
+}
+
+func anyOf(opinions []*opinion, is func(*opinion) bool) bool {
+	return slices.ContainsFunc(opinions, is)
+}
+
+// undecided reports whether a policy cannot say yet whether the request fits.
+func undecided(o *opinion) bool { return o.unavailable || len(o.open) > 0 && o.violated() == 0 }
+
+// available returns the opinions of policies that are valid. An Allow policy
+// that is not allows nothing; it only prevents that a request is denied, which
+// would be final, because of it.
+func available(opinions []*opinion) []*opinion {
+	return slices.DeleteFunc(slices.Clone(opinions), func(o *opinion) bool { return o.unavailable })
+}
+
+func firstViolated(opinions []*opinion) *Policy {
+	return opinions[slices.IndexFunc(opinions, func(o *opinion) bool { return o.violated() > 0 })].policy
+}
+
+// nearest returns opinions with the fewest violations first.
+func nearest(opinions []*opinion) []*opinion {
+	opinions = slices.Clone(opinions)
+	slices.SortStableFunc(opinions, func(a, b *opinion) int { return cmp.Compare(a.violated(), b.violated()) })
+	return opinions
+}

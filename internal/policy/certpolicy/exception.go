@@ -1,0 +1,128 @@
+package certpolicy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Exception is a compiled exception. It is safe for concurrent use.
+type Exception struct {
+	name, uid string
+	digest    string
+	spec      *v1alpha1.CertificatePolicyExceptionSpec
+	match     matchers
+	needs     Needs
+	broken    field.ErrorList
+}
+
+// Name returns the name of the exception.
+func (x *Exception) Name() string { return x.name }
+
+// Spec returns the specification. It must not be modified.
+func (x *Exception) Spec() *v1alpha1.CertificatePolicyExceptionSpec { return x.spec }
+
+// Err returns why the exception has no effect, nil if it has one.
+func (x *Exception) Err() error {
+	if len(x.broken) == 0 {
+		return nil
+	}
+	return x.broken.ToAggregate()
+}
+
+// exceptionItem is the address of a condition.
+var exceptionItem = regexp.MustCompile(`^(certificate\.[a-z]+(\.[a-zA-Z]+|\.other\[[0-9.]+\])*|rules\[[-a-z0-9]+\])$`)
+
+// neverExcepted are the conditions that hold for everybody.
+var neverExcepted = []string{"certificate.authority"}
+
+// CompileException compiles an exception. It is also the validation of
+// exceptions when they are written, apart from how far ahead notAfter is. The
+// exception is returned in any case; one with errors has no effect.
+func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field.ErrorList) {
+	spec := x.Spec.DeepCopy()
+	c := &compiler{policy: &Policy{name: x.Name, spec: &v1alpha1.CertificatePolicySpec{}}}
+	path := field.NewPath("spec")
+	if len(spec.Policies) == 0 {
+		c.required(path.Child("policies"), "must name the policies")
+	}
+	if len(spec.Items) == 0 {
+		c.required(path.Child("items"), "must have the addresses of conditions, such as certificate.names.dns or rules[no-wildcards]")
+	}
+	for i, item := range spec.Items {
+		c.exceptionItem(path.Child("items").Index(i), item)
+	}
+	if spec.Reason == "" {
+		c.required(path.Child("reason"), "must say why")
+	}
+	if spec.NotAfter.IsZero() {
+		c.required(path.Child("notAfter"), "must say when the exception ends")
+	}
+	match := path.Child("match")
+	if spec.Match.Requesters == nil && spec.Match.Namespaces == nil {
+		c.required(match, "requesters or namespaces must be given")
+	}
+	if len(spec.Match.Access) > 0 {
+		c.forbidden(match.Child("access"), "is only for policies")
+	}
+	matches := c.matchers(match, &spec.Match)
+	matches.parts = append(matches.parts, c.matchConditions(match.Child("conditions"), spec.Match.Conditions)...)
+	return &Exception{
+		name: x.Name, uid: string(x.UID), digest: digestOf(spec), spec: spec, match: matches, needs: c.policy.needs, broken: c.errs,
+	}, c.errs
+}
+
+func (c *compiler) exceptionItem(path *field.Path, item string) {
+	switch {
+	case !exceptionItem.MatchString(item):
+		c.invalid(path, item, "must be the address of a condition, such as certificate.names.dns or rules[no-wildcards]")
+	case slices.ContainsFunc(neverExcepted, func(never string) bool { return covers(item, never) || covers(never, item) }):
+		c.forbidden(path, "the conditions on certificates of CAs hold without exception")
+	}
+}
+
+// covers reports whether an item covers an address: it is that address, or one
+// above it.
+func covers(item, at string) bool {
+	return at == item || strings.HasPrefix(at, item+".") || strings.HasPrefix(at, item+"[")
+}
+
+// remaining returns how long the exception lasts; zero or less if it has ended.
+func (x *Exception) remaining(now time.Time) time.Duration { return x.spec.NotAfter.Sub(now) }
+
+// excepts reports whether the exception covers a violation of a policy. What
+// cannot be said yet is not covered.
+func (x *Exception) excepts(e *evaluation, policy string, f *finding) bool {
+	if len(x.broken) > 0 || x.remaining(e.in.Time) <= 0 || f.open != "" || f.reason == ReasonUnreadable {
+		return false
+	}
+	if !slices.Contains(x.spec.Policies, policy) || !slices.ContainsFunc(x.spec.Items, func(item string) bool { return covers(item, f.at) }) {
+		return false
+	}
+	if slices.ContainsFunc(neverExcepted, func(never string) bool { return covers(never, f.at) }) {
+		return false
+	}
+	if len(x.spec.Values) > 0 && !slices.ContainsFunc(x.spec.Values, func(value string) bool { return strings.EqualFold(value, f.value) && f.value != "" }) {
+		return false
+	}
+	verdict, _ := x.match.evaluate(e)
+	return verdict == (verdictOf{applies: true})
+}
+
+// Left says how long the exception lasts, in words.
+func (x *Exception) Left(now time.Time) string {
+	left := x.remaining(now)
+	switch {
+	case left <= 0:
+		return "ended"
+	case left < 48*time.Hour:
+		return left.Truncate(time.Minute).String()
+	}
+	return fmt.Sprintf("%d days", int(left.Hours()/24))
+}

@@ -1,0 +1,159 @@
+package certpolicy
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/expression"
+)
+
+// expression compiles the expression at path. The result is nil if there is
+// none, or if it is not valid.
+func (c *compiler) expression(path *field.Path, text v1alpha1.CEL, yields expression.Result) *expression.Expression {
+	if text == "" {
+		return nil
+	}
+	if len(text) > expression.MaxBytes {
+		c.errs = append(c.errs, field.TooLong(path, "", expression.MaxBytes))
+		return nil
+	}
+	env, err := expression.ForPolicies()
+	if err != nil {
+		c.errs = append(c.errs, field.InternalError(path, err))
+		return nil
+	}
+	compiled, err := env.Compile(string(text), yields)
+	if err != nil {
+		c.invalid(path, text, err.Error())
+		return nil
+	}
+	c.policy.needs.read(compiled, string(text))
+	return compiled
+}
+
+// read adds the facts that an expression can read.
+func (n *Needs) read(e *expression.Expression, text string) {
+	n.Origin = n.Origin || e.Reads("request") && strings.Contains(text, "origin")
+	n.Namespace = n.Namespace || e.Reads("namespaceObject")
+	n.Node = n.Node || e.Reads("node")
+	n.Owner = n.Owner || e.Reads("owner")
+	n.Pod = n.Pod || e.Reads("pod")
+	n.Services = n.Services || e.Reads("services")
+}
+
+// reads notes the facts that the variables in patterns stand for.
+func (c *compiler) reads(p *permitted) {
+	n := &c.policy.needs
+	for _, variable := range p.variables() {
+		switch name, _, _ := strings.Cut(variable, ":"); name {
+		case "namespaceLabel":
+			n.Namespace = true
+		case "pod", "podLabel":
+			n.Pod = true
+		case "service":
+			n.Services = true
+		}
+	}
+}
+
+// expressions evaluates the expressions of the decision. What they see is made
+// when the first one is evaluated.
+func (e *evaluation) expressions() *expression.Evaluation {
+	if e.evaluated == nil {
+		e.evaluated = expression.New(expression.View{
+			Request: e.in.Request, Requester: e.requester, PodSpec: true, Policies: e.policyView(),
+		}, "policy")
+	}
+	return e.evaluated
+}
+
+// policyView returns what only policies see.
+func (e *evaluation) policyView() *expression.PolicyView {
+	facts := &e.in.Facts
+	v := &expression.PolicyView{
+		SignerName: SignerName(e.in.Request), Namespace: e.namespace().Value, Node: facts.Node.Value, Owner: facts.Owner.Value,
+		Unknown: map[string]string{},
+	}
+	if e.content != nil {
+		v.Certificate = e.content.Content
+	}
+	if facts.Origin.Known {
+		v.Origin = originText(facts.Origin.Value)
+	}
+	for name, fact := range map[string]struct {
+		known bool
+		is    string
+	}{
+		"request.origin":  {facts.Origin.Known, "origin"},
+		"namespaceObject": {e.namespace().Known || e.values.Namespace == "", "namespaces/" + e.values.Namespace},
+		"node":            {facts.Node.Known || e.values.Node == "", "nodes/" + e.values.Node},
+		"owner":           {facts.Owner.Known || e.in.Request.Kind != v1alpha1.CertificateRequests, "the owner of the request"},
+		"pod":             {e.podKnown(), e.podFact()},
+		"services":        {e.podKnown(), e.podFact()},
+		"serviceAccount":  {e.podKnown(), e.podFact()},
+	} {
+		if !fact.known {
+			v.Unknown[name] = fact.is
+		}
+	}
+	// A kubelet reports the addresses of its node some time after it has
+	// registered it.
+	if node := facts.Node.Value; node != nil && len(node.Status.Addresses) == 0 {
+		for _, field := range []string{"addresses", "hostnames", "ips"} {
+			v.Unknown["node."+field] = "nodes/" + node.Name + " status.addresses"
+		}
+	}
+	return v
+}
+
+func (e *evaluation) podKnown() bool {
+	return e.in.Request.Kind != v1alpha1.PodCertificateRequests || e.in.Request.Pod != nil
+}
+
+func (e *evaluation) podFact() string { return "the pod of " + e.in.Request.Name }
+
+// begin begins with another policy, whose expressions have a budget of their
+// own.
+func (e *evaluation) begin() {
+	if e.evaluated != nil {
+		e.evaluated.Begin()
+	}
+}
+
+// spent returns the cost of all expressions.
+func (e *evaluation) spent() uint64 {
+	if e.evaluated == nil {
+		return 0
+	}
+	return e.evaluated.Spent()
+}
+
+func (e *evaluation) truth(x *expression.Expression) (bool, *finding) {
+	holds, failed := e.expressions().Bool(x)
+	return holds, failureOf(failed)
+}
+
+func (e *evaluation) text(x *expression.Expression) (string, *finding) {
+	text, failed := e.expressions().Text(x)
+	return oneLine(cut(text, maxText)), failureOf(failed)
+}
+
+func (e *evaluation) texts(x *expression.Expression) ([]string, *finding) {
+	texts, failed := e.expressions().Texts(x)
+	return texts, failureOf(failed)
+}
+
+// maxText is how many bytes of a message expression are used.
+const maxText = 1024
+
+func failureOf(failed *expression.Failure) *finding {
+	switch {
+	case failed == nil:
+		return nil
+	case len(failed.Open) > 0:
+		return &finding{open: strings.Join(failed.Open, ", ")}
+	}
+	return &finding{reason: ReasonExpression, message: failed.Message}
+}

@@ -1,0 +1,141 @@
+package certpolicy
+
+import (
+	"strings"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// decided identifies the request.
+func (d *decider) decided() v1alpha1.DecidedRequest {
+	r := &d.e.in.Request
+	id := v1alpha1.DecidedRequest{
+		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+		Signer: SignerName(*r), Requester: d.e.requester.Username, Digest: quorum.Digest(*r),
+	}
+	if origin := d.e.in.Facts.Origin; origin.Known {
+		id.Origin = v1alpha1.RequestOrigin(originText(origin.Value))
+	}
+	return id
+}
+
+// violationsOf returns the violations of policies, those of the nearest policy
+// first.
+func violationsOf(opinions []*opinion) []v1alpha1.PolicyViolation {
+	var list []v1alpha1.PolicyViolation
+	for _, o := range nearest(opinions) {
+		for _, f := range o.findings {
+			list = append(list, v1alpha1.PolicyViolation{
+				Policy: o.policy.name, At: f.at, Reason: f.reason, Field: f.field, Value: f.value,
+				WouldPass: f.would, Message: f.message, Exception: f.exception,
+			})
+		}
+	}
+	return list
+}
+
+// unreadableViolations: one is enough to say that a request cannot be read.
+func (d *decider) unreadableViolations(s sorted) []v1alpha1.PolicyViolation {
+	var list []v1alpha1.PolicyViolation
+	for _, o := range append(append(append([]*opinion{}, s.limits...), s.allows...), s.rest...) {
+		list = append(list, v1alpha1.PolicyViolation{
+			Policy: o.policy.name, At: "request", Reason: ReasonUnreadable, Field: "request", Message: d.unreadable.Error(),
+		})
+		break
+	}
+	return list
+}
+
+func openConditions(opinions []*opinion) []v1alpha1.OpenCondition {
+	var list []v1alpha1.OpenCondition
+	for _, o := range opinions {
+		for _, f := range o.open {
+			list = append(list, v1alpha1.OpenCondition{Policy: o.policy.name, At: f.at, Fact: f.open})
+		}
+	}
+	return list
+}
+
+// considered returns what each enforced policy for the signer says.
+func (d *decider) considered() []v1alpha1.ConsideredPolicy {
+	var list []v1alpha1.ConsideredPolicy
+	for _, o := range d.opinions {
+		one := v1alpha1.ConsideredPolicy{
+			Policy: o.policy.name, Effect: o.policy.spec.Effect, Applies: o.applies, Holds: o.holds(),
+			Open: len(o.open), Violations: o.violated(),
+		}
+		switch {
+		case !o.applies:
+			one.Because = o.because
+		case o.unavailable:
+			one.Because = "the policy is not valid: " + cut(o.policy.Err().Error(), 1024)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// shadow returns what the policies in the modes Shadow and Warn would change,
+// each on its own.
+func (d *decider) shadow(now *result) []v1alpha1.ShadowDecision {
+	var list []v1alpha1.ShadowDecision
+	for _, p := range d.candidates {
+		mode := modeOf(p.spec)
+		if mode != v1alpha1.PolicyShadow && mode != v1alpha1.PolicyWarn {
+			continue
+		}
+		would := d.outcome(d.instead(d.ask(p)))
+		one := v1alpha1.ShadowDecision{
+			Policy: p.name, Mode: mode, Outcome: would.outcome, Differs: would.outcome != now.outcome,
+		}
+		if one.Differs {
+			one.Message, one.Violations = would.message, would.violations
+			if one.Message == "" {
+				one.Message = d.set.message(would.violations)
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// instead returns the opinions with one more, in place of that of the policy
+// that it replaces.
+func (d *decider) instead(shadow *opinion) []*opinion {
+	var opinions []*opinion
+	added := false
+	for _, o := range d.opinions {
+		if !added && strings.Compare(shadow.policy.name, o.policy.name) < 0 {
+			opinions, added = append(opinions, shadow), true
+		}
+		if o.policy.name != shadow.policy.spec.Replaces {
+			opinions = append(opinions, o)
+		}
+	}
+	if !added {
+		opinions = append(opinions, shadow)
+	}
+	return opinions
+}
+
+// Disclosed returns the violations of a decision as the requester may see them:
+// of a policy that discloses only reasons, without values and what would be
+// permitted.
+func (s *Set) Disclosed(violations []v1alpha1.PolicyViolation) []v1alpha1.PolicyViolation {
+	var list []v1alpha1.PolicyViolation
+	for _, v := range violations {
+		if v.Exception != "" {
+			continue
+		}
+		if p := s.named(v.Policy); p != nil && p.spec.Disclosure == v1alpha1.DiscloseReason {
+			subject := v.Field
+			if subject == "" {
+				subject = "the request"
+			}
+			v.Message, v.WouldPass, v.Value = subject+" is not permitted ("+v.Reason+")", nil, ""
+		}
+		list = append(list, v)
+	}
+	return list
+}

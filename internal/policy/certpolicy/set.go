@@ -1,0 +1,254 @@
+package certpolicy
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Set is all policies and exceptions that are in force together. It never
+// changes, and is safe for concurrent use.
+type Set struct {
+	// policies and exceptions are sorted by name.
+	policies   []*Policy
+	exceptions []*Exception
+	digest     string
+	// literal has the policies for signers by their full name, patterns those
+	// that can be for any signer.
+	literal  map[string][]*Policy
+	patterns []*Policy
+}
+
+// NewSet compiles policies and exceptions into a set. It never fails: policies
+// that are not valid hold up what they match. The objects are not kept.
+func NewSet(policies []*v1alpha1.CertificatePolicy, exceptions []*v1alpha1.CertificatePolicyException) *Set {
+	var compiled []*Policy
+	for _, p := range policies {
+		one, _, _ := Compile(p)
+		compiled = append(compiled, one)
+	}
+	var exempt []*Exception
+	for _, x := range exceptions {
+		one, _ := CompileException(x)
+		exempt = append(exempt, one)
+	}
+	return SetOf(compiled, exempt)
+}
+
+// SetOf returns the set of compiled policies and exceptions. Their names must be
+// unique.
+func SetOf(policies []*Policy, exceptions []*Exception) *Set {
+	s := &Set{policies: slices.Clone(policies), exceptions: slices.Clone(exceptions), literal: map[string][]*Policy{}}
+	slices.SortFunc(s.policies, func(a, b *Policy) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(s.exceptions, func(a, b *Exception) int { return cmp.Compare(a.name, b.name) })
+	hash := sha256.New()
+	for _, p := range s.policies {
+		fmt.Fprintf(hash, "policy %s %s\n", p.name, p.digest)
+		if modeOf(p.spec) != v1alpha1.PolicyOff {
+			s.index(p)
+		}
+	}
+	for _, x := range s.exceptions {
+		fmt.Fprintf(hash, "exception %s %s\n", x.name, x.digest)
+	}
+	s.digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	return s
+}
+
+func (s *Set) index(p *Policy) {
+	var signers []string
+	for _, glob := range p.match.signers {
+		name, isLiteral := glob.Literal()
+		if !isLiteral {
+			s.patterns = append(s.patterns, p)
+			return
+		}
+		signers = append(signers, name)
+	}
+	if len(p.match.signers) < len(p.spec.Match.Signers) || len(signers) == 0 {
+		s.patterns = append(s.patterns, p) // it is not known which signers it is for
+		return
+	}
+	slices.Sort(signers)
+	for _, name := range slices.Compact(signers) {
+		s.literal[name] = append(s.literal[name], p)
+	}
+}
+
+// Policies returns all policies, sorted by name.
+func (s *Set) Policies() []*Policy { return s.policies }
+
+// Exceptions returns all exceptions, sorted by name.
+func (s *Set) Exceptions() []*Exception { return s.exceptions }
+
+// Digest returns the digest of all policies and exceptions.
+func (s *Set) Digest() string { return s.digest }
+
+func (s *Set) named(name string) *Policy {
+	i, found := slices.BinarySearchFunc(s.policies, name, func(p *Policy, name string) int { return cmp.Compare(p.name, name) })
+	if !found {
+		return nil
+	}
+	return s.policies[i]
+}
+
+// candidates returns the policies in any mode but Off that can be about
+// requests of a kind for a signer, sorted by name.
+func (s *Set) candidates(kind v1alpha1.RequestKind, signer string) []*Policy {
+	var found []*Policy
+	for _, p := range s.literal[signer] {
+		if p.matchBroken || p.match.about(kind, signer) {
+			found = append(found, p)
+		}
+	}
+	for _, p := range s.patterns {
+		if p.matchBroken || p.match.about(kind, signer) {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Policy) int { return cmp.Compare(a.name, b.name) })
+	return found
+}
+
+// Concerns reports whether a policy in any mode but Off can be about requests of
+// a kind for a signer. Where none can, there is nothing to decide.
+func (s *Set) Concerns(kind v1alpha1.RequestKind, signer string) bool {
+	return len(s.candidates(kind, signer)) > 0
+}
+
+// Governs reports whether an enforced policy can be about requests of a kind for
+// a signer.
+func (s *Set) Governs(kind v1alpha1.RequestKind, signer string) bool {
+	return slices.ContainsFunc(s.candidates(kind, signer), enforced)
+}
+
+// Needs returns the facts that a decision about a request can read.
+func (s *Set) Needs(r *request.Request) Needs {
+	var all Needs
+	signer := SignerName(*r)
+	for _, p := range s.candidates(r.Kind, signer) {
+		all.add(p.needs)
+	}
+	for _, x := range s.exceptions {
+		if x.match.about(r.Kind, signer) {
+			all.add(x.needs)
+		}
+	}
+	for i := range all.Access {
+		all.Access[i].Namespace = r.Namespace
+	}
+	return all
+}
+
+func (n *Needs) add(more Needs) {
+	n.Origin = n.Origin || more.Origin
+	n.Namespace = n.Namespace || more.Namespace
+	n.Node = n.Node || more.Node
+	n.Owner = n.Owner || more.Owner
+	n.Pod = n.Pod || more.Pod
+	n.Services = n.Services || more.Services
+	for _, access := range more.Access {
+		if !slices.Contains(n.Access, access) {
+			n.Access = append(n.Access, access)
+		}
+	}
+}
+
+// NeedsPeople reports whether an enforced policy can require people to approve
+// requests of a kind for a signer.
+func (s *Set) NeedsPeople(kind v1alpha1.RequestKind, signer string) bool {
+	return slices.ContainsFunc(s.candidates(kind, signer), func(p *Policy) bool { return enforced(p) && p.wantsPeople() })
+}
+
+// People returns what all policies require of people. Records of votes have the
+// groups that these name.
+func (s *Set) People() []quorum.Requirement {
+	var all []quorum.Requirement
+	for _, p := range s.policies {
+		if p.wantsPeople() {
+			all = append(all, p.requirement())
+		}
+	}
+	return all
+}
+
+func enforced(p *Policy) bool { return modeOf(p.spec) == v1alpha1.PolicyEnforce }
+
+func (p *Policy) approval() v1alpha1.PolicyApprovalMode {
+	if p.spec.Approval == nil || p.spec.Approval.Mode == "" {
+		return v1alpha1.ApproveAutomatic
+	}
+	return p.spec.Approval.Mode
+}
+
+func (p *Policy) wantsPeople() bool {
+	return p.approval() == v1alpha1.ApprovePeople && p.spec.Approval.People != nil
+}
+
+func (p *Policy) requirement() quorum.Requirement {
+	return quorum.Requirement{Policy: p.name, Digest: p.digest, People: *p.spec.Approval.People}
+}
+
+// SignerName returns the name that the signers of policies are compared with:
+// the signer's, or PLURAL.GROUP/NAMESPACE.NAME or PLURAL.GROUP/NAME of an
+// issuer. The plural of a kind of another group is what Kubernetes makes of its
+// name.
+func SignerName(r request.Request) string {
+	if r.SignerName != "" || r.Issuer == nil {
+		return r.SignerName
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: r.Issuer.Kind})
+	name := r.Issuer.Name
+	if r.Issuer.Namespace != "" {
+		name = r.Issuer.Namespace + "." + name
+	}
+	return strings.Join([]string{plural.Resource + "." + r.Issuer.Group, name}, "/")
+}
+
+// Lifetime is what policies say about the lifetime of certificates from signers
+// of this server. Fields are nil if nothing is said.
+type Lifetime struct {
+	// Default is for requests that name no lifetime, Max the largest one. A
+	// longer one is shortened: where a policy refuses it instead, the request is
+	// denied.
+	Default, Max *time.Duration
+}
+
+// Lifetime returns the lifetime that the policies leave to the signer: the
+// Limits that apply, and the Allow policy that the request is approved by.
+func (s *Set) Lifetime(in Input) Lifetime {
+	in.Certificate, in.Prospective = nil, nil
+	d := s.decider(&in)
+	d.collect()
+	best := bestOf(d.opinions)
+	var l Lifetime
+	for _, o := range d.opinions {
+		if !o.applies || o.policy.spec.Certificate == nil || o.policy.spec.Certificate.Lifetime == nil {
+			continue
+		}
+		if o.policy.spec.Effect == v1alpha1.PolicyLimit || o == best {
+			of := o.policy.spec.Certificate.Lifetime
+			l.Max, l.Default = smaller(l.Max, of.Max), smaller(l.Default, of.Default)
+		}
+	}
+	return l
+}
+
+func smaller(a *time.Duration, b *metav1.Duration) *time.Duration {
+	if b == nil || a != nil && *a <= b.Duration {
+		return a
+	}
+	return &b.Duration
+}
