@@ -32,6 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/generated/openapi"
 )
 
@@ -82,6 +83,8 @@ type Config struct {
 	// FrontEnds are the front ends of the process. Those with a path are served
 	// on this port, and all of them are probed for readiness.
 	FrontEnds []frontend.FrontEnd
+	// Policies decide about requests for certificates.
+	Policies *policies.Policies
 }
 
 // Server is an API server that is ready to run.

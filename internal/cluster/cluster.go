@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -57,6 +58,9 @@ func run(ctx context.Context, cfg Config) error {
 	if work.Responders, err = controllermanager.NewResponders(cfg.ACME, process.Metrics); err != nil {
 		return err
 	}
+	if work.Policies, err = followPolicies(process, work); err != nil {
+		return err
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
@@ -88,6 +92,18 @@ func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 		options.Lease = &controllermanager.Lease{Namespace: cfg.LeaseNamespace(), Name: election.ResourceName, Times: election.LeaseTimes, API: own}
 	}
 	return controllermanager.NewProcess(options)
+}
+
+// followPolicies returns the policies of the API, which the process follows with
+// and without the lease.
+func followPolicies(process controllermanager.Process, work controllermanager.Config) (*policies.Policies, error) {
+	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{
+		API: process.Reader, Namespace: process.Namespace, Seals: &policies.Seals{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return deciders, process.Manager.Add(deciders)
 }
 
 // plan returns what the controllers do.

@@ -23,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/trust"
 	"github.com/certplane/certplane/internal/ledger"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
@@ -39,6 +40,8 @@ type Settings struct {
 	Controllers Selection `json:"controllers"`
 	// approval rules which requests are approved without a person.
 	Approval approve.Settings `json:"approval"`
+	// policy rules how CertificatePolicies are enforced.
+	Policy policies.Settings `json:"policy"`
 	// signing rules what the built-in signers issue.
 	Signing sign.Settings `json:"signing"`
 	// declaredSigners rules what happens to the CAs of Signer objects.
@@ -66,6 +69,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		Controllers:     Selection{everything},
 		Approval:        approve.DefaultSettings(),
+		Policy:          policies.DefaultSettings(),
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),
 		PodSigning:      podsign.DefaultSettings(),
@@ -85,7 +89,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.NodeLifecycle} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}
@@ -105,6 +109,8 @@ type Config struct {
 	// InCluster makes "*" leave out the controllers that must be named in
 	// clusters.
 	InCluster bool
+	// Policies decide about requests. If it is nil, no policy is enforced.
+	Policies *policies.Policies
 	// Keepers are the controllers that only "certplane serve" runs.
 	Keepers []Part
 	// Honoured are CAs whose client certificates the API honours, as far as

@@ -60,7 +60,7 @@ func addDeclaredSigners(a Actor, cfg Config) error {
 			signer := set.Find(name)
 			return signer != nil && signer.Serves(v1alpha1.CertificateSigningRequests)
 		},
-		Several: true, Sign: set.SignCSR, Changes: sign.AnyChange(set.Changes.Subscribe),
+		Several: true, Sign: set.SignCSR, Policies: cfg.Policies, Changes: sign.AnyChange(set.Changes.Subscribe),
 		Answered: set.Count,
 		Client:   a.Client, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 	})
@@ -70,7 +70,7 @@ func addDeclaredSigners(a Actor, cfg Config) error {
 // declared signers.
 func addPodSigners(a Actor, cfg Config) error {
 	return podsign.Add(a.Manager, podsign.Config{
-		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared,
+		Cache: a.Reader, Client: a.Client, Versions: a.Versions, Signers: cfg.declared, Policies: cfg.Policies,
 		Settings: cfg.Settings.PodSigning, Events: a.Events, Metrics: a.Metrics,
 	})
 }

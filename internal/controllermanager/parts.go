@@ -19,7 +19,7 @@ import (
 )
 
 func addApprover(a Actor, cfg Config) error {
-	return approve.Add(a.Manager, approve.Config{Client: a.Client, Settings: cfg.Settings.Approval, Events: a.Events, Metrics: a.Metrics})
+	return approve.Add(a.Manager, approve.Config{Client: a.Client, Policies: cfg.Policies, Settings: cfg.Settings.Approval, Events: a.Events, Metrics: a.Metrics})
 }
 
 func addCleaner(a Actor, cfg Config) error {
@@ -110,7 +110,7 @@ func addWebhookSigners(a Actor, cfg Config) error {
 		err = sign.Add(a.Manager, sign.Config{
 			SignerName: w.SignerName,
 			Selects:    func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
-			Sign:       endpoint, Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
+			Sign:       endpoint, Policies: cfg.Policies, Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
 		})
 		if err != nil {
 			return err

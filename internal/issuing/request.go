@@ -76,10 +76,11 @@ func (r Request) CheckDuration() error {
 // Lifetime returns a Lifetime that starts now: unlike the signers of
 // Kubernetes, Issuers do not backdate.
 func (r Request) Lifetime() pki.Lifetime {
-	if r.Terms.Duration != nil {
-		return pki.Lifetime{Max: *r.Terms.Duration}
+	lifetime := pki.Lifetime{Max: certmanager.DefaultDuration}
+	if asked := r.Request.Lifetime.Within(r.Terms.Duration); asked != nil {
+		lifetime.Max = *asked
 	}
-	return pki.Lifetime{Max: certmanager.DefaultDuration}
+	return lifetime.Limited(r.Request.Lifetime.Max)
 }
 
 // Template returns the template of the certificate for csr, to be signed with
@@ -98,6 +99,9 @@ func (r Request) Template(csr *x509.CertificateRequest, by crypto.PublicKey, val
 // verdict. Its text is for the requester, and must not show a key.
 func Permanent(reason, text string, err error) error {
 	if verdict := new(signer.PendingError); errors.As(err, &verdict) {
+		return err
+	}
+	if verdict := new(signer.PermanentError); errors.As(err, &verdict) {
 		return err
 	}
 	return signer.Permanent(reason, fmt.Errorf("%s: %w", text, err))

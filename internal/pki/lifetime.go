@@ -40,6 +40,15 @@ func (l Lifetime) Duration(requested *time.Duration) time.Duration {
 	}
 }
 
+// Limited returns the lifetime with a shorter maximum, if max is not nil and
+// shorter.
+func (l Lifetime) Limited(max *time.Duration) Lifetime {
+	if max != nil && *max < l.Max {
+		l.Max, l.Min = *max, min(l.Min, *max)
+	}
+	return l
+}
+
 // Unbounded returns the validity of a certificate issued now by a CA that never
 // expires.
 func (l Lifetime) Unbounded(requested *time.Duration, now time.Time) Validity {

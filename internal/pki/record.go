@@ -21,6 +21,9 @@ type Purpose struct {
 	// Use is what the program itself needs the certificate for, such as "root of
 	// the client CA"; empty if there is a request.
 	Use string
+	// Permit, if not nil, is called with the certificate before it is signed: all
+	// of it but the signature is final. If it fails, nothing is signed.
+	Permit func(*x509.Certificate) error
 }
 
 // Recorder is called with each certificate that a key has signed, and the

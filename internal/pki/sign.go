@@ -19,14 +19,20 @@ import (
 
 // Sign signs with the issuer's key, once, and records the certificate. The
 // returned certificate is the linted one, byte for byte, and its signature has
-// been verified with the issuer's certificate. Errors come from the key or the
-// recorder, and are not about the request.
+// been verified with the issuer's certificate. An error of why.Permit is returned
+// as it is. Other errors come from the key or the recorder, and are not about the
+// request.
 func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certificate, error) {
 	switch {
 	case l.draft == nil:
 		return nil, errors.New("certificate has not been linted")
 	case by.Record == nil:
 		return nil, errors.New("certificates must be recorded: there is no recorder")
+	}
+	if why.Permit != nil {
+		if err := why.Permit(l.draft); err != nil {
+			return nil, err
+		}
 	}
 	cert, err := l.sign(by.Rand)
 	if err != nil {

@@ -38,7 +38,8 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/approval"),
-			approveKubelets,
+			// The policies can be about any signer.
+			allow("approve", certificates, "signers"),
 			allow("create", authorization, "subjectaccessreviews"),
 			writeEvents(),
 		},

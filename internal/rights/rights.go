@@ -123,11 +123,22 @@ func WritesEvents(account string) bool {
 	return slices.ContainsFunc(Of(account), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "events") })
 }
 
+// policyReads is what CertificatePolicies need: they are asked wherever requests
+// are approved or signed, about the facts that they name.
+func policyReads() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
+		readNamespaces, readNodes,
+		allow(read, certManager, "certificates", "clusterissuers", "issuers"),
+		allow("create", authorization, "subjectaccessreviews"),
+	}
+}
+
 // CacheRules returns the rights of the shared cache of a process with the
-// controllers of these accounts. Without any accounts, it returns those for all
-// controllers.
+// controllers of these accounts, and of its CertificatePolicies. Without any
+// accounts, it returns those for all controllers.
 func CacheRules(accounts ...string) []rbacv1.PolicyRule {
-	var rules []rbacv1.PolicyRule
+	rules := policyReads()
 	for _, c := range Controllers() {
 		if len(accounts) > 0 && !slices.Contains(accounts, c.Account) {
 			continue

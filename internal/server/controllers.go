@@ -27,6 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/signer"
@@ -43,7 +44,7 @@ type clientCAs struct {
 
 // newControllers builds all controllers. The returned manager runs them, only
 // while it holds the lease if there is one.
-func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, lease *controllermanager.Lease) (ctrl.Manager, error) {
+func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease) (ctrl.Manager, error) {
 	process, err := controllermanager.NewProcess(controllermanager.Options{
 		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
 		Lease: lease, Announcement: "The controllers work on this server from now on",
@@ -59,7 +60,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
 		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy),
-		FrontProxy: proxy.Certificate,
+		FrontProxy: proxy.Certificate, Policies: deciders,
 	})
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -153,6 +154,7 @@ type parts struct {
 	renewal        *renewal
 	advertise      advertise.Keeper
 	frontEnds      []frontend.FrontEnd
+	policies       *policies.Policies
 	// installing is the configuration to install the definitions of our own kinds.
 	installing *rest.Config
 }
@@ -180,6 +182,12 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		WarningHandlerWithContext: rest.NoWarnings{},
 	}, rights.Accounts())
 	asServer := ids.asServer()
+	deciders, err := controllermanager.Config{Settings: cfg.Settings}.OpenPolicies(controllermanager.PolicyReader{
+		API: asServer, Mapper: newMapper, Defined: true, Namespace: rights.ServeNamespace, Seals: &policies.Seals{},
+	})
+	if err != nil {
+		return nil, err
+	}
 	var api *apiserver.Server
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {
@@ -211,6 +219,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		DelegatedSigners:  cfg.Signing.Delegated(),
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 		FrontEnds:         all,
+		Policies:          deciders,
 	})
 	if err != nil {
 		return nil, err
@@ -224,7 +233,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, lease)
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease)
 	}
 	manager, err := newManager()
 	if err != nil {
@@ -236,7 +245,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	return &parts{
 		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager, lease: lease,
-		advertise: advertiser, frontEnds: all, installing: installing,
+		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
 }
 
@@ -270,12 +279,13 @@ func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 		if err := p.define(ctx); err != nil {
 			return err
 		}
+		group.Go(func() error { return p.policies.Run(ctx) })
 		defer alongside(ctx, p.advertise.Run)()
 		return p.work(ctx)
 	})
 	first := p.controllers.GetCache()
 	group.Go(func() error {
-		if !first.WaitForCacheSync(ctx) {
+		if !first.WaitForCacheSync(ctx) || !p.policies.WaitUntilKnown(ctx) {
 			return ctx.Err()
 		}
 		return announce()

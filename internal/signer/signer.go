@@ -61,6 +61,7 @@ func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) S
 		if err != nil {
 			return nil, Unavailable(err)
 		}
+		approved.profile.Lifetime = approved.profile.Lifetime.Limited(req.Lifetime.Max)
 		return approved.issue(ctx, authority, now, by)
 	}
 }

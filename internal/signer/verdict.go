@@ -1,6 +1,7 @@
 package signer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -78,8 +79,15 @@ func (e *PendingError) Unwrap() error { return e.Err }
 func Permanent(reason string, err error) error { return &PermanentError{Reason: reason, Err: err} }
 
 // Unavailable returns a verdict about a signer that cannot sign now, because it
-// has no CA or its key does not answer.
+// has no CA or its key does not answer. An error that is a verdict already stays
+// what it is.
 func Unavailable(err error) error {
+	if verdict := new(PendingError); errors.As(err, &verdict) {
+		return err
+	}
+	if verdict := new(PermanentError); errors.As(err, &verdict) {
+		return err
+	}
 	return &PendingError{Reason: ReasonUnavailable, Message: "the signer cannot sign at present; it keeps trying", Err: err}
 }
 

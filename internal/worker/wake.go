@@ -14,3 +14,26 @@ func CannotWake(ctx context.Context, err error, message string, values ...any) {
 		log.FromContext(ctx).WithCallDepth(1).Error(err, message, values...)
 	}
 }
+
+// OnChange calls do after each change until ctx ends, in a goroutine of its own.
+// Changes that come while do runs are one.
+func OnChange[T any](ctx context.Context, subscribe func(func(T)) (cancel func()), do func()) {
+	changed := make(chan struct{}, 1)
+	cancel := subscribe(func(T) {
+		select {
+		case changed <- struct{}{}:
+		default: // one is queued already
+		}
+	})
+	go func() {
+		defer cancel()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				do()
+			}
+		}
+	}()
+}

@@ -18,7 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/turns"
 )
@@ -32,6 +35,9 @@ type Config struct {
 	// subjectaccessreviews, update on certificatesigningrequests/approval and
 	// approve on the signer kubernetes.io/kube-apiserver-client-kubelet.
 	Client client.Client
+	// Policies, if not nil, decide first about the requests of all signers. Then
+	// the client also needs approve on these signers.
+	Policies *policies.Policies
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.
@@ -51,7 +57,8 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(arrivals())).
+		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(r.arrivals())).
+		WatchesRawSource(source.Func(r.retryWithPolicies)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
 			RateLimiter:             backOff(),
@@ -73,12 +80,13 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		return nil, fmt.Errorf("registering the approver's metrics: %w", err)
 	}
 	return &reconciler{
-		policy:  approval.Policy{Strict: settings.Strict},
-		cache:   cache,
-		client:  cfg.Client,
-		clock:   cfg.Clock,
-		waiting: newBacklog(),
-		report:  reporter{metrics: metrics, events: cfg.Events},
+		policy:   approval.Policy{Strict: settings.Strict},
+		policies: cfg.Policies,
+		cache:    cache,
+		client:   cfg.Client,
+		clock:    cfg.Clock,
+		waiting:  newBacklog(),
+		report:   reporter{metrics: metrics, events: cfg.Events},
 	}, nil
 }
 
@@ -89,20 +97,20 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 // arrivals lets a request pass when it begins to wait. What the decision
-// depends on never changes after that, so later changes are no reason to look
-// at it.
-func arrivals() predicate.Predicate {
+// depends on in the request never changes after that, so later changes are no
+// reason to look at it.
+func (r *reconciler) arrivals() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return r.waits(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return waits(e.ObjectNew) && (!waits(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
+			return r.waits(e.ObjectNew) && (!r.waits(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(e event.GenericEvent) bool { return waits(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return r.waits(e.Object) },
 	}
 }
 
-func waits(o client.Object) bool {
+func (r *reconciler) waits(o client.Object) bool {
 	c, ok := o.(*certificatesv1.CertificateSigningRequest)
-	return ok && approval.Waits(c)
+	return ok && (approval.Waits(c) || approval.Undecided(c) && r.policies.Concern(v1alpha1.CertificateSigningRequests, c.Spec.SignerName))
 }

@@ -14,28 +14,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
 
 type reconciler struct {
-	policy  approval.Policy
-	cache   client.Reader
-	client  client.Client
-	clock   clock.PassiveClock
-	waiting *backlog
-	report  reporter
+	policy   approval.Policy
+	policies *policies.Policies
+	cache    client.Reader
+	client   client.Client
+	clock    clock.PassiveClock
+	waiting  *backlog
+	report   reporter
 }
 
-// Reconcile approves one request if it is pending and may be approved.
+// Reconcile decides about one request if it is pending: by the policies, and if
+// these leave it, by the recognisers.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
 	// The object belongs to the cache and must not be modified.
 	err := r.cache.Get(ctx, req.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
-	if err != nil || !approval.Waits(c) {
+	if err != nil || !approval.Undecided(c) {
 		r.waiting.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if action := r.policies.Next(ctx, request.FromCSR(c), policies.ConditionsOfCSR(c)); action.Step != policies.StepLeave {
+		return r.act(ctx, c, action)
+	}
+	if !approval.Waits(c) {
+		return reconcile.Result{}, nil
 	}
 	known, err := r.policy.Recognise(c)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer/declared"
 	"github.com/certplane/certplane/internal/signer/metrics"
 	"github.com/certplane/certplane/internal/worker"
@@ -36,6 +37,8 @@ type Config struct {
 	Versions worker.Lookup
 	// Signers are the declared signers.
 	Signers *declared.Set
+	// Policies, if not nil, must permit each certificate.
+	Policies *policies.Policies
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/signer"
 )
@@ -35,12 +36,16 @@ func pending(req *podRequest) bool {
 }
 
 // decide turns a signer's answer into an outcome. A request that the signer's
-// profile refuses is denied. A request that is wrong for any signer has failed.
+// profile or a policy refuses is denied. A request that is wrong for any signer has failed.
 // Every other error is a problem of the signer and temporary (KEP-4317).
 func decide(issued *signer.Issued, err error) answer.Outcome {
 	var refusal *profile.Refusal
 	if errors.As(err, &refusal) {
 		return answer.Outcome{State: answer.Denied, Reason: refusal.Reason, Message: note.Fit(refusal.Message)}
+	}
+	var denied *policies.Denied
+	if errors.As(err, &denied) {
+		return answer.Outcome{State: answer.Denied, Reason: denied.Reason, Message: note.Fit(denied.Message)}
 	}
 	o := answer.Decide(issued, err, reasonIssued)
 	if o.Issued != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
@@ -81,5 +82,5 @@ func (r *reconciler) sign(ctx context.Context, req *podRequest, by *declared.Sig
 	if err != nil {
 		return nil, err
 	}
-	return by.Sign(ctx, facts, now)
+	return r.Policies.Guard(by.Sign, policies.Approved{})(ctx, facts, now)
 }

@@ -87,24 +87,7 @@ func (r *reconciler) waits(o client.Object) bool {
 // retryWithSigners is a source of work: each change of the signers triggers the
 // requests that may have waited for it.
 func (r *reconciler) retryWithSigners(ctx context.Context, q queue) error {
-	changed := make(chan struct{}, 1)
-	cancel := r.Signers.Changes.Subscribe(func(struct{}) {
-		select {
-		case changed <- struct{}{}:
-		default: // one is queued already
-		}
-	})
-	go func() {
-		defer cancel()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				r.enqueueAll(ctx, q)
-			}
-		}
-	}()
+	worker.OnChange(ctx, r.Signers.Changes.Subscribe, func() { r.enqueueAll(ctx, q) })
 	return nil
 }
 

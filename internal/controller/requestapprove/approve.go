@@ -1,5 +1,5 @@
-// Package requestapprove approves every CertificateRequest. It is for servers
-// whose users may have any certificate that they may request.
+// Package requestapprove decides about CertificateRequests: by the certificate
+// policies, and approves what these leave, as cert-manager does.
 package requestapprove
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
@@ -55,6 +56,8 @@ type Config struct {
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
+	// Policies, if not nil, decide first.
+	Policies *policies.Policies
 	// ReviewCAs leaves requests for CA certificates to another approver.
 	ReviewCAs bool
 	// Clock is the clock; nil means the real one.
@@ -108,6 +111,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		return ok && requests.Undecided(cr)
 	})
 	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), undecided))
+	if err == nil && r.Policies != nil {
+		err = approving.Watch(source.Func(r.retryWithPolicies))
+	}
 	if err != nil {
 		return err
 	}
@@ -118,11 +124,15 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 // object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
 
-// Reconcile approves one request.
+// Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
 	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	action := r.Policies.Next(ctx, request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr))
+	if action.Step != policies.StepLeave {
+		return r.act(ctx, cr, action)
 	}
 	if r.ReviewCAs && request.FromCertificateRequest(cr).AsksForCA() {
 		r.event(cr, corev1.EventTypeNormal, reasonReview, fmt.Sprintf(
@@ -133,6 +143,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := issuance.SetDecision(cr, cmv1.CertificateRequestConditionApproved, approval, r.Clock.Now()); err != nil {
 		return reconcile.Result{}, nil // it has been decided
 	}
+	return r.write(ctx, cr, reconcile.Result{}, func() {
+		log.FromContext(ctx).V(1).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
+		r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
+	})
+}
+
+// write stores the conditions of a request, and then reports that.
+func (r *reconciler) write(ctx context.Context, cr *cmv1.CertificateRequest, next reconcile.Result, report func()) (reconcile.Result, error) {
 	err := r.Client.Status().Update(ctx, cr, client.FieldOwner(Component))
 	switch {
 	case apierrors.IsConflict(err):
@@ -143,9 +161,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).V(1).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
-	r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
-	return reconcile.Result{}, nil
+	report()
+	return next, nil
 }
 
 // whyForbidden returns what to do about a request that the API does not let the

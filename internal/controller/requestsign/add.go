@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer/metrics"
 	"github.com/certplane/certplane/internal/turns"
@@ -42,6 +43,8 @@ type Config struct {
 	issuing.Config
 	// Issuers are the issuers of all types.
 	Issuers issuertypes.Issuers
+	// Policies, if not nil, must permit each certificate.
+	Policies *policies.Policies
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, record what happened, in the name of the Component of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
@@ -88,8 +90,16 @@ func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
 // Sign implements engine.Attempt.
 func (a *attempt) Sign(ctx context.Context) answer.Outcome {
 	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
-	issued, err := a.Issuers.Sign(ctx, a.found, a.req, a.report.Start)
+	sign := a.Policies.Guard(a.ask, policies.ApprovedRequest(a.cr))
+	issued, err := sign(ctx, a.req.Request, a.report.Start)
 	return atPace(decide(issued, err), err)
+}
+
+// ask asks the issuer.
+func (a *attempt) ask(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+	asked := a.req
+	asked.Request = req
+	return a.Issuers.Sign(ctx, a.found, asked, now)
 }
 
 // atPace has a request tried again when its issuer wants that.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/metrics"
 	"github.com/certplane/certplane/internal/turns"
@@ -48,6 +49,8 @@ type Config struct {
 	Several bool
 	// Sign answers the requests.
 	Sign signer.Sign
+	// Policies, if not nil, must permit each certificate.
+	Policies *policies.Policies
 	// Changes, if not nil, triggers requests that can be answered now.
 	Changes Changes
 	// Client is the signer's own identity at the API. It needs get on
@@ -110,7 +113,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		counts.Begin(cfg.SignerName)
 	}
 	r := &reconciler{
-		selects: cfg.Selects, sign: cfg.Sign, cache: cache, clock: cfg.Clock,
+		selects: cfg.Selects, sign: cfg.Sign, policies: cfg.Policies, cache: cache, clock: cfg.Clock,
 		reporter: reporter{
 			signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts,
 			events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued"), awaitedEvent: cfg.AwaitedEvent,

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/signer"
@@ -16,6 +17,7 @@ import (
 type reconciler struct {
 	selects  func(signerName string) bool
 	sign     signer.Sign
+	policies *policies.Policies
 	cache    client.Reader
 	requests answer.Kind[*csr]
 	clock    clock.PassiveClock
@@ -35,7 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	start := r.clock.Now()
-	issued, err := r.sign(ctx, request.FromCSR(c), start)
+	issued, err := r.policies.Guard(r.sign, policies.ApprovedCSR(c))(ctx, request.FromCSR(c), start)
 	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
 }
 

@@ -31,12 +31,13 @@ type (
 )
 
 // Waits reports whether a request waits for a decision that this package makes.
+func Waits(c *csr) bool { return c.Spec.SignerName == SignerName && Undecided(c) }
+
+// Undecided reports whether a request for any signer waits for a decision.
 // Approved and Denied count by their presence alone. A request that has failed
 // gets no certificate, so there is nothing to approve.
-func Waits(c *csr) bool {
-	return c.Spec.SignerName == SignerName &&
-		len(c.Status.Certificate) == 0 &&
-		!slices.ContainsFunc(c.Status.Conditions, decides)
+func Undecided(c *csr) bool {
+	return len(c.Status.Certificate) == 0 && !slices.ContainsFunc(c.Status.Conditions, decides)
 }
 
 func decides(c condition) bool {

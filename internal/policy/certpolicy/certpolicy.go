@@ -47,10 +47,25 @@ type Facts struct {
 	Node Fact[corev1.Node]
 	// Owner is the Certificate that the request is for.
 	Owner Fact[metav1.ObjectMeta]
+	// Signer says whether the signer is of this program, so that it keeps what a
+	// policy says about lifetimes.
+	Signer Fact[Signer]
+	// BuiltIn is the name of the built-in policy that allows the request, such as
+	// builtin:selfnodeclient; empty if none does.
+	BuiltIn Fact[string]
 	// Access has the answers to what match.access asks. What is missing is not
 	// known.
 	Access map[Access]bool
 }
+
+// Signer is what is known about the signer of a request.
+type Signer struct {
+	// Ours: it is a signer of this program.
+	Ours bool
+}
+
+// BuiltInPrefix begins the names of built-in policies, which are no objects.
+const BuiltInPrefix = "builtin:"
 
 // Input is what a decision is about.
 type Input struct {
@@ -62,9 +77,6 @@ type Input struct {
 	// Patience is how long after the creation of the request an open condition
 	// is violated. Zero means never.
 	Patience time.Duration
-	// Ours: the signer is of this server, so that it keeps what a policy says
-	// about lifetimes.
-	Ours bool
 	// Certificate is the finished certificate, before it is signed or as another
 	// CA has signed it. Nil: the decision is about what the request asks for, or
 	// about Prospective.
@@ -79,7 +91,9 @@ type Input struct {
 // Needs are the facts that the policies for a request can read. Others need not
 // be looked up.
 type Needs struct {
-	Origin, Namespace, Node, Owner, Pod, Services bool
+	Origin, Namespace, Node, Owner, Pod, Services, Signer bool
+	// BuiltIn: it matters whether a built-in policy allows the request.
+	BuiltIn bool
 	// Access is in the namespace of the request.
 	Access []Access
 }

@@ -65,6 +65,7 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 	}}
 	path := field.NewPath("spec")
 	c.shape(path, p.Name, spec)
+	c.policy.needs.BuiltIn = spec.Effect == v1alpha1.PolicyDenyRest
 	c.matching(path.Child("match"), spec)
 	c.policy.matchBroken = len(c.errs) > 0
 	if spec.Effect != v1alpha1.PolicyDenyRest {

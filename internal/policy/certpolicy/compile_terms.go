@@ -193,6 +193,7 @@ func (c *compiler) lifetime(path *field.Path, l *v1alpha1.LifetimeConditions) {
 		c.add(func(e *evaluation) []finding { return atLeast(e.content.lifetime, l.Min.Duration) })
 	}
 	if l.Max != nil {
+		c.policy.needs.Signer = true
 		c.add(func(e *evaluation) []finding { return atMost(e.in, e.content.lifetime, l) })
 	}
 }
@@ -211,12 +212,18 @@ func atMost(in *Input, l lifetime, conditions *v1alpha1.LifetimeConditions) []fi
 	max := conditions.Max.Duration
 	f := finding{at: "certificate.lifetime.max", reason: ReasonTooLong, field: "duration", would: []string{"at most " + max.String()}}
 	finished := in.Certificate != nil || in.Prospective != nil
+	signer := in.Facts.Signer
+	ours := signer.Value != nil && signer.Value.Ours
 	switch {
-	case !l.known && in.Ours, l.known && l.shortest <= max:
+	case l.known && l.shortest <= max:
+		return nil
+	case !finished && !signer.Known && (!l.known || conditions.Exceeding == v1alpha1.LifetimeShorten):
+		return []finding{{at: f.at, open: "the signer " + SignerName(in.Request)}}
+	case !l.known && ours:
 		return nil
 	case !l.known:
 		f.message = fmt.Sprintf("the request must name a lifetime of at most %v, because the signer is not of this server", max)
-	case !finished && in.Ours && conditions.Exceeding == v1alpha1.LifetimeShorten:
+	case !finished && ours && conditions.Exceeding == v1alpha1.LifetimeShorten:
 		return nil
 	default:
 		f.value, f.message = l.shortest.String(), fmt.Sprintf("the lifetime %v is longer than %v", l.shortest, max)

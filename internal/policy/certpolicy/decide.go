@@ -32,7 +32,10 @@ func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirem
 		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
 		People: result.people, Considered: d.considered(), Shadow: d.shadow(&result), Cost: d.e.spent(),
 	}
-	if result.policy != nil {
+	switch {
+	case result.builtIn != "":
+		decision.Policy = &v1alpha1.DecidingPolicy{Name: result.builtIn}
+	case result.policy != nil:
 		decision.Policy = &v1alpha1.DecidingPolicy{Name: result.policy.name, Generation: result.policy.generation, Digest: result.policy.digest}
 	}
 	decision.Message = cmp.Or(result.message, s.message(result.violations))
@@ -119,10 +122,12 @@ type result struct {
 	outcome         v1alpha1.DecisionOutcome
 	reason, message string
 	policy          *Policy
-	violations      []v1alpha1.PolicyViolation
-	open            []v1alpha1.OpenCondition
-	people          *v1alpha1.PeopleDecision
-	requirements    []quorum.Requirement
+	// builtIn is the built-in policy that allows the request, if no other does.
+	builtIn      string
+	violations   []v1alpha1.PolicyViolation
+	open         []v1alpha1.OpenCondition
+	people       *v1alpha1.PeopleDecision
+	requirements []quorum.Requirement
 }
 
 // sorted are opinions by what follows from them.
@@ -168,8 +173,12 @@ func (d *decider) outcome(opinions []*opinion) result {
 		return r.wait(s.allows)
 	case len(valid) > 0:
 		return r.deny(nearest(valid)[0].policy, violationsOf(valid))
+	case d.builtIn() != "":
+		r.builtIn = d.builtIn()
 	case anyOf(s.rest, undecided):
 		return r.wait(s.rest)
+	case len(s.rest) > 0 && !d.e.in.Facts.BuiltIn.Known && d.e.in.Request.Kind == v1alpha1.CertificateSigningRequests:
+		return r.waitFor(s.rest[0], "whether a built-in policy allows the request")
 	case len(s.rest) > 0:
 		return r.notAllowed(s.rest[0].policy)
 	}
@@ -195,7 +204,7 @@ func (d *decider) people(r result, limits []*opinion, best *opinion) result {
 	switch {
 	case len(r.requirements) > 0:
 		return d.count(r)
-	case best != nil && best.policy.approval() == v1alpha1.ApproveAutomatic:
+	case r.builtIn != "", best != nil && best.policy.approval() == v1alpha1.ApproveAutomatic:
 		r.outcome = v1alpha1.OutcomeApprove
 	default:
 		r.outcome = v1alpha1.OutcomeLeave
@@ -260,6 +269,22 @@ func (r result) wait(opinions []*opinion) result {
 		r.message = "certificate policy " + r.policy.name + ": not known yet: " + strings.Join(facts, ", ")
 	}
 	return r
+}
+
+// waitFor waits for a fact that a policy needs.
+func (r result) waitFor(o *opinion, fact string) result {
+	waiting := *o
+	waiting.open = []finding{{at: "effect", open: fact}}
+	return r.wait([]*opinion{&waiting})
+}
+
+// builtIn returns the built-in policy that allows the request; empty if none
+// does.
+func (d *decider) builtIn() string {
+	if name := d.e.in.Facts.BuiltIn.Value; name != nil {
+		return *name
+	}
+	return ""
 }
 
 func anyOf(opinions []*opinion, is func(*opinion) bool) bool {

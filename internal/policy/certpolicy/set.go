@@ -159,6 +159,8 @@ func (n *Needs) add(more Needs) {
 	n.Owner = n.Owner || more.Owner
 	n.Pod = n.Pod || more.Pod
 	n.Services = n.Services || more.Services
+	n.Signer = n.Signer || more.Signer
+	n.BuiltIn = n.BuiltIn || more.BuiltIn
 	for _, access := range more.Access {
 		if !slices.Contains(n.Access, access) {
 			n.Access = append(n.Access, access)

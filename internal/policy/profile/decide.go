@@ -136,11 +136,14 @@ func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 }
 
 // decideLifetime shortens a requested duration to the permitted maximum, as the
-// API documents.
+// API documents, and to that of policies.
 func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal {
 	duration := p.lifetime.normal
-	if f.Duration != nil {
-		duration = min(*f.Duration, p.lifetime.maximum)
+	if asked := f.Lifetime.Within(f.Duration); asked != nil {
+		duration = min(*asked, p.lifetime.maximum)
+	}
+	if max := f.Lifetime.Max; max != nil {
+		duration = min(duration, *max)
 	}
 	duration = duration.Truncate(time.Second)
 	if f.Kind == v1alpha1.PodCertificateRequests && duration < minPodLifetime {

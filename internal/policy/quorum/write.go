@@ -156,14 +156,17 @@ func peopleOf(decision *v1alpha1.PolicyDecision) []v1alpha1.PeopleMissing {
 func await(conditions []Condition, decision *v1alpha1.PolicyDecision) []Condition {
 	switch decision.Outcome {
 	case v1alpha1.OutcomeNeedPeople:
-		return with(conditions, Condition{
-			Type: AwaitingApproval, Status: isTrue, Reason: ReasonApprovalsMissing, Message: Progress(peopleOf(decision)),
-		})
+		return with(conditions, Awaiting(decision))
 	case v1alpha1.OutcomeWait:
 		return conditions
 	default:
 		return without(conditions, AwaitingApproval)
 	}
+}
+
+// Awaiting returns the condition that says who is missing.
+func Awaiting(decision *v1alpha1.PolicyDecision) Condition {
+	return Condition{Type: AwaitingApproval, Status: isTrue, Reason: ReasonApprovalsMissing, Message: Progress(peopleOf(decision))}
 }
 
 // freeNumber returns the smallest number for a new vote, or 0 if there are

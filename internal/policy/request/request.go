@@ -5,6 +5,7 @@ package request
 
 import (
 	"crypto"
+	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -37,6 +38,9 @@ type Request struct {
 	// change after its approval: what they request is a matter between
 	// requester and signer.
 	Labels, ObjectAnnotations map[string]string
+	// Owner is the controller of the object, nil if it has none. Anybody who may
+	// change the object can name one.
+	Owner *metav1.OwnerReference
 	// SignerName is the requested signer. For a CertificateRequest it is the
 	// signer name of its issuer in CertificateSigningRequests, and empty for
 	// issuers of other groups.
@@ -67,6 +71,12 @@ type Request struct {
 	IsCA bool
 	// Duration is the requested lifetime; nil if none is requested.
 	Duration *time.Duration
+	// Lifetime is what policies leave to a signer of this program.
+	Lifetime LifetimeLimits
+	// Permit, if not nil, is called with the certificate before it is signed, and
+	// with one that another CA has signed before it is used. If it fails, the
+	// request does not get the certificate. Its errors are verdicts.
+	Permit func(*x509.Certificate) error
 	// Annotations are a pod's unverifiedUserAnnotations.
 	Annotations map[string]string
 
@@ -78,6 +88,27 @@ type Request struct {
 	// Services are the services that select the pod and that its service
 	// account may claim.
 	Services []ServiceName
+}
+
+// LifetimeLimits are lifetimes that policies set, nil if they set none.
+type LifetimeLimits struct {
+	// Default is the lifetime of certificates for requests that name none.
+	Default *time.Duration
+	// Max is the longest one. A longer one is shortened.
+	Max *time.Duration
+}
+
+// Within returns the lifetime that is requested, or the policies' default, at
+// most max if the policies have one. It is nil if the signer decides, within
+// Max.
+func (l LifetimeLimits) Within(requested *time.Duration) *time.Duration {
+	if requested == nil {
+		requested = l.Default
+	}
+	if requested != nil && l.Max != nil && *l.Max < *requested {
+		return l.Max
+	}
+	return requested
 }
 
 // Issuer is the issuer that a request names.
@@ -117,6 +148,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	return Request{
 		Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace(), UID: string(object.GetUID()),
 		Created: object.GetCreationTimestamp().Time, Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
+		Owner: metav1.GetControllerOfNoCopy(object),
 	}
 }
 
@@ -124,7 +156,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 func (r Request) Purpose() pki.Purpose {
 	return pki.Purpose{
 		Signer: r.SignerName, Requester: r.Requester.Username,
-		Kind: string(r.Kind), Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+		Kind: string(r.Kind), Namespace: r.Namespace, Name: r.Name, UID: r.UID, Permit: r.Permit,
 	}
 }
 

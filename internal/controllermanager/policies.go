@@ -1,0 +1,43 @@
+package controllermanager
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/webhook"
+)
+
+// PolicyReader is how the policies of an API are read.
+type PolicyReader struct {
+	API    *rest.Config
+	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	// Defined means that the API has the kinds, or will have them soon.
+	Defined bool
+	// Namespace is that of the controllers' accounts.
+	Namespace string
+	// Seals opens and seals the approvals of people.
+	Seals *policies.Seals
+}
+
+// OpenPolicies returns the Policies of a process, which its admission, approvers
+// and signers share.
+func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
+	var builtIn []string
+	for _, name := range signer.Names() {
+		if webhook.Choose(c.Settings.Signing.Webhooks, name) < 0 && c.Chooses(rights.Sign) {
+			builtIn = append(builtIn, name)
+		}
+	}
+	return policies.New(policies.Config{
+		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals,
+		Controllers: []string{serviceaccount.MakeUsername(from.Namespace, rights.IssueCertificates.Account)},
+		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
+	})
+}

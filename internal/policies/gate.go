@@ -1,0 +1,120 @@
+package policies
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// Approved says how a request was approved.
+type Approved struct {
+	// ByPolicy: its condition says that a policy approved it.
+	ByPolicy bool
+	// Conditions are those of the request, with the approvals of people.
+	Conditions []quorum.Condition
+}
+
+// Denied is why policies forbid a certificate. Signers return it in a
+// *signer.PermanentError.
+type Denied struct{ Reason, Message string }
+
+func (d *Denied) Error() string { return d.Message }
+
+// Guard returns sign behind the policies: the request is decided again before
+// sign is called, and the certificate before it is signed. What another CA has
+// signed is decided before it is used. Without Policies, nothing is decided.
+func (p *Policies) Guard(sign signer.Sign, approved Approved) signer.Sign {
+	if p == nil {
+		return sign
+	}
+	return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+		permitted, checked, err := p.permit(ctx, req, approved, now)
+		if err != nil {
+			return nil, err
+		}
+		issued, err := sign(ctx, permitted, now)
+		if err != nil || permitted.Permit == nil || bytes.Equal(*checked, issued.Certificate.RawTBSCertificate) {
+			return issued, err
+		}
+		if err := permitted.Permit(issued.Certificate); err != nil {
+			return nil, err
+		}
+		return issued, nil
+	}
+}
+
+// permit returns the request with what the policies leave to the signer.
+// checked is the content of the certificate that was permitted last.
+func (p *Policies) permit(ctx context.Context, req request.Request, approved Approved, now time.Time) (permitted request.Request, checked *[]byte, err error) {
+	checked = new([]byte)
+	in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: req, Time: now}
+	in.Votes = p.Votes(req, approved.Conditions)
+	d, err := p.Decide(ctx, in)
+	if err != nil {
+		return req, nil, unknown(err)
+	}
+	if d == nil {
+		return req, checked, nil
+	}
+	if err := p.verdict(d, approved); err != nil {
+		return req, nil, err
+	}
+	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
+		limits := d.Set.Lifetime(d.Input)
+		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
+	}
+	req.Permit = func(cert *x509.Certificate) error {
+		in := d.Input
+		in.Certificate = cert
+		if err := p.verdict(d.withCertificate(in), approved); err != nil {
+			return err
+		}
+		*checked = cert.RawTBSCertificate
+		return nil
+	}
+	return req, checked, nil
+}
+
+// Votes returns the approvals of people in the conditions of a request.
+func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {
+	return quorum.Votes(conditions, req, p.seals.Open)
+}
+
+// verdict returns nil if a request that is approved may get its certificate.
+func (p *Policies) verdict(d *Decision, approved Approved) error {
+	switch d.Outcome {
+	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
+		return nil
+	case v1alpha1.OutcomeWait:
+		return &signer.PendingError{Reason: d.Reason, Message: d.Message, Err: errors.New(d.Message), RetryAfter: openPause, Watched: true}
+	}
+	if wait := p.Settled(); wait > 0 {
+		const text = "the certificate policies have just changed; the request is decided again in a moment"
+		return &signer.PendingError{Reason: certpolicy.ReasonUnavailable, Message: text, Err: errors.New(text), RetryAfter: wait, Watched: true}
+	}
+	reason, message := d.Reason, d.Message
+	switch {
+	case d.Outcome == v1alpha1.OutcomeNeedPeople:
+		message = "approved past " + message + "; make another request"
+	case approved.ByPolicy && d.Input.Certificate == nil:
+		reason, message = certpolicy.ReasonChanged, "approved under a policy that has changed: "+message
+	}
+	return signer.Permanent(reason, &Denied{reason, message})
+}
+
+// openPause is when to decide again about a request for which facts are not
+// known.
+const openPause = time.Second
+
+func unknown(err error) error {
+	return &signer.PendingError{Reason: certpolicy.ReasonUnavailable, Message: err.Error(), Err: fmt.Errorf("deciding by policies: %w", err), RetryAfter: openPause}
+}

@@ -1,0 +1,287 @@
+// Package policies decides about requests by the certificate policies and the
+// facts of an API.
+//
+// A process has one Policies, which its admission, approvers and signers ask:
+// the decision itself is that of package certpolicy.
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// Config is what decisions need.
+type Config struct {
+	// API is the configuration with which policies and facts are read. It needs
+	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
+	// namespaces, nodes and certificates, and create on subjectaccessreviews.
+	API *rest.Config
+	// Mapper maps the kinds of the API. If it is nil, discovery is used.
+	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	// Access answers what match.access of policies asks; nil asks the API.
+	Access AccessFunc
+	// Controllers are usernames of certplane's own controllers of Certificates.
+	Controllers []string
+	// BuiltIn are the names of the built-in signers that sign here.
+	BuiltIn []string
+	// Kubelets is the built-in policy for the requests of kubelets.
+	Kubelets approval.Policy
+	Settings Settings
+	// Seals opens and seals the approvals of people. It may be nil: then no
+	// approval by several people can be counted.
+	Seals *Seals
+	// Defined means that the API has policies, or will have them soon. Otherwise an
+	// API that does not know the kind has no policies.
+	Defined bool
+	// Clock is the clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+// Policies decides about requests by the policies of an API. It is safe for
+// concurrent use.
+type Policies struct {
+	settings Settings
+	source   *source
+	facts    *Facts
+	seals    *Seals
+	defined  bool
+	clock    clock.PassiveClock
+
+	api     dynamic.Interface
+	kinds   discovery.DiscoveryInterfaceWithContext
+	objects cache.Cache
+}
+
+// New returns Policies, which know nothing before Run.
+func New(cfg Config) (*Policies, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Mapper == nil {
+		cfg.Mapper = apiutil.NewDynamicRESTMapper
+	}
+	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock), seals: cfg.Seals, defined: cfg.Defined, clock: cfg.Clock}
+	if err := p.connect(cfg); err != nil {
+		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Policies) connect(cfg Config) error {
+	kinds := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds)); err != nil {
+		return err
+	}
+	httpClient, err := rest.HTTPClientFor(cfg.API)
+	if err != nil {
+		return err
+	}
+	mapper, err := cfg.Mapper(cfg.API, httpClient)
+	if err != nil {
+		return err
+	}
+	if p.api, err = dynamic.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+		return err
+	}
+	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
+	if err != nil {
+		return err
+	}
+	p.kinds = discover
+	// Each kind is followed from the first decision on that needs it.
+	p.objects, err = cache.New(cfg.API, cache.Options{
+		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
+	})
+	if err != nil {
+		return err
+	}
+	if cfg.Access == nil {
+		writer, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
+		if err != nil {
+			return err
+		}
+		cfg.Access = Reviews(writer)
+	}
+	p.facts = &Facts{
+		Objects: p.objects, Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
+		BuiltIn: cfg.BuiltIn, Kubelets: cfg.Kubelets,
+	}
+	return nil
+}
+
+// stripNode keeps only what policies can read of nodes.
+func stripNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID}
+		node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
+	}
+	return object, nil
+}
+
+// Run follows the policies until ctx ends.
+func (p *Policies) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.objects.Start(ctx) })
+	group.Go(func() error { p.follow(ctx); return nil })
+	return group.Wait()
+}
+
+func (p *Policies) follow(ctx context.Context) {
+	resource := worker.OneVersion(v1alpha1.GroupVersion, PoliciesResource.Resource, p.kinds.ServerResourcesForGroupVersionWithContext)
+	if version, err := resource.Version(ctx); version == "" && err == nil && !p.defined {
+		p.source.none()
+	}
+	resource.Follow(ctx, "Following certificate policies", func(ctx context.Context, _ string) error { return p.source.follow(ctx, p.api) })
+}
+
+// none puts an empty set into force, for an API without policies.
+func (s *source) none() {
+	s.mu.Lock()
+	if s.current.Load() == nil {
+		s.publish()
+	}
+	s.mu.Unlock()
+	s.changes.Tell(struct{}{})
+}
+
+// WaitUntilKnown waits until the policies are known, and reports whether ctx has
+// not ended before.
+func (p *Policies) WaitUntilKnown(ctx context.Context) bool {
+	known := make(chan struct{}, 1)
+	cancel := p.Subscribe(func(struct{}) {
+		select {
+		case known <- struct{}{}:
+		default:
+		}
+	})
+	defer cancel()
+	if _, err := p.Set(); err == nil {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-known:
+		return true
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every process
+// follows the policies.
+func (*Policies) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (p *Policies) Start(ctx context.Context) error { return p.Run(ctx) }
+
+// ErrUnknown means that it is not known yet which policies there are.
+var ErrUnknown = errors.New("the certificate policies are not known yet; try again")
+
+// Set returns the policies in force. The error is ErrUnknown.
+func (p *Policies) Set() (*certpolicy.Set, error) {
+	current := p.source.current.Load()
+	if current == nil {
+		return nil, ErrUnknown
+	}
+	return current.set, nil
+}
+
+// settleTime is how long policies must not have changed before a request is
+// denied for good: files are applied one after another.
+const settleTime = 2 * time.Second
+
+// Settled returns how long to wait until a request may be denied for good; zero
+// or less means now.
+func (p *Policies) Settled() time.Duration {
+	current := p.source.current.Load()
+	if current == nil {
+		return settleTime
+	}
+	return current.since.Add(settleTime).Sub(p.clock.Now())
+}
+
+// Subscribe registers changed, which is called after policies have changed. It
+// must return quickly.
+func (p *Policies) Subscribe(changed func(struct{})) (cancel func()) {
+	return p.source.changes.Subscribe(changed)
+}
+
+// Settings returns the settings.
+func (p *Policies) Settings() Settings { return p.settings }
+
+// Decision is a decision, and what it depends on.
+type Decision struct {
+	*v1alpha1.PolicyDecision
+	// Requirements are what the policies require of people.
+	Requirements []quorum.Requirement
+	// Set are the policies that the decision is by, Input is what it is about.
+	Set   *certpolicy.Set
+	Input certpolicy.Input
+}
+
+// Concern reports whether a policy in any mode can be about requests of a kind
+// for a signer. As long as the policies are not known, one can.
+func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
+	if p == nil {
+		return false
+	}
+	set, err := p.Set()
+	return err != nil || set.Concerns(kind, signerName)
+}
+
+// Decide decides about a request with the facts of the API. Of in, the caller
+// sets the stage, the request, the votes, and the certificate if there is one. It
+// returns nil if no policy can be about the request. The error is ErrUnknown.
+func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
+	set, err := p.Set()
+	if err != nil || !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
+		return nil, err
+	}
+	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
+	if in.Time.IsZero() {
+		in.Time = p.clock.Now()
+	}
+	in.Patience = p.settings.Patience.Duration
+	d := &Decision{Set: set, Input: in}
+	d.PolicyDecision, d.Requirements = set.DecideVotes(in)
+	return d, nil
+}
+
+// Again decides again, with other votes.
+func (d *Decision) Again(votes []quorum.Vote) *Decision {
+	again := &Decision{Set: d.Set, Input: d.Input}
+	again.Input.Votes = votes
+	again.PolicyDecision, again.Requirements = d.Set.DecideVotes(again.Input)
+	return again
+}
+
+// withCertificate decides again, about a certificate.
+func (d *Decision) withCertificate(in certpolicy.Input) *Decision {
+	again := &Decision{Set: d.Set, Input: in}
+	again.PolicyDecision, again.Requirements = d.Set.DecideVotes(in)
+	return again
+}

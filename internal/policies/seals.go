@@ -1,0 +1,70 @@
+package policies
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"sync/atomic"
+
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// Seals seals the approvals of people, and opens those that are sealed. It is
+// safe for concurrent use.
+type Seals struct{ keys atomic.Pointer[sealKeys] }
+
+type sealKeys struct {
+	signing crypto.Signer
+	trusted []ed25519.PublicKey
+}
+
+// ErrNoSealKey means that approvals of several people cannot be sealed.
+var ErrNoSealKey = errors.New("the key that seals approvals is not there yet; try again")
+
+// Use has approvals sealed with a key, whose public key must be an
+// ed25519.PublicKey. Those that it or one of the former keys has sealed are
+// opened.
+func (s *Seals) Use(key crypto.Signer, former ...ed25519.PublicKey) error {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return errors.New("the key that seals approvals must be an Ed25519 key")
+	}
+	s.keys.Store(&sealKeys{signing: key, trusted: append([]ed25519.PublicKey{public}, former...)})
+	return nil
+}
+
+// Open opens a sealed approval.
+func (s *Seals) Open(text string) (quorum.Record, error) {
+	keys := s.load()
+	if keys == nil {
+		return quorum.Record{}, ErrNoSealKey
+	}
+	return quorum.Open(keys.trusted, text)
+}
+
+// Seal seals an approval.
+func (s *Seals) Seal(r quorum.Record) (string, error) {
+	keys := s.load()
+	if keys == nil {
+		return "", ErrNoSealKey
+	}
+	return quorum.Seal(keys.signing, r)
+}
+
+func (s *Seals) load() *sealKeys {
+	if s == nil {
+		return nil
+	}
+	return s.keys.Load()
+}
+
+// Keys returns the public keys by which approvals are opened.
+func (s *Seals) Keys() []ed25519.PublicKey {
+	if keys := s.load(); keys != nil {
+		return keys.trusted
+	}
+	return nil
+}
+
+// Seals returns what seals approvals.
+func (p *Policies) Seals() *Seals { return p.seals }

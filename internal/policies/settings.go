@@ -1,0 +1,66 @@
+package policies
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Settings is the stanza "policy".
+type Settings struct {
+	// createChecks refuses requests when they are created if a CertificatePolicy
+	// certainly forbids them. Without it, they are stored, and denied by the
+	// approver. The requests of kubelets are never refused: a kubelet would try
+	// again and again. Default: true.
+	CreateChecks bool `json:"createChecks"`
+	// certificates says what happens when a Certificate of cert-manager.io is
+	// written whose request a policy would deny: Warn, Refuse or Off.
+	// Default: Warn.
+	Certificates CertificateChecks `json:"certificates"`
+	// patience is how long after the creation of a request its policies wait for
+	// facts, such as the addresses of a node. After that the request is denied.
+	// Default: 2m.
+	Patience metav1.Duration `json:"patience"`
+	// certificateControllers are the users whose requests can be for
+	// Certificates of cert-manager.io (match.origins of policies), in addition to
+	// certplane's own. Default: cert-manager's service account,
+	// system:serviceaccount:cert-manager:cert-manager.
+	CertificateControllers []string `json:"certificateControllers"`
+}
+
+// CertificateChecks says what happens to Certificates whose request a policy
+// would deny.
+type CertificateChecks string
+
+// What happens to Certificates.
+const (
+	CertificatesWarn   CertificateChecks = "Warn"
+	CertificatesRefuse CertificateChecks = "Refuse"
+	CertificatesOff    CertificateChecks = "Off"
+)
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings {
+	return Settings{
+		CreateChecks: true, Certificates: CertificatesWarn, Patience: metav1.Duration{Duration: 2 * time.Minute},
+		CertificateControllers: []string{"system:serviceaccount:cert-manager:cert-manager"},
+	}
+}
+
+// Validate returns an error for the first invalid value, with the name of its
+// field.
+func (s Settings) Validate() error {
+	switch {
+	case s.Patience.Duration <= 0:
+		return fmt.Errorf("policy.patience: %v must be more than zero", s.Patience.Duration)
+	case s.Certificates != CertificatesWarn && s.Certificates != CertificatesRefuse && s.Certificates != CertificatesOff:
+		return fmt.Errorf("policy.certificates: %q must be Warn, Refuse or Off", s.Certificates)
+	}
+	for i, name := range s.CertificateControllers {
+		if name == "" {
+			return fmt.Errorf("policy.certificateControllers[%d]: must be a username", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+)
+
+// The resources of policies and of exceptions.
+var (
+	PoliciesResource   = v1alpha1.GroupVersion.WithResource("certificatepolicies")
+	ExceptionsResource = v1alpha1.GroupVersion.WithResource("certificatepolicyexceptions")
+)
+
+// source keeps all policies and exceptions of an API compiled. A set that was
+// complete once stays in force while the API cannot be reached.
+type source struct {
+	clock clock.PassiveClock
+	// changes are told after a new set is in force.
+	changes notify.List[struct{}]
+	current atomic.Pointer[inForce]
+
+	mu         sync.Mutex // guards all below
+	policies   map[string]*certpolicy.Policy
+	exceptions map[string]*certpolicy.Exception
+	// listed is set when the maps are complete.
+	listed bool
+}
+
+// inForce is a set and the time from which on it is in force.
+type inForce struct {
+	set   *certpolicy.Set
+	since time.Time
+}
+
+func newSource(clock clock.PassiveClock) *source {
+	return &source{clock: clock, policies: map[string]*certpolicy.Policy{}, exceptions: map[string]*certpolicy.Exception{}}
+}
+
+// follow follows the objects until ctx ends. Until all of them are listed, the
+// former set stays in force.
+func (s *source) follow(ctx context.Context, api dynamic.Interface) error {
+	s.mu.Lock()
+	s.listed = false
+	clear(s.policies)
+	clear(s.exceptions)
+	s.mu.Unlock()
+	policies, err := s.watch(api, PoliciesResource, s.putPolicy, func(name string) { delete(s.policies, name) })
+	if err != nil {
+		return err
+	}
+	exceptions, err := s.watch(api, ExceptionsResource, s.putException, func(name string) { delete(s.exceptions, name) })
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	for _, one := range []watched{policies, exceptions} {
+		running.Go(func() { one.informer.RunWithContext(ctx) })
+	}
+	defer running.Wait()
+	if !toolscache.WaitForCacheSync(ctx.Done(), policies.handled, exceptions.handled) {
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	s.listed = true
+	s.publish()
+	s.mu.Unlock()
+	s.changes.Tell(struct{}{})
+	<-ctx.Done()
+	return nil
+}
+
+// watched is an informer, and whether its first list has been processed.
+type watched struct {
+	informer toolscache.SharedIndexInformer
+	handled  toolscache.InformerSynced
+}
+
+func (s *source) watch(api dynamic.Interface, resource schema.GroupVersionResource, put func(*unstructured.Unstructured) error, remove func(name string)) (watched, error) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, resource, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
+	changed := func(object any, change func(*unstructured.Unstructured) error) {
+		if gone, isGone := object.(toolscache.DeletedFinalStateUnknown); isGone {
+			object = gone.Obj
+		}
+		loose, ok := object.(*unstructured.Unstructured)
+		if !ok {
+			return
+		}
+		if err := s.change(func() error { return change(loose) }); err != nil {
+			klog.ErrorS(err, "Cannot read an object, so it has no effect", "resource", resource.Resource, "name", loose.GetName())
+		}
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { changed(object, put) },
+		UpdateFunc: func(old, object any) {
+			if !sameSpec(old, object) {
+				changed(object, put)
+			}
+		},
+		DeleteFunc: func(object any) {
+			changed(object, func(gone *unstructured.Unstructured) error { remove(gone.GetName()); return nil })
+		},
+	})
+	err = errors.Join(err, informer.SetTransform(cache.TransformStripManagedFields()))
+	if err != nil {
+		return watched{}, fmt.Errorf("watching %s: %w", resource.Resource, err)
+	}
+	return watched{informer, registration.HasSynced}, nil
+}
+
+// sameSpec reports whether nothing has changed but the status and metadata.
+func sameSpec(old, object any) bool {
+	before, err := meta.Accessor(old)
+	after, err2 := meta.Accessor(object)
+	return err == nil && err2 == nil && before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
+}
+
+// change puts a change into force.
+func (s *source) change(apply func() error) error {
+	s.mu.Lock()
+	err := apply()
+	listed := s.listed
+	if listed {
+		s.publish()
+	}
+	s.mu.Unlock()
+	if listed {
+		s.changes.Tell(struct{}{})
+	}
+	return err
+}
+
+// publish has mu locked.
+func (s *source) publish() {
+	var policies []*certpolicy.Policy
+	for _, p := range s.policies {
+		policies = append(policies, p)
+	}
+	var exceptions []*certpolicy.Exception
+	for _, x := range s.exceptions {
+		exceptions = append(exceptions, x)
+	}
+	s.current.Store(&inForce{certpolicy.SetOf(policies, exceptions), s.clock.Now()})
+}
+
+func (s *source) putPolicy(loose *unstructured.Unstructured) error {
+	p, err := PolicyFrom(loose)
+	compiled, _, _ := certpolicy.Compile(p)
+	s.policies[p.Name] = compiled
+	return err
+}
+
+func (s *source) putException(loose *unstructured.Unstructured) error {
+	x, err := ExceptionFrom(loose)
+	compiled, _ := certpolicy.CompileException(x)
+	s.exceptions[x.Name] = compiled
+	return err
+}
+
+// PolicyFrom returns a policy that is stored without a Go type. With an error,
+// it has only the metadata: such a policy is not valid.
+func PolicyFrom(loose *unstructured.Unstructured) (*v1alpha1.CertificatePolicy, error) {
+	p := &v1alpha1.CertificatePolicy{}
+	err := from(loose, p)
+	if err != nil {
+		p = &v1alpha1.CertificatePolicy{}
+		p.SetName(loose.GetName())
+		p.SetUID(loose.GetUID())
+		p.SetGeneration(loose.GetGeneration())
+	}
+	return p, err
+}
+
+// ExceptionFrom is PolicyFrom for exceptions.
+func ExceptionFrom(loose *unstructured.Unstructured) (*v1alpha1.CertificatePolicyException, error) {
+	x := &v1alpha1.CertificatePolicyException{}
+	err := from(loose, x)
+	if err != nil {
+		x = &v1alpha1.CertificatePolicyException{}
+		x.SetName(loose.GetName())
+		x.SetUID(loose.GetUID())
+	}
+	return x, err
+}
+
+func from(loose *unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, into)
+}
