@@ -3,7 +3,11 @@ package policies
 import (
 	"crypto"
 	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -68,3 +72,22 @@ func (s *Seals) Keys() []ed25519.PublicKey {
 
 // Seals returns what seals approvals.
 func (p *Policies) Seals() *Seals { return p.seals }
+
+// sealInfo tells the key that seals approvals apart from all other keys that are
+// derived from the same secret.
+const sealInfo = "certplane.dev/approval-seal/v1"
+
+// DeriveSealKey returns the key that seals approvals of a server whose secret key
+// is given, by HKDF with SHA-256 (RFC 5869). Servers with the same secret key
+// have the same one, and a backup of the secret key is one of it.
+func DeriveSealKey(secret crypto.Signer) (ed25519.PrivateKey, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key that seals approvals: %w", err)
+	}
+	seed, err := hkdf.Key(sha256.New, der, nil, sealInfo, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key that seals approvals: %w", err)
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}

@@ -182,9 +182,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		WarningHandlerWithContext: rest.NoWarnings{},
 	}, rights.Accounts())
 	asServer := ids.asServer()
-	deciders, err := controllermanager.Config{Settings: cfg.Settings}.OpenPolicies(controllermanager.PolicyReader{
-		API: asServer, Mapper: newMapper, Defined: true, Namespace: rights.ServeNamespace, Seals: &policies.Seals{},
-	})
+	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
 		return nil, err
 	}
