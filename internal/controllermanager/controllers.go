@@ -159,6 +159,7 @@ var parts = []Part{
 	{rights.SignDeclared, nil, addDeclaredSigners},
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
+	{rights.Policies, Config.hasPolicies, addPolicyStatus},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},
@@ -225,6 +226,7 @@ func (c Config) running() []Part {
 	return running
 }
 
+func (c Config) hasPolicies() bool     { return c.Policies != nil }
 func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
 func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
 func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }

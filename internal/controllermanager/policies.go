@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/controller/policystatus"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/rights"
@@ -40,4 +41,8 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 		Controllers: []string{serviceaccount.MakeUsername(from.Namespace, rights.IssueCertificates.Account)},
 		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})
+}
+
+func addPolicyStatus(a Actor, cfg Config) error {
+	return policystatus.Add(a.Manager, policystatus.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
 }

@@ -61,6 +61,7 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	case d == nil:
 		return Action{}
 	}
+	p.counts.add(d)
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:

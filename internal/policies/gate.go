@@ -65,6 +65,9 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	if d == nil {
 		return req, checked, nil
 	}
+	if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
+		p.counts.add(d)
+	}
 	if err := p.verdict(d, approved); err != nil {
 		return req, nil, err
 	}

@@ -68,6 +68,7 @@ type Policies struct {
 	facts    *Facts
 	seals    *Seals
 	defined  bool
+	counts   *counts
 	clock    clock.PassiveClock
 
 	api     dynamic.Interface
@@ -83,7 +84,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock), seals: cfg.Seals, defined: cfg.Defined, clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}

@@ -116,6 +116,18 @@ var (
 			writeEvents(),
 		},
 	}
+	// Policies keeps the status of CertificatePolicies and of their exceptions.
+	Policies = Controller{
+		Name: "policies", Account: "policy-manager", Where: Everywhere,
+		Doc:    "says of CertificatePolicies whether they are in force, and what they have decided",
+		Groups: []string{certplane},
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certplane, "certificatepolicies"),
+			allow("delete get", certplane, "certificatepolicyexceptions"),
+			allow("patch update", certplane, "certificatepolicies/status", "certificatepolicyexceptions/status"),
+			writeEvents(),
+		},
+	}
 	Clean = Controller{
 		Name: "clean", Account: "csr-cleaner", Where: Everywhere,
 		Doc: "deletes CertificateSigningRequests that have had their time",

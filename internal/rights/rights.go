@@ -70,7 +70,7 @@ type Controller struct {
 // signs.
 func Controllers() []Controller {
 	return []Controller{
-		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Clean, CleanPods, Publish, Trust,
+		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Policies, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,

@@ -216,7 +216,7 @@ func (d *decider) count(r result) result {
 	counted := quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
 	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if r.policy == nil {
-		r.policy = d.set.named(r.requirements[0].Policy)
+		r.policy = d.set.Policy(r.requirements[0].Policy)
 	}
 	if counted.Met {
 		r.outcome = v1alpha1.OutcomeApprove

@@ -128,7 +128,7 @@ func (s *Set) Disclosed(violations []v1alpha1.PolicyViolation) []v1alpha1.Policy
 		if v.Exception != "" {
 			continue
 		}
-		if p := s.named(v.Policy); p != nil && p.spec.Disclosure == v1alpha1.DiscloseReason {
+		if p := s.Policy(v.Policy); p != nil && p.spec.Disclosure == v1alpha1.DiscloseReason {
 			subject := v.Field
 			if subject == "" {
 				subject = "the request"

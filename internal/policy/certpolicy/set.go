@@ -96,12 +96,22 @@ func (s *Set) Exceptions() []*Exception { return s.exceptions }
 // Digest returns the digest of all policies and exceptions.
 func (s *Set) Digest() string { return s.digest }
 
-func (s *Set) named(name string) *Policy {
+// Policy returns the policy with a name, or nil.
+func (s *Set) Policy(name string) *Policy {
 	i, found := slices.BinarySearchFunc(s.policies, name, func(p *Policy, name string) int { return cmp.Compare(p.name, name) })
 	if !found {
 		return nil
 	}
 	return s.policies[i]
+}
+
+// Exception returns the exception with a name, or nil.
+func (s *Set) Exception(name string) *Exception {
+	i, found := slices.BinarySearchFunc(s.exceptions, name, func(x *Exception, name string) int { return cmp.Compare(x.name, name) })
+	if !found {
+		return nil
+	}
+	return s.exceptions[i]
 }
 
 // candidates returns the policies in any mode but Off that can be about

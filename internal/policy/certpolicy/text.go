@@ -69,7 +69,7 @@ func (s *Set) message(violations []v1alpha1.PolicyViolation) string {
 		return ""
 	}
 	message := "certificate policy " + first + ": " + joined(texts)
-	if p := s.named(first); p != nil && p.spec.Message != "" {
+	if p := s.Policy(first); p != nil && p.spec.Message != "" {
 		message += ". " + oneLine(p.spec.Message)
 	}
 	return message
