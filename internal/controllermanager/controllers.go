@@ -153,6 +153,7 @@ type Part struct {
 // are added.
 var parts = []Part{
 	{rights.Approve, nil, addApprover},
+	{rights.ApproveByPolicy, Config.hasPolicies, addPolicyApprover},
 	{rights.Sign, Config.HasCA, addSigners},
 	{rights.SignByWebhook, Config.delegates, addWebhookSigners},
 	{rights.FollowSigners, nil, addDeclared},

@@ -4,12 +4,13 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/controller/policyapprove"
 	"github.com/certplane/certplane/internal/controller/policystatus"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/webhook"
@@ -38,11 +39,15 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 	}
 	return policies.New(policies.Config{
 		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals,
-		Controllers: []string{serviceaccount.MakeUsername(from.Namespace, rights.IssueCertificates.Account)},
+		Controllers: []string{request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account).Username},
 		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})
 }
 
 func addPolicyStatus(a Actor, cfg Config) error {
 	return policystatus.Add(a.Manager, policystatus.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
+}
+
+func addPolicyApprover(a Actor, cfg Config) error {
+	return policyapprove.Add(a.Manager, policyapprove.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
 }

@@ -38,9 +38,19 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/approval"),
-			// The policies can be about any signer.
-			allow("approve", certificates, "signers"),
+			approveKubelets,
 			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCSRs},
+	}
+	// ApproveByPolicy has a right to all signers: policies can be about any.
+	ApproveByPolicy = Controller{
+		Name: "approve", Account: "policy-approver", Where: Everywhere,
+		Doc: "approves and denies CertificateSigningRequests as CertificatePolicies say",
+		Rules: []rbacv1.PolicyRule{
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allow("approve", certificates, "signers"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readCSRs},

@@ -70,7 +70,7 @@ type Controller struct {
 // signs.
 func Controllers() []Controller {
 	return []Controller{
-		Approve, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Policies, Clean, CleanPods, Publish, Trust,
+		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, Policies, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,
@@ -123,9 +123,10 @@ func WritesEvents(account string) bool {
 	return slices.ContainsFunc(Of(account), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "events") })
 }
 
-// policyReads is what CertificatePolicies need: they are asked wherever requests
-// are approved or signed, about the facts that they name.
-func policyReads() []rbacv1.PolicyRule {
+// PolicyRules returns what the account of the shared cache needs in addition for
+// CertificatePolicies, which are asked wherever requests are approved or signed:
+// the policies, and the facts that they can be about.
+func PolicyRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
@@ -135,10 +136,10 @@ func policyReads() []rbacv1.PolicyRule {
 }
 
 // CacheRules returns the rights of the shared cache of a process with the
-// controllers of these accounts, and of its CertificatePolicies. Without any
-// accounts, it returns those for all controllers.
+// controllers of these accounts. Without any accounts, it returns those for all
+// controllers.
 func CacheRules(accounts ...string) []rbacv1.PolicyRule {
-	rules := policyReads()
+	var rules []rbacv1.PolicyRule
 	for _, c := range Controllers() {
 		if len(accounts) > 0 && !slices.Contains(accounts, c.Account) {
 			continue

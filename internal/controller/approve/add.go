@@ -3,6 +3,7 @@
 package approve
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -20,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/turns"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // controllerName is the approver's name in Kubernetes.
@@ -35,8 +36,8 @@ type Config struct {
 	// subjectaccessreviews, update on certificatesigningrequests/approval and
 	// approve on the signer kubernetes.io/kube-apiserver-client-kubelet.
 	Client client.Client
-	// Policies, if not nil, decide first about the requests of all signers. Then
-	// the client also needs approve on these signers.
+	// Policies, if not nil, can decide instead: what they do not leave is not
+	// approved here.
 	Policies *policies.Policies
 	// Settings are the user's settings.
 	Settings Settings
@@ -57,7 +58,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(r.arrivals())).
+		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(arrivals())).
 		WatchesRawSource(source.Func(r.retryWithPolicies)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
@@ -99,18 +100,39 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 // arrivals lets a request pass when it begins to wait. What the decision
 // depends on in the request never changes after that, so later changes are no
 // reason to look at it.
-func (r *reconciler) arrivals() predicate.Predicate {
+func arrivals() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return r.waits(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return r.waits(e.ObjectNew) && (!r.waits(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
+			return waits(e.ObjectNew) && (!waits(e.ObjectOld) || e.ObjectNew.GetUID() != e.ObjectOld.GetUID())
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(e event.GenericEvent) bool { return r.waits(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return waits(e.Object) },
 	}
 }
 
-func (r *reconciler) waits(o client.Object) bool {
+func waits(o client.Object) bool {
 	c, ok := o.(*certificatesv1.CertificateSigningRequest)
-	return ok && (approval.Waits(c) || approval.Undecided(c) && r.policies.Concern(v1alpha1.CertificateSigningRequests, c.Spec.SignerName))
+	return ok && approval.Waits(c)
+}
+
+// retryWithPolicies is a source of work: a change of the policies can leave
+// requests that they did not leave before.
+func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) error {
+	if r.policies == nil {
+		return nil
+	}
+	worker.OnChange(ctx, r.policies.Subscribe, func() {
+		list := &certificatesv1.CertificateSigningRequestList{}
+		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			worker.CannotWake(ctx, err, "Cannot list the requests that certificate policies may leave now; they are decided when they change")
+			return
+		}
+		for i := range list.Items {
+			if approval.Waits(&list.Items[i]) {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+	})
+	return nil
 }

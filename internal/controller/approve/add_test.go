@@ -62,7 +62,7 @@ func TestArrivals(t *testing.T) {
 	foreign := waiting.DeepCopy()
 	foreign.Spec.SignerName = "example.com/signer"
 
-	passes := (&reconciler{}).arrivals()
+	passes := arrivals()
 	created := func(c *csr) bool { return passes.Create(event.CreateEvent{Object: c}) }
 	updated := func(from, to *csr) bool { return passes.Update(event.UpdateEvent{ObjectOld: from, ObjectNew: to}) }
 	tests := []struct {

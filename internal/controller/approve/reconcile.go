@@ -31,21 +31,19 @@ type reconciler struct {
 	report   reporter
 }
 
-// Reconcile decides about one request if it is pending: by the policies, and if
-// these leave it, by the recognisers.
+// Reconcile approves one request if it is pending and may be approved, unless the
+// certificate policies decide about it.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
 	// The object belongs to the cache and must not be modified.
 	err := r.cache.Get(ctx, req.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
-	if err != nil || !approval.Undecided(c) {
+	if err != nil || !approval.Waits(c) {
 		r.waiting.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if action := r.policies.Next(ctx, request.FromCSR(c), policies.ConditionsOfCSR(c)); action.Step != policies.StepLeave {
-		return r.act(ctx, c, action)
-	}
-	if !approval.Waits(c) {
-		return reconcile.Result{}, nil
+		r.waiting.remove(req.Name)
+		return reconcile.Result{RequeueAfter: action.After}, nil
 	}
 	known, err := r.policy.Recognise(c)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
@@ -59,36 +58,8 @@ func (r reporter) unavailable(c *csr) {
 	r.event(c, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
 }
 
-// decided reports what certificate policies have decided.
-func (r reporter) decided(ctx context.Context, c *csr, a policies.Action) {
-	log.FromContext(ctx).V(1).Info("Decided by certificate policies", "uid", c.UID, "requester", c.Spec.Username, "reason", a.Reason)
-	switch a.Step {
-	case policies.StepDeny:
-		r.event(c, policies.EventDenied, a.Message)
-	case policies.StepApprove:
-		r.normal(c, a.Reason, a.Message)
-		r.metrics.approved.WithLabelValues(c.Spec.SignerName, "policy").Inc()
-	default:
-		r.normal(c, a.Reason, a.Message)
-	}
-}
-
-// waits reports a request for whose decision something is missing.
-func (r reporter) waits(ctx context.Context, c *csr, a policies.Action) {
-	log.FromContext(ctx).V(2).Info("Certificate policies cannot decide yet", "uid", c.UID, "reason", a.Reason, "message", a.Message)
-	if a.Reason == policies.EventFacts {
-		r.normal(c, a.Reason, a.Message)
-	}
-}
-
 func (r reporter) event(c *csr, reason, text string) {
 	if r.events != nil {
 		r.events.Eventf(c, nil, corev1.EventTypeWarning, reason, action, "%s", note.Fit(text))
-	}
-}
-
-func (r reporter) normal(c *csr, reason, text string) {
-	if r.events != nil {
-		r.events.Eventf(c, nil, corev1.EventTypeNormal, reason, action, "%s", note.Fit(text))
 	}
 }

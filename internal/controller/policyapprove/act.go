@@ -1,4 +1,4 @@
-package approve
+package policyapprove
 
 import (
 	"context"
@@ -14,26 +14,24 @@ import (
 
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/worker"
 )
 
 // act does what the policies say about a request.
 func (r *reconciler) act(ctx context.Context, c *csr, action policies.Action) (reconcile.Result, error) {
-	r.waiting.remove(c.Name)
 	later := reconcile.Result{RequeueAfter: action.After}
 	condition, due := conditionFor(action)
 	if !due || shows(c, condition) {
-		r.report.waits(ctx, c, action)
+		r.later(ctx, c, action)
 		return later, nil
 	}
-	err := r.client.SubResource("approval").Update(ctx, withCondition(c, condition))
+	err := r.Client.SubResource("approval").Update(ctx, withCondition(c, condition))
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case client.IgnoreNotFound(err) != nil:
-		return r.unavailable(c, fmt.Errorf("writing what the certificate policies have decided: %w", err))
+		return reconcile.Result{}, fmt.Errorf("writing what the certificate policies have decided: %w", err)
 	case err == nil:
-		r.report.decided(ctx, c, action)
+		r.decided(ctx, c, action)
 	}
 	return later, nil
 }
@@ -72,25 +70,4 @@ func withCondition(c *csr, condition certificatesv1.CertificateSigningRequestCon
 		return has.Type == condition.Type
 	}), condition)
 	return c
-}
-
-// retryWithPolicies is a source of work: each change of the policies triggers
-// the requests that wait for a decision.
-func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) error {
-	if r.policies == nil {
-		return nil
-	}
-	worker.OnChange(ctx, r.policies.Subscribe, func() {
-		list := &certificatesv1.CertificateSigningRequestList{}
-		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			worker.CannotWake(ctx, err, "Cannot list the requests that certificate policies may decide now; they are decided when they change")
-			return
-		}
-		for i := range list.Items {
-			if r.waits(&list.Items[i]) {
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-			}
-		}
-	})
-	return nil
 }
