@@ -237,7 +237,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
 			module + "internal/explain", module + "api/certplane", module + "internal/api", module + "internal/duration",
-			module + "internal/issuing", module + "internal/pki", module + "internal/policy", module + "internal/rights", module + "internal/signer",
+			module + "internal/issuing", module + "internal/pki", module + "internal/policies", module + "internal/policy", module + "internal/rights", module + "internal/signer",
 		},
 		reason: "a command line, a server and a console explain the same",
 	},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
@@ -36,6 +37,8 @@ type RequestFacts struct {
 	Events  Events
 
 	issuer *IssuerFacts
+	// policies is what the certificate policies say.
+	policies []Check
 	// mayApprove reports whether the caller may approve the request.
 	mayApprove Result
 	// approvers are the accounts in approverAccounts that may approve the
@@ -59,6 +62,9 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 	f := &RequestFacts{Query: q, Request: cr, otherwise: anotherRequest}
 	var err error
 	if f.issuer, err = findIssuer(ctx, api, cr.Spec.IssuerRef, cr.Namespace); err != nil {
+		return nil, err
+	}
+	if f.policies, err = policyChecks(ctx, api, request.FromCertificateRequest(cr), q); err != nil {
 		return nil, err
 	}
 	if requests.Undecided(cr) {

@@ -14,7 +14,7 @@ import (
 )
 
 func (f *RequestFacts) checks(p progress) []Check {
-	checks := []Check{f.checkRequest(), f.checkApproval(p)}
+	checks := append(append([]Check{f.checkRequest()}, f.policies...), f.checkApproval(p))
 	if p.state == certificates.Pending && len(f.names()) > 0 {
 		checks = append(checks, f.checkApprover())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 type (
@@ -49,6 +50,8 @@ type facts struct {
 	// referral is about the issuer that the request names as its signer; nil if it
 	// names none.
 	referral *referral
+	// policies is what the certificate policies say.
+	policies []Check
 	// objection is the signer's objection to the request, or nil.
 	objection error
 	// mayApprove reports whether the caller may approve the request.
@@ -62,7 +65,7 @@ type facts struct {
 
 func (f *facts) gather(ctx context.Context, api Reader) (err error) {
 	for _, part := range []func(context.Context, Reader) error{
-		f.findDeclared, f.findReferral, f.askPermission, f.askApproval, f.askSigners,
+		f.findDeclared, f.findReferral, f.askPolicies, f.askPermission, f.askApproval, f.askSigners,
 	} {
 		if err := part(ctx, api); err != nil {
 			return err
@@ -92,6 +95,11 @@ func (f *facts) askPermission(ctx context.Context, api Reader) error {
 	if f.permission() == No {
 		f.mayGrant, err = ofCaller(ctx, api).mayGrant("")
 	}
+	return err
+}
+
+func (f *facts) askPolicies(ctx context.Context, api Reader) (err error) {
+	f.policies, err = policyChecks(ctx, api, request.FromCSR(f.csr), f.Query)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func (f *facts) checks(p progress) []Check {
-	checks := []Check{f.checkRequest(), f.checkPolicy()}
+	checks := append([]Check{f.checkRequest(), f.checkPolicy()}, f.policies...)
 	if len(f.known) > 0 {
 		checks = append(checks, f.checkPermission())
 	}

@@ -49,6 +49,9 @@ func (g *podGatherer) gather(ctx context.Context) error {
 		return err
 	}
 	known, err := g.complete(ctx, &facts)
+	if err == nil && known {
+		err = g.askPolicies(ctx, facts)
+	}
 	if err == nil && known && g.signer != nil {
 		err = g.decide(ctx, facts)
 	}
@@ -56,6 +59,12 @@ func (g *podGatherer) gather(ctx context.Context) error {
 		return err
 	}
 	return g.maySign(ctx)
+}
+
+func (g *podGatherer) askPolicies(ctx context.Context, facts request.Request) error {
+	checks, err := policyChecks(ctx, g.api, facts, g.Query)
+	g.found = append(g.found, checks...)
+	return err
 }
 
 // findSigner finds the Signer that declares the signer name.

@@ -119,7 +119,7 @@ func resources() meta.RESTMapper {
 		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "Pod", "Service", "ServiceAccount"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
-		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"Signer"}},
+		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
 	} {
 		for _, kind := range served.kinds {
 			mapper.Add(served.version.WithKind(kind), served.scope)

@@ -214,21 +214,27 @@ func find[T any, O interface {
 // Reviews returns an AccessFunc that asks the API with SubjectAccessReviews.
 func Reviews(api client.Writer) AccessFunc {
 	return func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: who.Username, UID: who.UID, Groups: who.Groups,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: what.Verb, Group: what.Group, Resource: what.Resource, Subresource: what.Subresource, Name: what.Name, Namespace: what.Namespace,
-			},
-		}}
-		for key, values := range who.Extra {
-			if review.Spec.Extra == nil {
-				review.Spec.Extra = map[string]authorizationv1.ExtraValue{}
-			}
-			review.Spec.Extra[key] = values
-		}
+		review := &authorizationv1.SubjectAccessReview{Spec: AccessReview(who, what)}
 		if err := api.Create(ctx, review); err != nil {
 			return false, fmt.Errorf("asking whether %s may %s: %w", who.Username, what, err)
 		}
 		return review.Status.Allowed && !review.Status.Denied, nil
 	}
+}
+
+// AccessReview returns the question whether a user may do something.
+func AccessReview(who request.Requester, what certpolicy.Access) authorizationv1.SubjectAccessReviewSpec {
+	asked := authorizationv1.SubjectAccessReviewSpec{
+		User: who.Username, UID: who.UID, Groups: who.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: what.Verb, Group: what.Group, Resource: what.Resource, Subresource: what.Subresource, Name: what.Name, Namespace: what.Namespace,
+		},
+	}
+	for key, values := range who.Extra {
+		if asked.Extra == nil {
+			asked.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		asked.Extra[key] = values
+	}
+	return asked
 }

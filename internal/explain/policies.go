@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// policyChecks returns what the certificate policies say about a request: one
+// check for the decision, and one for each policy that was considered. There are
+// none if no policy can be about the request. The approvals of people are not
+// counted: only the server can verify their seals.
+func policyChecks(ctx context.Context, api Reader, req request.Request, q Query) ([]Check, error) {
+	var stored v1alpha1.CertificatePolicyList
+	var exceptions v1alpha1.CertificatePolicyExceptionList
+	for _, objects := range []struct {
+		read func() (Result, error)
+		name string
+	}{
+		{func() (Result, error) { return list(ctx, api, &stored) }, "CertificatePolicies"},
+		{func() (Result, error) { return list(ctx, api, &exceptions) }, "CertificatePolicyExceptions"},
+	} {
+		switch found, err := objects.read(); {
+		case err != nil:
+			return nil, err
+		case found == Unknown:
+			return []Check{{"policies", Unknown, "you may not list " + objects.name}}, nil
+		case found == No:
+			return nil, nil // the API has no policies
+		}
+	}
+	set := setOf(stored.Items, exceptions.Items)
+	if !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
+		return nil, nil
+	}
+	facts := policies.Facts{Objects: api, Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
+	decision := set.Decide(certpolicy.Input{
+		Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration,
+		Facts: facts.Of(ctx, &req, set.Needs(&req)),
+	})
+	return decisionChecks(decision), nil
+}
+
+func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {
+	var all []*v1alpha1.CertificatePolicy
+	for i := range stored {
+		all = append(all, &stored[i])
+	}
+	var exempt []*v1alpha1.CertificatePolicyException
+	for i := range exceptions {
+		exempt = append(exempt, &exceptions[i])
+	}
+	return certpolicy.NewSet(all, exempt)
+}
+
+// certificateControllers returns the users whose requests can be for
+// Certificates, unless the configuration names others.
+func certificateControllers() []string {
+	names := policies.DefaultSettings().CertificateControllers
+	for _, namespace := range []string{rights.ServeNamespace, rights.ClusterNamespace} {
+		names = append(names, request.ServiceAccount(namespace, rights.IssueCertificates.Account).Username)
+	}
+	return names
+}
+
+// accessOf asks what users may do.
+func accessOf(api Reader) policies.AccessFunc {
+	return func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
+		return api.May(ctx, policies.AccessReview(who, what))
+	}
+}
+
+func decisionChecks(d *v1alpha1.PolicyDecision) []Check {
+	checks := []Check{{"policies", outcomeResult(d.Outcome), outcomeText(d)}}
+	for _, p := range d.Considered {
+		name := "policy " + p.Policy
+		switch {
+		case !p.Applies:
+			checks = append(checks, Check{name, Open, "does not apply: " + p.Because})
+		case p.Holds && p.Effect == v1alpha1.PolicyDenyRest:
+			checks = append(checks, Check{name, Yes, "denies what no other policy allows"})
+		case p.Holds:
+			checks = append(checks, Check{name, Yes, fmt.Sprintf("%s: all conditions hold", p.Effect)})
+		case p.Because != "":
+			checks = append(checks, Check{name, No, p.Because})
+		default:
+			checks = append(checks, Check{name, No, fmt.Sprintf("%s: %s", p.Effect, strings.Join(violationTexts(d, p.Policy), "; "))})
+		}
+	}
+	return checks
+}
+
+// violationTexts returns what a policy objects to or waits for, with what would
+// pass.
+func violationTexts(d *v1alpha1.PolicyDecision, policy string) []string {
+	var texts []string
+	for _, v := range d.Violations {
+		if v.Policy != policy {
+			continue
+		}
+		text := fmt.Sprintf("%s (%s, %s)", v.Message, v.Reason, v.At)
+		if len(v.WouldPass) > 0 {
+			text += "; would pass: " + strings.Join(v.WouldPass, ", ")
+		}
+		if v.Exception != "" {
+			text += "; excepted by " + v.Exception
+		}
+		texts = append(texts, text)
+	}
+	for _, o := range d.Open {
+		if o.Policy == policy {
+			texts = append(texts, fmt.Sprintf("%s is not known yet (%s)", o.Fact, o.At))
+		}
+	}
+	return texts
+}
+
+func outcomeResult(o v1alpha1.DecisionOutcome) Result {
+	switch o {
+	case v1alpha1.OutcomeApprove:
+		return Yes
+	case v1alpha1.OutcomeDeny:
+		return No
+	}
+	return Open
+}
+
+// outcomeText says what follows from a decision, in one line.
+func outcomeText(d *v1alpha1.PolicyDecision) string {
+	switch d.Outcome {
+	case v1alpha1.OutcomeApprove:
+		return "approved by policy " + d.Policy.Name
+	case v1alpha1.OutcomeDeny:
+		return fmt.Sprintf("denied (%s): %s", d.Reason, d.Message)
+	case v1alpha1.OutcomeNeedPeople:
+		return "people have to approve it: " + d.Message
+	case v1alpha1.OutcomeWait:
+		return "cannot be decided yet: " + d.Message
+	}
+	return "left to whoever may approve it"
+}
