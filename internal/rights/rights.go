@@ -125,14 +125,19 @@ func WritesEvents(account string) bool {
 
 // PolicyRules returns what the account of the shared cache needs in addition for
 // CertificatePolicies, which are asked wherever requests are approved or signed:
-// the policies, and the facts that they can be about.
-func PolicyRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
+// the policies, and the facts that they can be about. accounts are those of the
+// controllers of the process. "certplane serve" reads policies as the server
+// itself.
+func PolicyRules(accounts ...string) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
-		allow(read, certManager, "certificates", "clusterissuers", "issuers"),
 		allow("create", authorization, "subjectaccessreviews"),
 	}
+	if slices.ContainsFunc(Controllers(), func(c Controller) bool { return c.OfCertManager() && slices.Contains(accounts, c.Account) }) {
+		rules = append(rules, allow(read, certManager, "certificates", "clusterissuers", "issuers"))
+	}
+	return rules
 }
 
 // CacheRules returns the rights of the shared cache of a process with the

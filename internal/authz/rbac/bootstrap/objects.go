@@ -20,7 +20,7 @@ func ClusterRoles() []*rbacv1.ClusterRole {
 	for _, account := range accounts() {
 		rules := rights.Of(account)
 		if account == rights.CacheAccount {
-			rules = append(rights.CacheRules(), rights.PolicyRules()...)
+			rules = rights.CacheRules()
 		}
 		out = append(out, clusterRole(rights.Role{Name: roleOf(account), Rules: rules}))
 	}
