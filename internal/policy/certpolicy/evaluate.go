@@ -149,8 +149,9 @@ func (o *opinion) holds() bool {
 	return o.applies && !o.unavailable && len(o.open) == 0 && o.violated() == 0
 }
 
-// evaluate returns the policy's opinion. Open conditions are violated once the
-// patience with the request is over.
+// evaluate returns the policy's opinion. While it is not known whether the
+// policy is about the request, its conditions say nothing. Open conditions are
+// violated once the patience with the request is over.
 func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
 	o := opinion{policy: p}
 	if p.matchBroken {
@@ -174,7 +175,7 @@ func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
 		o.unavailable = true
 		return o
 	}
-	if p.spec.Effect != v1alpha1.PolicyDenyRest {
+	if !verdict.open && p.spec.Effect != v1alpha1.PolicyDenyRest {
 		o.judge(e, exceptions)
 	}
 	o.endPatience(e)
