@@ -79,11 +79,13 @@ func keyExamples(k *v1alpha1.KeyConditions) []string {
 		return texts
 	}
 	text := "RSA"
-	if k.RSA.MinBits != nil {
-		text += fmt.Sprintf(" of at least %d bits", *k.RSA.MinBits)
-	}
-	if k.RSA.MaxBits != nil {
-		text += fmt.Sprintf(" of at most %d bits", *k.RSA.MaxBits)
+	switch min, max := k.RSA.MinBits, k.RSA.MaxBits; {
+	case min != nil && max != nil:
+		text += fmt.Sprintf(" of %d to %d bits", *min, *max)
+	case min != nil:
+		text += fmt.Sprintf(" of at least %d bits", *min)
+	case max != nil:
+		text += fmt.Sprintf(" of at most %d bits", *max)
 	}
 	return append(texts, text)
 }
