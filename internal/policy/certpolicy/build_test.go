@@ -158,7 +158,9 @@ func (a asked) input(t testing.TB) certpolicy.Input {
 }
 
 // signedByUs says whether the signer is of this program.
-func signedByUs(in *certpolicy.Input, ours bool) { in.Ours = ours }
+func signedByUs(in *certpolicy.Input, ours bool) {
+	in.Facts.Signer = certpolicy.Known(&certpolicy.Signer{Ours: ours})
+}
 
 // memberOf returns the namespace of the request, or that of the service account
 // that makes it.
@@ -348,4 +350,3 @@ func keyOf(t pki.KeyType) crypto.Signer {
 	keys.made[t] = key
 	return key
 }
-

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
@@ -177,7 +178,7 @@ func (d *decider) outcome(opinions []*opinion) result {
 		r.builtIn = d.builtIn()
 	case anyOf(s.rest, undecided):
 		return r.wait(s.rest)
-	case len(s.rest) > 0 && !d.e.in.Facts.BuiltIn.Known && d.e.in.Request.Kind == v1alpha1.CertificateSigningRequests:
+	case len(s.rest) > 0 && !d.e.in.Facts.BuiltIn.Known && d.e.in.Request.SignerName == approval.SignerName:
 		return r.waitFor(s.rest[0], "whether a built-in policy allows the request")
 	case len(s.rest) > 0:
 		return r.notAllowed(s.rest[0].policy)
