@@ -101,7 +101,7 @@ func (p *certificatePolicy) Admit(ctx context.Context, a admission.Attributes, _
 			return err
 		}
 		stored, _ := a.GetOldObject().(*unstructured.Unstructured)
-		return setRequestConditions(loose, stored, sent, conditions, time.Now())
+		return setRequestConditions(loose, stored, sent, conditions, p.checks.Now())
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,9 @@ type Checks struct {
 func New(p *policies.Policies, authorize policies.AccessFunc) *Checks {
 	return &Checks{policies: p, authorize: authorize, clock: clock.RealClock{}}
 }
+
+// Now returns the time of a check.
+func (c *Checks) Now() time.Time { return c.clock.Now() }
 
 // Target is the object that is written.
 type Target struct {
