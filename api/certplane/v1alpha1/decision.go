@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // PolicyDecision is a decision about a request by all policies. It is never
@@ -261,4 +262,13 @@ type DecisionFact struct {
 	Access string `json:"access,omitempty"`
 	// +optional
 	Allowed *bool `json:"allowed,omitempty"`
+	// absent: it is known that there is no such object.
+	//
+	// +optional
+	Absent bool `json:"absent,omitempty"`
+	// content is the object as far as the decision read it. Only the decision
+	// log has it.
+	//
+	// +optional
+	Content *runtime.RawExtension `json:"content,omitempty"`
 }

@@ -1,0 +1,51 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// LoggedDecision is a line of the decision log: a decision, and what it depends
+// on besides the policies. Of the decision's facts, the log has the content.
+// With it, anybody can decide again.
+type LoggedDecision struct {
+	PolicyDecision `json:",inline"`
+	// object is the request, with its metadata and its spec.
+	//
+	// +optional
+	Object *runtime.RawExtension `json:"object,omitempty"`
+	// ownSigner: the signer is one of the server's.
+	//
+	// +optional
+	OwnSigner bool `json:"ownSigner,omitempty"`
+	// patience is how long after the creation of the request conditions may be
+	// open.
+	//
+	// +optional
+	Patience *metav1.Duration `json:"patience,omitempty"`
+	// certificate is the DER of the certificate that the decision was about,
+	// before it was signed or as another CA has signed it.
+	//
+	// +optional
+	Certificate []byte `json:"certificate,omitempty"`
+	// prospective is the DER of what the signer would issue.
+	//
+	// +optional
+	Prospective []byte `json:"prospective,omitempty"`
+	// votes are the approvals of people.
+	//
+	// +optional
+	Votes []LoggedVote `json:"votes,omitempty"`
+}
+
+// LoggedVote is an approval by a person.
+type LoggedVote struct {
+	Username string `json:"username"`
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// +optional
+	Groups []string `json:"groups,omitempty"`
+	// +optional
+	Extra map[string][]string `json:"extra,omitempty"`
+	Time metav1.MicroTime `json:"time"`
+}
