@@ -49,6 +49,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewApprove(streams),
 		cli.NewDeny(streams),
 		cli.NewExplain(streams),
+		cli.NewPolicy(streams),
 		cli.NewACME(streams),
 		cli.NewRenew(streams),
 		cli.NewStatus(streams),

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/policy/answer"
+	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/cli/policy/policyset"
+	"github.com/certplane/certplane/internal/cli/policy/requests"
+	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// NewPolicy returns the policy verb with its subcommands.
+func NewPolicy(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Try, test and replay certificate policies",
+		Long: `Decides by CertificatePolicies as the server does, about requests that are only in
+files, of tests, or of the past. With --policies, everything works without a
+server.`,
+	}
+	cmd.AddCommand(newPolicyCheck(streams), newPolicyLint(streams))
+	return cmd
+}
+
+// policyRun returns a RunE whose errors have the exit codes of policy verbs.
+func policyRun(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return answer.OrUnknown(run(cmd, args)) }
+}
+
+// policySource says where the policies and the facts are.
+type policySource struct {
+	connection  connection
+	policies    []string
+	facts       []string
+	controllers []string
+}
+
+func (s *policySource) addTo(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&s.policies, "policies", nil, "File or folder with policies and exceptions, for deciding without a server. May be repeated.")
+	s.addFactsTo(flags)
+}
+
+func (s *policySource) addFactsTo(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&s.facts, "facts", nil, "File or folder with objects that policies can read: Namespaces, Nodes, Pods, ServiceAccounts, Services, Certificates, and SubjectAccessReviews with their status. May be repeated.")
+	flags.StringSliceVar(&s.controllers, "certificate-controllers", facts.Controllers(), "Users whose requests can be for Certificates.")
+}
+
+// policyAPI connects to the server for reading policies and facts.
+func (c *connection) policyAPI() (*explain.API, error) {
+	config, err := c.clientConfig(io.Discard)
+	if err != nil {
+		return nil, exit.WithNext(err, "To decide without a server, name files with policies: --policies DIR.")
+	}
+	config.QPS = -1 // a person's few questions need no limit
+	api, err := explain.Connect(config)
+	return &api, err
+}
+
+// policiesAndFacts are what decisions are made of.
+type policiesAndFacts struct {
+	set   *certpolicy.Set
+	facts *facts.Finder
+	// whoami returns who the caller is to the server; nil without one.
+	whoami func() (request.Requester, error)
+}
+
+// open reads the policies, and the facts in files. What else is needed is read
+// from the server when it is.
+func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAndFacts, error) {
+	store, err := readFacts(s.facts)
+	if err != nil {
+		return policiesAndFacts{}, err
+	}
+	finder := &facts.Finder{Objects: store, Access: store.Access, Controllers: s.controllers, Failed: failed}
+	if len(s.policies) > 0 {
+		set, err := readPolicies(s.policies)
+		return policiesAndFacts{set: set, facts: finder}, err
+	}
+	api, err := s.connection.policyAPI()
+	if err != nil {
+		return policiesAndFacts{}, err
+	}
+	set, err := policyset.FromAPI(ctx, api)
+	if err != nil {
+		return policiesAndFacts{}, exit.Advise("reading the policies", err)
+	}
+	both := facts.Over{First: store, Then: api}
+	finder.Objects, finder.Access = both, both.Access(facts.Reviews(api))
+	whoami := func() (request.Requester, error) {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := api.Create(ctx, review); err != nil {
+			return request.Requester{}, exit.Advise("asking the server who you are", err)
+		}
+		return requests.FromUserInfo(review.Status.UserInfo), nil
+	}
+	return policiesAndFacts{set, finder, whoami}, nil
+}
+
+func readPolicies(paths []string) (*certpolicy.Set, error) {
+	files, err := policyset.Read(paths...)
+	if err != nil {
+		return nil, fmt.Errorf("--policies: %w", err)
+	}
+	if err := files.Err(); err != nil {
+		return nil, fmt.Errorf("the policies are not valid:\n%w", err)
+	}
+	if len(files.Policies) == 0 {
+		return nil, fmt.Errorf("there are no policies in %s", strings.Join(paths, ", "))
+	}
+	return files.Set(), nil
+}
+
+func readFacts(paths []string) (*facts.Store, error) {
+	var all []manifest.Document
+	for _, path := range paths {
+		documents, err := manifest.Read(path)
+		if err != nil {
+			return nil, fmt.Errorf("--facts: %w", err)
+		}
+		all = append(all, documents...)
+	}
+	return facts.NewStore(all)
+}

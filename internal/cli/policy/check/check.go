@@ -1,0 +1,175 @@
+// Package check decides about requests in files by policies, without creating
+// them.
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/policy/answer"
+	"github.com/certplane/certplane/internal/cli/policy/decision"
+	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/cli/policy/requests"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+)
+
+// Config says what to decide about, and by what.
+type Config struct {
+	// Files are the files with requests; manifest.Stdin is Stdin.
+	Files []string
+	Stdin io.Reader
+	// Options are what the files do not say.
+	Options requests.Options
+	// OwnSigner: the signers are certplane's, which keep what policies say about
+	// lifetimes.
+	OwnSigner bool
+	// Set has the policies, Facts what they can read.
+	Set   *certpolicy.Set
+	Facts facts.Source
+	Now   time.Time
+	// Output is json, yaml, or empty for text.
+	Output string
+	Stdout io.Writer
+}
+
+// checked is a request with its decision.
+type checked struct {
+	file     string
+	asked    *requests.Asked
+	decision *v1alpha1.PolicyDecision
+}
+
+// Run decides about the requests and writes the decisions. Its error is an
+// answer.No if one is denied.
+func Run(ctx context.Context, cfg Config) error {
+	all, err := read(cfg)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].decision = cfg.decide(ctx, all[i].asked)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if err := write(cfg, all); err != nil {
+		return err
+	}
+	return verdict(all)
+}
+
+// read reads all files before the first decision is written.
+func read(cfg Config) ([]checked, error) {
+	var all []checked
+	for _, file := range cfg.Files {
+		data, err := manifest.Open(file, cfg.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		requests, err := cfg.Options.Read(file, data)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range requests {
+			all = append(all, checked{file: file, asked: one})
+		}
+	}
+	return all, nil
+}
+
+func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.PolicyDecision {
+	in := certpolicy.Input{Stage: v1alpha1.StageCheck, Request: asked.Request, Time: cfg.Now, Ours: cfg.OwnSigner}
+	if in.Request.Created.IsZero() {
+		in.Request.Created = cfg.Now
+	}
+	needs := cfg.Set.Needs(&in.Request)
+	in.Facts = cfg.Facts.Of(ctx, &in.Request, asked.Pod, needs)
+	if asked.Origin.Known {
+		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
+	}
+	return cfg.Set.Decide(in)
+}
+
+func write(cfg Config, all []checked) error {
+	for i, one := range all {
+		var text string
+		switch cfg.Output {
+		case "json":
+			data, err := json.MarshalIndent(one.decision, "", "  ")
+			if err != nil {
+				return fmt.Errorf("encoding as JSON: %w", err)
+			}
+			text = string(data) + "\n"
+		case "yaml":
+			data, err := yaml.Marshal(one.decision)
+			if err != nil {
+				return fmt.Errorf("encoding as YAML: %w", err)
+			}
+			text = string(data)
+			if i > 0 {
+				text = "---\n" + text
+			}
+		default:
+			text = decision.Text(one.decision)
+			if len(all) > 1 {
+				text = print.Printable(one.title()) + ": " + text
+			}
+		}
+		if _, err := io.WriteString(cfg.Stdout, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// title says which request a decision is about.
+func (c *checked) title() string {
+	if c.file == manifest.Stdin {
+		return c.asked.Name()
+	}
+	return c.file + " " + c.asked.Name()
+}
+
+// verdict returns the error that makes the exit code.
+func verdict(all []checked) error {
+	denied, waiting := 0, 0
+	var facts []string
+	for _, one := range all {
+		switch one.decision.Outcome {
+		case v1alpha1.OutcomeDeny:
+			denied++
+		case v1alpha1.OutcomeWait:
+			waiting++
+			for _, open := range one.decision.Open {
+				facts = append(facts, open.Fact)
+			}
+		}
+	}
+	switch {
+	case denied > 0:
+		return answer.No("the policies deny %s", ofRequests(denied, len(all)))
+	case waiting > 0 && len(facts) > 0:
+		return exit.WithNext(fmt.Errorf("it is not known what the policies say about %s", ofRequests(waiting, len(all))),
+			"To say what is not known, give the objects with --facts FILE, and what the requester may do as SubjectAccessReviews with their status.")
+	case waiting > 0:
+		return errors.New("it is not known what the policies say about " + ofRequests(waiting, len(all)))
+	}
+	return nil
+}
+
+func ofRequests(some, all int) string {
+	if all == 1 {
+		return "the request"
+	}
+	return fmt.Sprintf("%d of %d requests", some, all)
+}

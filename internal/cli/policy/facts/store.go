@@ -1,0 +1,141 @@
+// Package facts finds what policies can read besides a request, in an API or in
+// files.
+package facts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/policy/manifest"
+)
+
+// Store has the objects of files. It is a client.Reader, and safe for
+// concurrent use once everything is added.
+type Store struct {
+	kinds   *runtime.Scheme
+	objects map[schema.GroupKind]map[types.NamespacedName][]byte
+	reviews []authorizationv1.SubjectAccessReview
+}
+
+// NewStore returns a Store with objects. Those without a UID get one that is
+// made of their name, because a request can name its owner only by it.
+func NewStore(documents []manifest.Document) (*Store, error) {
+	s := &Store{kinds: runtime.NewScheme(), objects: map[schema.GroupKind]map[types.NamespacedName][]byte{}}
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme} {
+		if err := add(s.kinds); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
+	}
+	for i := range documents {
+		if err := s.add(&documents[i]); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Store) add(d *manifest.Document) error {
+	version, err := schema.ParseGroupVersion(d.APIVersion)
+	if err != nil {
+		return d.Errorf("apiVersion", "%v", err)
+	}
+	kind := version.WithKind(d.Kind)
+	object, err := s.kinds.New(kind)
+	if err != nil {
+		return d.Errorf("kind", "objects of the kind %s of %s are no facts that policies can read", d.Kind, d.APIVersion)
+	}
+	if err := d.Decode(object); err != nil {
+		return err
+	}
+	if review, isReview := object.(*authorizationv1.SubjectAccessReview); isReview {
+		s.reviews = append(s.reviews, *review)
+		return nil
+	}
+	accessor, err := meta.Accessor(object)
+	switch {
+	case err != nil || accessor.GetName() == "":
+		return d.Errorf("metadata", "metadata.name is missing")
+	case accessor.GetNamespace() == "" && !clusterScoped[kind.Kind]:
+		return d.Errorf("metadata", "metadata.namespace is missing: the %s %s is in a namespace", d.Kind, d.Name)
+	}
+	if accessor.GetUID() == "" {
+		accessor.SetUID(types.UID(strings.ToLower(d.Kind) + "-" + strings.Trim(accessor.GetNamespace()+"-"+accessor.GetName(), "-")))
+	}
+	// All versions of a kind that can be given have the same fields.
+	data, err := json.Marshal(object)
+	if err != nil {
+		return d.Errorf("", "%v", err)
+	}
+	key := types.NamespacedName{Namespace: accessor.GetNamespace(), Name: accessor.GetName()}
+	of := s.objects[kind.GroupKind()]
+	if of == nil {
+		of = map[types.NamespacedName][]byte{}
+		s.objects[kind.GroupKind()] = of
+	}
+	if of[key] != nil {
+		return d.Errorf("metadata.name", "there is another %s %s", d.Kind, strings.TrimPrefix(key.String(), "/"))
+	}
+	of[key] = data
+	return nil
+}
+
+// clusterScoped are the kinds of facts that are in no namespace.
+var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIssuer": true}
+
+// Get implements client.Reader.
+func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	kind, err := apiutil.GVKForObject(into, s.kinds)
+	if err != nil {
+		return err
+	}
+	data := s.objects[kind.GroupKind()][key]
+	if data == nil {
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		return apierrors.NewNotFound(plural.GroupResource(), key.Name)
+	}
+	return json.Unmarshal(data, into)
+}
+
+// List implements client.Reader, for the objects of a namespace.
+func (s *Store) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	kind, err := s.kindOf(into)
+	if err != nil {
+		return err
+	}
+	wanted := (&client.ListOptions{}).ApplyOptions(options)
+	items := []json.RawMessage{}
+	of := s.objects[kind.GroupKind()]
+	for _, key := range slices.SortedFunc(maps.Keys(of), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }) {
+		if wanted.Namespace == "" || key.Namespace == wanted.Namespace {
+			items = append(items, of[key])
+		}
+	}
+	data, err := json.Marshal(map[string]any{"items": items})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// kindOf returns the kind of the items of a list.
+func (s *Store) kindOf(list client.ObjectList) (schema.GroupVersionKind, error) {
+	kind, err := apiutil.GVKForObject(list, s.kinds)
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	return kind, err
+}
