@@ -21,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/decisionlog"
 )
 
 // Config says what to decide about, and by what.
@@ -97,7 +98,9 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 	if asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}
-	return cfg.Set.Decide(in)
+	d := cfg.Set.Decide(in)
+	d.Facts = decisionlog.Facts(&in, false)
+	return d
 }
 
 func write(cfg Config, all []checked) error {

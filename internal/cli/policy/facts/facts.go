@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -67,10 +65,10 @@ func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1
 	if needs.Origin || needs.Owner {
 		facts.Origin, facts.Owner = f.origin(ctx, r)
 	}
-	if name := NamespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
+	if name := certpolicy.NamespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
 		facts.Namespace = f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: name})
 	}
-	if name := NodeOf(r); needs.Node && name != "" {
+	if name := certpolicy.NodeOf(r); needs.Node && name != "" {
 		facts.Node = find(ctx, f, client.ObjectKey{Name: name}, &corev1.Node{})
 	}
 	for _, what := range needs.Access {
@@ -91,31 +89,6 @@ func (f *Finder) failed(err error) {
 	if f.Failed != nil && !apierrors.IsNotFound(err) && err != ErrNotKnown {
 		f.Failed(err)
 	}
-}
-
-// NamespaceOf returns the namespace that a request counts to.
-func NamespaceOf(r *request.Request) string {
-	if r.Namespace != "" {
-		return r.Namespace
-	}
-	account, isAccount := strings.CutPrefix(r.Requester.Username, "system:serviceaccount:")
-	namespace, _, _ := strings.Cut(account, ":")
-	if !isAccount {
-		return ""
-	}
-	return namespace
-}
-
-// NodeOf returns the node of a request: that of a pod, or that which requests.
-func NodeOf(r *request.Request) string {
-	if r.Node != nil {
-		return r.Node.Name
-	}
-	node, isNode := strings.CutPrefix(r.Requester.Username, nodeid.UserPrefix)
-	if !isNode {
-		return ""
-	}
-	return node
 }
 
 // origin returns how a request came to be. It is for a Certificate if a

@@ -1,0 +1,151 @@
+// Package decisionlog turns decisions into lines of the decision log, and these
+// into what was decided about.
+package decisionlog
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+)
+
+// Line returns the line for a decision about in. object is the JSON of the
+// request. Without full, the content of the facts is left out.
+func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
+	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: in.Ours}
+	line.Facts = Facts(in, full)
+	if in.Patience > 0 {
+		line.Patience = &metav1.Duration{Duration: in.Patience}
+	}
+	if in.Certificate != nil {
+		line.Certificate = in.Certificate.Raw
+	}
+	if in.Prospective != nil {
+		line.Prospective = in.Prospective.Raw
+	}
+	for _, v := range in.Votes {
+		line.Votes = append(line.Votes, v1alpha1.LoggedVote{
+			Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time),
+		})
+	}
+	return line
+}
+
+// The kinds of facts, as in the names of facts.
+const (
+	namespaces      = "namespaces"
+	nodes           = "nodes"
+	pods            = "pods"
+	serviceAccounts = "serviceaccounts"
+	services        = "services"
+	certificates    = "certificates"
+)
+
+// factName returns the name of an object among the facts.
+func factName(kind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return kind + "/" + name
+}
+
+// Facts returns what was known for a decision, sorted. Without full, the content
+// of objects is left out.
+func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
+	l := &list{full: full}
+	r := &in.Request
+	addFact(l, namespaces, "", certpolicy.NamespaceOf(r), in.Facts.Namespace, corev1.SchemeGroupVersion.WithKind("Namespace").Kind)
+	if node := in.Facts.Node; node.Known {
+		l.node(certpolicy.NodeOf(r), node.Value)
+	}
+	if in.Facts.Owner.Value != nil {
+		addFact(l, certificates, in.Facts.Owner.Value.Namespace, in.Facts.Owner.Value.Name, in.Facts.Owner, cmv1.CertificateKind)
+	}
+	l.pod(in)
+	for what, allowed := range in.Facts.Access {
+		l.facts = append(l.facts, v1alpha1.DecisionFact{Access: what.String(), Allowed: new(allowed)})
+	}
+	slices.SortFunc(l.facts, func(a, b v1alpha1.DecisionFact) int {
+		return strings.Compare(a.Object+"\x00"+a.Access, b.Object+"\x00"+b.Access)
+	})
+	return l.facts
+}
+
+type list struct {
+	full  bool
+	facts []v1alpha1.DecisionFact
+}
+
+// add adds an object; nil is one that is known not to exist.
+func (l *list) add(name, resourceVersion string, object any) {
+	fact := v1alpha1.DecisionFact{Object: name, ResourceVersion: resourceVersion, Absent: object == nil}
+	if l.full && object != nil {
+		if data, err := json.Marshal(object); err == nil { // objects of the API can be encoded
+			fact.Content = &runtime.RawExtension{Raw: data}
+		}
+	}
+	l.facts = append(l.facts, fact)
+}
+
+func addFact(l *list, plural, namespace, name string, fact certpolicy.Fact[metav1.ObjectMeta], kind string) {
+	switch {
+	case !fact.Known:
+	case fact.Value == nil:
+		l.add(factName(plural, namespace, name), "", nil)
+	default:
+		l.metadata(plural, kind, fact.Value)
+	}
+}
+
+// metadata adds an object of which only the metadata is read.
+func (l *list) metadata(plural, kind string, object *metav1.ObjectMeta) {
+	content := metav1.PartialObjectMetadata{ObjectMeta: *object}
+	content.ManagedFields = nil
+	content.Kind = kind
+	l.add(factName(plural, object.Namespace, object.Name), object.ResourceVersion, content)
+}
+
+func (l *list) node(name string, node *corev1.Node) {
+	if node == nil {
+		l.add(factName(nodes, "", name), "", nil)
+		return
+	}
+	read := &corev1.Node{
+		TypeMeta: metav1.TypeMeta{Kind: "Node"}, ObjectMeta: node.ObjectMeta,
+		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID}, Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	read.ManagedFields = nil
+	l.add(factName(nodes, "", node.Name), node.ResourceVersion, read)
+}
+
+// pod adds the objects that a pod's request is about.
+func (l *list) pod(in *certpolicy.Input) {
+	r := &in.Request
+	if r.Pod == nil {
+		return
+	}
+	pod := r.Pod.DeepCopy()
+	pod.ManagedFields, pod.Kind = nil, "Pod"
+	l.add(factName(pods, pod.Namespace, pod.Name), pod.ResourceVersion, pod)
+	if r.ServiceAccount != nil {
+		l.metadata(serviceAccounts, "ServiceAccount", r.ServiceAccount)
+	}
+	if r.Node != nil && !in.Facts.Node.Known {
+		l.metadata(nodes, "Node", r.Node)
+	}
+	if r.NamespaceObject != nil && !in.Facts.Namespace.Known {
+		l.metadata(namespaces, "Namespace", r.NamespaceObject)
+	}
+	for _, service := range r.Services {
+		l.add(factName(services, service.Namespace, service.Name), "", metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name},
+		})
+	}
+}
