@@ -14,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,6 +101,11 @@ var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIss
 
 // Get implements client.Reader.
 func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	return s.Find(key, into)
+}
+
+// Find reads an object.
+func (s *Store) Find(key client.ObjectKey, into client.Object) error {
 	kind, err := apiutil.GVKForObject(into, s.kinds)
 	if err != nil {
 		return err
@@ -138,4 +144,14 @@ func (s *Store) kindOf(list client.ObjectList) (schema.GroupVersionKind, error) 
 	kind, err := apiutil.GVKForObject(list, s.kinds)
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	return kind, err
+}
+
+// UID returns the UID of an object.
+func (s *Store) UID(kind schema.GroupKind, key types.NamespacedName) (uid types.UID, found bool) {
+	var object metav1.PartialObjectMetadata
+	data := s.objects[kind][key]
+	if data == nil || json.Unmarshal(data, &object) != nil {
+		return "", false
+	}
+	return object.UID, true
 }

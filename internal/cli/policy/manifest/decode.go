@@ -62,7 +62,11 @@ func (d *Document) fieldError(err error) *Error {
 func (d *Document) typeError(err error) *Error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		return d.Errorf(mismatch.Field, "%s: must be %s, not %s", mismatch.Field, typeName(mismatch.Type), article(mismatch.Value))
+		text := fmt.Sprintf("%s: must be %s, not %s", mismatch.Field, typeName(mismatch.Type), article(mismatch.Value))
+		if mismatch.Type.Kind() == reflect.String && !slices.Contains([]string{"object", "array"}, mismatch.Value) {
+			text += ": put it in quotes"
+		}
+		return d.Errorf(mismatch.Field, "%s", text)
 	}
 	if found := quoted.FindStringSubmatch(err.Error()); found != nil {
 		value, unquoted := strconv.Unquote(`"` + found[1] + `"`)

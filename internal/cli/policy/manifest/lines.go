@@ -93,3 +93,27 @@ func childOfMap(node *yamlv3.Node, name string) (key, value *yamlv3.Node) {
 	}
 	return nil, nil
 }
+
+// Place is where a field is in a file.
+type Place struct {
+	// Line and Column are those of its key, from 1.
+	Line, Column int
+	// Inline is set if the field is in a map that is written in braces.
+	Inline bool
+}
+
+// PlaceOf returns where the field at a path is. It does not look into merged
+// maps.
+func (d *Document) PlaceOf(path string) (Place, bool) {
+	place, found := Place{Line: d.Line, Column: d.node.Column}, true
+	node := d.node
+	for _, name := range step.FindAllStringSubmatch(path, -1) {
+		key, value := childOf(node, name[1]+name[2])
+		if value == nil || node.Kind == yamlv3.AliasNode {
+			return place, false
+		}
+		place = Place{Line: key.Line, Column: key.Column, Inline: place.Inline || node.Style&yamlv3.FlowStyle != 0}
+		node = value
+	}
+	return place, found
+}

@@ -162,8 +162,9 @@ var yamlError = regexp.MustCompile(`(?s)^(?:error converting YAML to JSON: )?yam
 
 func parsePart(file string, data []byte) ([]Document, error) {
 	// The API's clients read YAML with this package. The other one, which knows
-	// lines, is of a later version of YAML.
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	// lines, is of a later version of YAML. Strict, it would refuse fields that
+	// replace merged ones: keys are checked here.
+	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, syntaxError(file, err)
 	}
@@ -177,7 +178,36 @@ func parsePart(file string, data []byte) ([]Document, error) {
 	if len(root.Content) == 0 {
 		return nil, nil
 	}
+	if mistake := checkKeys(root.Content[0]); mistake != nil {
+		mistake.File = file
+		return nil, mistake
+	}
 	return documents(file, asJSON, root.Content[0])
+}
+
+// checkKeys returns an error for the first field that is given twice.
+func checkKeys(node *yamlv3.Node) *Error {
+	if node.Kind == yamlv3.AliasNode {
+		return nil // it is checked where it is defined
+	}
+	seen := map[string]bool{}
+	for i, one := range node.Content {
+		if node.Kind == yamlv3.MappingNode && i%2 == 0 {
+			switch {
+			case seen[one.Value]:
+				return &Error{Line: one.Line, Text: fmt.Sprintf("the field %q is given twice", one.Value)}
+			case one.Tag == "!!merge" && i > 0:
+				// The parser would let it replace the fields before it.
+				return &Error{Line: one.Line, Text: "<< must be the first field"}
+			}
+			seen[one.Value] = true
+			continue
+		}
+		if mistake := checkKeys(one); mistake != nil {
+			return mistake
+		}
+	}
+	return nil
 }
 
 func syntaxError(file string, err error) error {

@@ -31,9 +31,11 @@ func TestParse(t *testing.T) {
 		{reason: "no kind", text: "\n---\nmetadata: {name: a}\n", refused: "f.yaml:3: kind is missing"},
 		{reason: "no version", text: "kind: Node\n", refused: "f.yaml:1: apiVersion is missing"},
 		{reason: "a text", text: "hello\n", refused: "f.yaml:1: is not an object with apiVersion, kind and metadata"},
-		{reason: "a name that YAML reads as something else", text: "apiVersion: v1\nkind: Node\nmetadata:\n  name: no\n", refused: "f.yaml:4: metadata.name: must be a text, not true or false"},
+		{reason: "a name that YAML reads as something else", text: "apiVersion: v1\nkind: Node\nmetadata:\n  name: no\n", refused: "f.yaml:4: metadata.name: must be a text, not true or false: put it in quotes"},
 		{reason: "bad YAML in the second document", text: policy + "---\na: [\n", refused: "f.yaml:5: "},
-		{reason: "a field given twice", text: policy + "metadata: {name: q}\n", refused: `f.yaml:4: key "metadata" already set in map`},
+		{reason: "a field given twice", text: policy + "metadata: {name: q}\n", refused: `f.yaml:4: the field "metadata" is given twice`},
+		{reason: "fields that replace merged ones", text: "apiVersion: v1\nkind: Node\nmetadata: &m {name: a1}\nspec: {<<: *m, name: b}\n", want: []string{"Node/a1:1"}},
+		{reason: "a merge behind fields", text: "apiVersion: v1\nkind: Node\nmetadata: &m {name: a1}\nspec: {name: b, <<: *m}\n", refused: "f.yaml:4: << must be the first field"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (o *Options) ofDocument(d *manifest.Document) (*Asked, error) {
 	if err := d.Decode(object); err != nil {
 		return nil, err
 	}
-	asked, err := o.ofObject(object)
+	asked, err := o.OfObject(object)
 	if err != nil {
 		return nil, d.Errorf("", "%s %s: %v", d.Kind, d.Name, err)
 	}
@@ -111,7 +111,7 @@ func (o *Options) OfJSON(group, kind string, data []byte) (*Asked, error) {
 	if err := json.Unmarshal(data, object); err != nil {
 		return nil, err
 	}
-	return o.ofObject(object)
+	return o.OfObject(object)
 }
 
 // ofPEM returns the request that would be made with a PKCS#10 request.
@@ -136,7 +136,7 @@ func (o *Options) ofPEM(file string, data []byte) (*Asked, error) {
 	}
 	base := filepath.Base(title(file))
 	object.SetName(strings.TrimSuffix(base, filepath.Ext(base)))
-	return o.ofObject(object)
+	return o.OfObject(object)
 }
 
 // around returns the object for a PKCS#10 request.

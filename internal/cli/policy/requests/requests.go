@@ -76,8 +76,8 @@ type Options struct {
 // ErrNoRequester means that nothing says who requests.
 var ErrNoRequester = errors.New("it does not say who requests: name the user with --as or --as-serviceaccount")
 
-// ofObject returns the request that an object is.
-func (o *Options) ofObject(object client.Object) (*Asked, error) {
+// OfObject returns the request that an object is.
+func (o *Options) OfObject(object client.Object) (*Asked, error) {
 	switch object := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
 		return o.ofCSR(object)

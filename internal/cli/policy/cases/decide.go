@@ -1,0 +1,45 @@
+package cases
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/policy/ask"
+	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/cli/policy/requests"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+)
+
+// prepared is what a decision is about, without the facts that depend on the
+// policies.
+type prepared struct {
+	asked *requests.Asked
+	in    certpolicy.Input
+}
+
+// decide decides about the case by a set of policies.
+func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Keys) (*v1alpha1.PolicyDecision, error) {
+	p, err := c.prepare(keys)
+	if err != nil {
+		return nil, err
+	}
+	in := p.in
+	finder := &facts.Finder{Objects: c.test.facts, Access: c.test.access, Controllers: facts.Controllers()}
+	in.Facts = finder.Of(ctx, &in.Request, p.asked.Pod, set.Needs(&in.Request))
+	if p.asked.Origin.Known {
+		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
+	}
+	return set.Decide(in), nil
+}
+
+// setZero sets the field of ask with a name to its zero value.
+func setZero(ask *v1alpha1.PolicyTestRequest, name string) {
+	value := reflect.ValueOf(ask).Elem()
+	for i := range value.NumField() {
+		if field, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ","); field == name {
+			value.Field(i).SetZero()
+		}
+	}
+}
