@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/policy/answer"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
@@ -31,7 +32,7 @@ func NewPolicy(streams genericiooptions.IOStreams) *cobra.Command {
 files, of tests, or of the past. With --policies, everything works without a
 server.`,
 	}
-	cmd.AddCommand(newPolicyCheck(streams), newPolicyLint(streams))
+	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams))
 	return cmd
 }
 
@@ -110,17 +111,37 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 }
 
 func readPolicies(paths []string) (*certpolicy.Set, error) {
-	files, err := policyset.Read(paths...)
-	if err != nil {
+	base := &policyBase{}
+	if err := base.fromFiles(paths...); err != nil {
 		return nil, fmt.Errorf("--policies: %w", err)
 	}
+	return certpolicy.NewSet(base.policies, base.exceptions), nil
+}
+
+// policyBase are policies that are not compiled.
+type policyBase struct {
+	policies   []*v1alpha1.CertificatePolicy
+	exceptions []*v1alpha1.CertificatePolicyException
+}
+
+func (b *policyBase) fromFiles(paths ...string) error {
+	files, err := policyset.Read(paths...)
+	if err != nil {
+		return err
+	}
 	if err := files.Err(); err != nil {
-		return nil, fmt.Errorf("the policies are not valid:\n%w", err)
+		return fmt.Errorf("the policies are not valid:\n%w", err)
 	}
 	if len(files.Policies) == 0 {
-		return nil, fmt.Errorf("there are no policies in %s", strings.Join(paths, ", "))
+		return fmt.Errorf("there are no policies in %s", strings.Join(paths, ", "))
 	}
-	return files.Set(), nil
+	for _, p := range files.Policies {
+		b.policies = append(b.policies, p.Object)
+	}
+	for _, x := range files.Exceptions {
+		b.exceptions = append(b.exceptions, x.Object)
+	}
+	return nil
 }
 
 func readFacts(paths []string) (*facts.Store, error) {

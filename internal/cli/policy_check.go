@@ -76,6 +76,7 @@ func newPolicyCheck(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			f.options.Whoami = nobody
 			if found.whoami != nil {
 				f.options.DefaultNamespace = f.source.connection.in("")
 				f.options.Whoami = sync.OnceValues(found.whoami)
@@ -135,6 +136,11 @@ func (f *checkFlags) complete(cmd *cobra.Command, files []string) error {
 	f.options.As, err = f.requester()
 	f.options.Controller, f.options.Key = facts.Controller(), requests.NewKey
 	return err
+}
+
+// nobody is the requester of an object without one, if there is no server to ask.
+func nobody() (request.Requester, error) {
+	return request.Requester{}, errors.New("nothing says who requests: name the user with --as or --as-serviceaccount")
 }
 
 func (f *checkFlags) requester() (*request.Requester, error) {

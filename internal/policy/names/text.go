@@ -96,6 +96,9 @@ func (g Glob) Match(name string) bool {
 	if g.all {
 		return true
 	}
+	if literal, isLiteral := g.Literal(); isLiteral {
+		return literal == name
+	}
 	if g.min == 0 {
 		return g.pattern.glob(name, 0)
 	}

@@ -74,7 +74,7 @@ type Options struct {
 }
 
 // ErrNoRequester means that nothing says who requests.
-var ErrNoRequester = errors.New("it does not say who requests: name the user with --as or --as-serviceaccount")
+var ErrNoRequester = errors.New("spec.username is missing: nothing says who requests")
 
 // OfObject returns the request that an object is.
 func (o *Options) OfObject(object client.Object) (*Asked, error) {

@@ -1,0 +1,180 @@
+package replay
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/decisionlog"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// complete returns what a decision is about, with the facts that were recorded,
+// and those of today for the rest. today reports whether there are any of these.
+func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpolicy.Needs, source facts.Source) (in certpolicy.Input, today bool) {
+	in, missing := recorded.Needed(needs)
+	if missing.Services && in.Request.Pod != nil {
+		in.Request.Pod = nil // as long as its Services are not known
+	}
+	if source == nil {
+		return in, false
+	}
+	pod := recorded.Pod
+	if in.Request.Pod != nil {
+		pod = nil
+	}
+	found := source.Of(ctx, &in.Request, pod, missing)
+	today = pod != nil && in.Request.Pod != nil
+	if missing.Origin || missing.Owner {
+		in.Facts.Origin, in.Facts.Owner = found.Origin, found.Owner
+		today = today || found.Owner.Value != nil
+	}
+	if missing.Namespace {
+		in.Facts.Namespace = found.Namespace
+		today = today || found.Namespace.Known
+	}
+	if missing.Node {
+		in.Facts.Node = found.Node
+		today = today || found.Node.Known
+	}
+	for what, allowed := range found.Access {
+		in.Facts.Access[what] = allowed
+		today = true
+	}
+	return in, today
+}
+
+// either returns the facts that one of two decisions needs.
+func either(a, b certpolicy.Needs) certpolicy.Needs {
+	both := certpolicy.Needs{
+		Origin: a.Origin || b.Origin, Namespace: a.Namespace || b.Namespace, Node: a.Node || b.Node,
+		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Access: a.Access,
+	}
+	for _, what := range b.Access {
+		if !slices.Contains(both.Access, what) {
+			both.Access = append(both.Access, what)
+		}
+	}
+	return both
+}
+
+// needsOf are the facts that requests of a kind for a signer need: they do not
+// depend on anything else.
+type needsOf struct {
+	old, new *certpolicy.Set
+
+	mu    sync.Mutex // guards known
+	known map[requestType]certpolicy.Needs
+}
+
+type requestType struct {
+	kind   v1alpha1.RequestKind
+	signer string
+}
+
+// of returns what a decision about a request needs.
+func (n *needsOf) of(r *request.Request) certpolicy.Needs {
+	what := requestType{r.Kind, certpolicy.SignerName(*r)}
+	n.mu.Lock()
+	needs, found := n.known[what]
+	n.mu.Unlock()
+	if !found {
+		needs = n.new.Needs(r)
+		if n.old != nil {
+			needs = either(n.old.Needs(r), needs)
+		}
+		n.mu.Lock()
+		if len(n.known) >= maxRemembered || n.known == nil {
+			n.known = map[requestType]certpolicy.Needs{}
+		}
+		n.known[what] = needs
+		n.mu.Unlock()
+	}
+	needs.Access = slices.Clone(needs.Access)
+	for i := range needs.Access {
+		needs.Access[i].Namespace = r.Namespace
+	}
+	return needs
+}
+
+// Remembered reads each object once. It is safe for concurrent use.
+type Remembered struct {
+	client.Reader
+
+	mu      sync.Mutex // guards objects
+	objects map[question]result
+}
+
+type question struct {
+	kind reflect.Type
+	of   string
+	key  client.ObjectKey
+}
+
+type result struct {
+	object client.Object
+	err    error
+}
+
+// maxRemembered bounds what is kept.
+const maxRemembered = 10_000
+
+// Get implements client.Reader. Objects must not be modified.
+func (r *Remembered) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	q := question{reflect.TypeOf(into), into.GetObjectKind().GroupVersionKind().Kind, key}
+	r.mu.Lock()
+	known, found := r.objects[q]
+	r.mu.Unlock()
+	if !found {
+		known.err = r.Reader.Get(ctx, key, into, options...)
+		known.object = into
+		r.mu.Lock()
+		if len(r.objects) >= maxRemembered || r.objects == nil {
+			r.objects = map[question]result{}
+		}
+		r.objects[q] = known
+		r.mu.Unlock()
+		return known.err
+	}
+	if known.err == nil {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.object).Elem())
+	}
+	return known.err
+}
+
+// RememberAccess returns an AccessFunc that asks each question once.
+func RememberAccess(ask facts.AccessFunc) facts.AccessFunc {
+	type question struct {
+		username, uid string
+		what          certpolicy.Access
+	}
+	type answer struct {
+		allowed bool
+		err     error
+	}
+	var mu sync.Mutex
+	answers := map[question]answer{}
+	return func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
+		q := question{who.Username, who.UID, what}
+		mu.Lock()
+		known, found := answers[q]
+		mu.Unlock()
+		if found {
+			return known.allowed, known.err
+		}
+		known.allowed, known.err = ask(ctx, who, what)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(answers) >= maxRemembered {
+			answers = map[question]answer{}
+		}
+		answers[q] = known
+		return known.allowed, known.err
+	}
+}

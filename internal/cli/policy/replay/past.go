@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/policy/requests"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/decisionlog"
+)
+
+// past is a request of the past.
+type past struct {
+	recorded *decisionlog.Recorded
+	// logged is what was decided; nil if nobody knows.
+	logged *v1alpha1.PolicyDecision
+}
+
+// raw is a request that is not decoded yet.
+type raw struct {
+	// where is its place, for people.
+	where string
+	data  []byte
+	// decode returns the request. It returns nil for what is none.
+	decode func(data []byte) (*past, error)
+}
+
+// errNoBody is about an event of an audit log that does not have the request.
+var errNoBody = errors.New("has no body")
+
+// inputLine is the part of a line of a decision log that says what the decision
+// was about. The decision itself is the larger part.
+type inputLine struct {
+	Time        metav1.Time             `json:"time"`
+	Stage       v1alpha1.DecisionStage  `json:"stage"`
+	Request     v1alpha1.DecidedRequest `json:"request"`
+	Facts       []v1alpha1.DecisionFact `json:"facts"`
+	Object      *runtime.RawExtension   `json:"object"`
+	OwnSigner   bool                    `json:"ownSigner"`
+	Patience    *metav1.Duration        `json:"patience"`
+	Certificate []byte                  `json:"certificate"`
+	Prospective []byte                  `json:"prospective"`
+	Votes       []v1alpha1.LoggedVote   `json:"votes"`
+}
+
+// ofLog decodes a line of a decision log: the decision only if nothing else says
+// what it was.
+func (cfg *Config) ofLog(data []byte) (*past, error) {
+	line := &v1alpha1.LoggedDecision{}
+	if cfg.Old == nil {
+		if err := json.Unmarshal(data, line); err != nil {
+			return nil, err
+		}
+	} else {
+		var in inputLine
+		if err := json.Unmarshal(data, &in); err != nil {
+			return nil, err
+		}
+		line.Time, line.Stage, line.Request, line.Facts, line.Object = in.Time, in.Stage, in.Request, in.Facts, in.Object
+		line.OwnSigner, line.Patience, line.Certificate, line.Prospective, line.Votes = in.OwnSigner, in.Patience, in.Certificate, in.Prospective, in.Votes
+	}
+	recorded, err := decisionlog.Read(line)
+	if errors.Is(err, decisionlog.ErrNoObject) {
+		return nil, errNoBody
+	}
+	return &past{recorded, &line.PolicyDecision}, err
+}
+
+// ofObject decodes an object as an API stores it.
+func (cfg *Config) ofObject(data []byte) (*past, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, err
+	}
+	if head.Kind == cmv1.CertificateKind {
+		return nil, nil // it is a fact, and no request
+	}
+	asked, err := (&requests.Options{}).OfJSON(groupOf(head.APIVersion), head.Kind, data)
+	if err != nil || asked == nil {
+		return nil, err
+	}
+	return cfg.ofAsked(asked, conditionOutcome(asked), asked.Request.Created), nil
+}
+
+// ofAsked returns the past of a request of which nothing else is known.
+func (cfg *Config) ofAsked(asked *requests.Asked, outcome v1alpha1.DecisionOutcome, at time.Time) *past {
+	if at.IsZero() {
+		at = cfg.Now()
+	}
+	if asked.Request.Created.IsZero() {
+		asked.Request.Created = at
+	}
+	p := &past{recorded: &decisionlog.Recorded{Pod: asked.Pod, Input: certpolicy.Input{Request: asked.Request, Time: at, Ours: cfg.OwnSigner}}}
+	if outcome != "" {
+		p.logged = &v1alpha1.PolicyDecision{Outcome: outcome}
+	}
+	return p
+}
+
+// conditionOutcome returns what was decided about a request by its conditions;
+// empty if nothing was.
+func conditionOutcome(asked *requests.Asked) v1alpha1.DecisionOutcome {
+	approved, denied := false, false
+	switch object := asked.Object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		for _, c := range object.Status.Conditions {
+			approved = approved || c.Type == certificatesv1.CertificateApproved && c.Status != corev1.ConditionFalse
+			denied = denied || c.Type == certificatesv1.CertificateDenied && c.Status != corev1.ConditionFalse
+		}
+	case *cmv1.CertificateRequest:
+		for _, c := range object.Status.Conditions {
+			approved = approved || c.Type == cmv1.CertificateRequestConditionApproved && c.Status == cmmeta.ConditionTrue
+			denied = denied || c.Type == cmv1.CertificateRequestConditionDenied && c.Status == cmmeta.ConditionTrue
+		}
+	case *certificatesv1beta1.PodCertificateRequest:
+		approved = meta.IsStatusConditionTrue(object.Status.Conditions, certificatesv1beta1.PodCertificateRequestConditionTypeIssued)
+		denied = meta.IsStatusConditionTrue(object.Status.Conditions, certificatesv1beta1.PodCertificateRequestConditionTypeDenied)
+	}
+	switch {
+	case denied:
+		return v1alpha1.OutcomeDeny
+	case approved:
+		return v1alpha1.OutcomeApprove
+	}
+	return ""
+}
+
+// verify reports whether the requester had the key.
+func (p *past) verify() error {
+	r := &p.recorded.Input.Request
+	if r.PKCS10 == nil {
+		return nil
+	}
+	if err := pki.VerifyRequest(r.PKCS10.CertificateRequest); err != nil {
+		return fmt.Errorf("verifying the certificate request's signature: %w", err)
+	}
+	return nil
+}
