@@ -17,7 +17,7 @@ type LoggedDecision struct {
 	// ownSigner: the signer is one of the server's.
 	//
 	// +optional
-	OwnSigner bool `json:"ownSigner,omitempty"`
+	OwnSigner *bool `json:"ownSigner,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//
@@ -47,5 +47,5 @@ type LoggedVote struct {
 	Groups []string `json:"groups,omitempty"`
 	// +optional
 	Extra map[string][]string `json:"extra,omitempty"`
-	Time metav1.MicroTime `json:"time"`
+	Time  metav1.MicroTime    `json:"time"`
 }

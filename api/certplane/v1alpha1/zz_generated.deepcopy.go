@@ -787,6 +787,11 @@ func (in *LoggedDecision) DeepCopyInto(out *LoggedDecision) {
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.OwnSigner != nil {
+		in, out := &in.OwnSigner, &out.OwnSigner
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Patience != nil {
 		in, out := &in.Patience, &out.Patience
 		*out = new(v1.Duration)

@@ -64,6 +64,9 @@ type Signer struct {
 	Ours bool
 }
 
+// OwnSigner returns the fact that the signer is, or is not, of this program.
+func OwnSigner(ours bool) Fact[Signer] { return Known(&Signer{Ours: ours}) }
+
 // BuiltInPrefix begins the names of built-in policies, which are no objects.
 const BuiltInPrefix = "builtin:"
 

@@ -16,10 +16,18 @@ import (
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
+// ours returns whether the signer is of this program, nil if that is not known.
+func ours(in *certpolicy.Input) *bool {
+	if in.Facts.Signer.Value == nil {
+		return nil
+	}
+	return &in.Facts.Signer.Value.Ours
+}
+
 // Line returns the line for a decision about in. object is the JSON of the
 // request. Without full, the content of the facts is left out.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
-	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: in.Ours}
+	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in)}
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}

@@ -115,8 +115,8 @@ func TestAgain(t *testing.T) {
 		in     certpolicy.Input
 	}{
 		{"a node's request", csr, certpolicy.Input{Request: request.FromCSR(csr), Facts: certpolicy.Facts{
-			Origin: direct, Owner: nobody, Node: certpolicy.Known(node), Access: clusterAccess,
-		}, Patience: time.Minute, Ours: true}},
+			Origin: direct, Owner: nobody, Node: certpolicy.Known(node), Access: clusterAccess, Signer: certpolicy.OwnSigner(true),
+		}, Patience: time.Minute}},
 		{"a node that is known not to exist", csr, certpolicy.Input{Request: request.FromCSR(csr), Facts: certpolicy.Facts{
 			Origin: direct, Owner: nobody, Node: certpolicy.Known[corev1.Node](nil), Access: clusterAccess,
 		}}},

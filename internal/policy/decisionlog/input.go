@@ -36,7 +36,10 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 	if line.Object == nil || len(line.Object.Raw) == 0 {
 		return nil, ErrNoObject
 	}
-	r := &Recorded{Input: certpolicy.Input{Stage: line.Stage, Time: line.Time.Time, Ours: line.OwnSigner}}
+	r := &Recorded{Input: certpolicy.Input{Stage: line.Stage, Time: line.Time.Time}}
+	if line.OwnSigner != nil {
+		r.Input.Facts.Signer = certpolicy.OwnSigner(*line.OwnSigner)
+	}
 	if err := r.readObject(line); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}

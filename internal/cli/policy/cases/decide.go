@@ -27,7 +27,9 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	}
 	in := p.in
 	finder := &facts.Finder{Objects: c.test.facts, Access: c.test.access, Controllers: facts.Controllers()}
+	signer := in.Facts.Signer
 	in.Facts = finder.Of(ctx, &in.Request, p.asked.Pod, set.Needs(&in.Request))
+	in.Facts.Signer = signer
 	if p.asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
 	}

@@ -290,7 +290,7 @@ func (c *testCase) prepare(keys *ask.Keys) (*prepared, error) {
 		return nil, err
 	}
 	p.in.Stage, p.in.Request, p.in.Time, p.in.Patience = v1alpha1.StageCheck, p.asked.Request, c.test.now, patience
-	p.in.Ours = c.spec.Ask != nil && c.spec.Ask.OwnSigner
+	p.in.Facts.Signer = certpolicy.OwnSigner(c.spec.Ask != nil && c.spec.Ask.OwnSigner)
 	for i, vote := range c.spec.Votes {
 		who, err := ask.User(&vote.As)
 		if err != nil {

@@ -89,12 +89,13 @@ func read(cfg Config) ([]checked, error) {
 }
 
 func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.PolicyDecision {
-	in := certpolicy.Input{Stage: v1alpha1.StageCheck, Request: asked.Request, Time: cfg.Now, Ours: cfg.OwnSigner}
+	in := certpolicy.Input{Stage: v1alpha1.StageCheck, Request: asked.Request, Time: cfg.Now}
 	if in.Request.Created.IsZero() {
 		in.Request.Created = cfg.Now
 	}
 	needs := cfg.Set.Needs(&in.Request)
 	in.Facts = cfg.Facts.Of(ctx, &in.Request, asked.Pod, needs)
+	in.Facts.Signer = certpolicy.OwnSigner(cfg.OwnSigner)
 	if asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}

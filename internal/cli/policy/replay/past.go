@@ -49,7 +49,7 @@ type inputLine struct {
 	Request     v1alpha1.DecidedRequest `json:"request"`
 	Facts       []v1alpha1.DecisionFact `json:"facts"`
 	Object      *runtime.RawExtension   `json:"object"`
-	OwnSigner   bool                    `json:"ownSigner"`
+	OwnSigner   *bool                   `json:"ownSigner"`
 	Patience    *metav1.Duration        `json:"patience"`
 	Certificate []byte                  `json:"certificate"`
 	Prospective []byte                  `json:"prospective"`
@@ -106,7 +106,7 @@ func (cfg *Config) ofAsked(asked *requests.Asked, outcome v1alpha1.DecisionOutco
 	if asked.Request.Created.IsZero() {
 		asked.Request.Created = at
 	}
-	p := &past{recorded: &decisionlog.Recorded{Pod: asked.Pod, Input: certpolicy.Input{Request: asked.Request, Time: at, Ours: cfg.OwnSigner}}}
+	p := &past{recorded: &decisionlog.Recorded{Pod: asked.Pod, Input: certpolicy.Input{Request: asked.Request, Time: at, Facts: certpolicy.Facts{Signer: certpolicy.OwnSigner(cfg.OwnSigner)}}}}
 	if outcome != "" {
 		p.logged = &v1alpha1.PolicyDecision{Outcome: outcome}
 	}
