@@ -224,8 +224,17 @@ func (d *decider) count(r result) result {
 		return r
 	}
 	r.outcome, r.reason = v1alpha1.OutcomeNeedPeople, ReasonApprovalsMissing
-	r.message = "certificate policy " + r.requirements[0].Policy + ": " + quorum.Progress(counted.Requirements)
+	r.message = progress(counted.Requirements)
 	return r
+}
+
+// progress says who is missing. Several policies are named by quorum.Progress.
+func progress(reqs []v1alpha1.PeopleMissing) string {
+	open := slices.DeleteFunc(slices.Clone(reqs), func(r v1alpha1.PeopleMissing) bool { return len(r.Missing) == 0 })
+	if len(open) == 1 {
+		return "certificate policy " + open[0].Policy + ": " + quorum.Progress(open)
+	}
+	return quorum.Progress(open)
 }
 
 func (r result) deny(by *Policy, violations []v1alpha1.PolicyViolation) result {
