@@ -95,33 +95,76 @@ var (
 	errEnded = errors.New("too many turns")
 )
 
-// value evaluates e, within the rest of the budgets.
+// value evaluates e, within the rest of the budgets. An expression that fails
+// costs as well, and none is evaluated after a budget is spent: all together,
+// expressions take no more time than the budgets and one expression.
 func (ev *Evaluation) value(e *Expression) (ref.Val, *Failure) {
+	if failed := ev.exhausted(); failed != nil {
+		return nil, failed
+	}
 	vars, err := ev.variables.activation()
 	if err != nil {
 		return nil, failure("the %s's expression failed for this request: %v", ev.owner, err)
 	}
 	value, details, err := e.program.ContextEval(ended{}, vars)
-	cost := uint64(0)
-	if details != nil && details.ActualCost() != nil {
-		cost = *details.ActualCost()
-	}
-	ev.spent += cost
+	within := ev.charge(details, err)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
+	case err != nil && strings.Contains(err.Error(), costExceeded):
 		return nil, failure("the expression costs more than %d for this request: make it cheaper", Limit)
-	case err != nil && strings.Contains(err.Error(), "operation interrupted"):
+	case err != nil && strings.Contains(err.Error(), interrupted):
 		return nil, failure("the loops of the expression turn more than %d times for this request: make it cheaper", maxIterations)
 	case err != nil:
-		return nil, failure("the %s's expression failed for this request: %s", ev.owner, withoutPosition(err.Error()))
+		return nil, failure("the %s's expression failed for this request: %s", ev.owner, explainFailure(err))
+	case !within:
+		return nil, ev.exhausted()
 	case types.IsUnknown(value):
 		return nil, &Failure{Open: ev.variables.open(value.(*types.Unknown))}
-	case cost > ev.part || cost > ev.decision:
-		return nil, failure("the %s's expressions cost more than %d for this request: make them cheaper", ev.owner, min(Budget, DecisionBudget))
 	}
-	ev.part -= cost
-	ev.decision -= cost
 	return value, nil
+}
+
+// What the library says of expressions that take too long.
+const (
+	costExceeded = "cost limit exceeded"
+	interrupted  = "operation interrupted"
+)
+
+// charge takes the cost of an evaluation from the budgets, and reports whether
+// it was within them.
+func (ev *Evaluation) charge(details *cel.EvalDetails, err error) bool {
+	cost := uint64(1)
+	if details != nil && details.ActualCost() != nil {
+		cost = max(cost, *details.ActualCost())
+	}
+	if err != nil && strings.Contains(err.Error(), costExceeded) {
+		cost = max(cost, Limit)
+	}
+	ev.spent += cost
+	within := cost <= ev.part && cost <= ev.decision
+	ev.part -= min(cost, ev.part)
+	ev.decision -= min(cost, ev.decision)
+	return within
+}
+
+// exhausted says which budget is spent, if one is.
+func (ev *Evaluation) exhausted() *Failure {
+	switch {
+	case ev.decision == 0:
+		return failure("the expressions of all policies cost more than %d for this request: make them cheaper", DecisionBudget)
+	case ev.part == 0:
+		return failure("the %s's expressions cost more than %d for this request: make them cheaper", ev.owner, Budget)
+	}
+	return nil
+}
+
+// explainFailure returns what the library says of a failed expression, with a
+// hint if a value is missing.
+func explainFailure(err error) string {
+	said := withoutPosition(err.Error())
+	if strings.Contains(said, "no such key") {
+		said += ": ask for it first, with has(a.b) or a[?'b'].orValue('')"
+	}
+	return said
 }
 
 // Bool returns the value of an expression that yields a bool.
