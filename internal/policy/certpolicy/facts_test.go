@@ -81,7 +81,9 @@ func TestFacts(t *testing.T) {
 		{"an origin that does not matter", matching(`conditions: [{name: a, expression: "request.origin == 'Direct' || requester.username == 'alice'"}]`), csrs, fns(unknownOrigin), "Approve"},
 		{"an origin that does not matter, in the other order", matching(`conditions: [{name: a, expression: "requester.username == 'alice' || request.origin == 'Direct'"}]`), csrs, fns(unknownOrigin), "Approve"},
 		{"an owner", matching(`conditions: [{name: a, expression: "owner.metadata.name == 'web'"}]`), crs, fns(unknownOwner), "Wait; p match wants the owner of the request"},
-		{"an owner of a kind that has none", matching(`conditions: [{name: a, expression: "owner.?metadata.name.orValue('') == ''"}]`), csrs, fns(unknownOwner), "Leave"},
+		{"an owner of a kind that has none", matching(`conditions: [{name: a, expression: "!has(owner.metadata)"}]`), csrs, fns(unknownOwner), "Approve"},
+		{"an owner that is not there", matching(`conditions: [{name: a, expression: "!has(owner.metadata)"}]`), crs, nil, "Approve"},
+		{"an owner that is not there, unasked", matching(`conditions: [{name: a, expression: "owner.metadata.name == 'web'"}]`), crs, nil, "Leave"},
 		{"access", matching(`access: [{verb: use}]`), csrs, nil, "Wait; p match wants access use certificatepolicies/p"},
 	}
 	for _, tc := range tests {

@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +27,11 @@ import (
 // variables makes the variables of a view when they are first read.
 type variables struct {
 	view  View
-	made  map[string]any
+	made  map[string]ref.Val
 	ready interpreter.Activation
 }
 
-func newVariables(v View) *variables { return &variables{view: v, made: map[string]any{}} }
+func newVariables(v View) *variables { return &variables{view: v, made: map[string]ref.Val{}} }
 
 // activation returns the variables, with those unknown that are not known yet.
 func (v *variables) activation() (interpreter.Activation, error) {
@@ -74,14 +76,33 @@ func (v *variables) open(unknown *types.Unknown) []string {
 func (v *variables) Parent() interpreter.Activation { return nil }
 
 // ResolveName implements interpreter.Activation. A variable that a request does
-// not have is not found.
+// not have is not found; for policies it is empty, so that an expression can ask
+// for it: has(node.metadata), owner.?metadata.
 func (v *variables) ResolveName(name string) (any, bool) {
-	if value, made := v.made[name]; made {
-		return value, value != nil
+	value, made := v.made[name]
+	if !made {
+		native := v.value(name)
+		if native == nil && v.view.Policies != nil {
+			native = absent(name)
+		}
+		if native != nil {
+			value = ordered(types.DefaultTypeAdapter.NativeToValue(native))
+		}
+		v.made[name] = value
 	}
-	value := v.value(name)
-	v.made[name] = value
 	return value, value != nil
+}
+
+// absent returns an object without fields, or a list without elements, for a
+// variable that a request does not have.
+func absent(name string) any {
+	switch name {
+	case "pod", "serviceAccount", "node", "namespaceObject", "owner":
+		return map[string]any{}
+	case "services":
+		return []string{}
+	}
+	return nil
 }
 
 func (v *variables) value(name string) any {
@@ -154,13 +175,24 @@ func (v *variables) request() map[string]any {
 	if r.PKCS10 != nil {
 		all["signatureAlgorithm"] = r.PKCS10.SignatureAlgorithm.String()
 	}
-	if r.Duration != nil {
-		all["expirationSeconds"] = int64(r.Duration.Seconds())
+	if duration := requestedDuration(r); duration != nil {
+		all["expirationSeconds"] = int64(duration.Seconds())
 	}
 	if v.view.Policies != nil && v.view.Policies.Origin != "" {
 		all["origin"] = v.view.Policies.Origin
 	}
 	return all
+}
+
+// requestedDuration returns the lifetime that a request names. Requests for
+// issuers can have it in an annotation.
+func requestedDuration(r *request.Request) *time.Duration {
+	if r.Issuer != nil {
+		if terms, err := r.Terms(); err == nil {
+			return terms.Duration
+		}
+	}
+	return r.Duration
 }
 
 func (v *variables) signer() map[string]any {
