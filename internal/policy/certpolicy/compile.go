@@ -1,9 +1,6 @@
 package certpolicy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -61,7 +58,7 @@ func (p *Policy) Err() error {
 func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorList, warnings []string) {
 	spec := p.Spec.DeepCopy()
 	c := &compiler{effect: spec.Effect, policy: &Policy{
-		name: p.Name, uid: string(p.UID), generation: p.Generation, digest: digestOf(spec), spec: spec,
+		name: p.Name, uid: string(p.UID), generation: p.Generation, digest: digestOf(p.Spec.DeepCopy()), spec: spec,
 	}}
 	path := field.NewPath("spec")
 	c.shape(path, p.Name, spec)
@@ -75,17 +72,6 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 	c.approval(path.Child("approval"), spec)
 	c.policy.broken = c.errs
 	return c.policy, c.errs, c.warnings
-}
-
-// digestOf returns the digest of a specification. Fields of structs are encoded
-// in their order, keys of maps sorted.
-func digestOf(spec any) string {
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return "" // the types of the API can always be encoded
-	}
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 type compiler struct {

@@ -32,7 +32,7 @@ func (c *compiler) constraints(path *field.Path, p *v1alpha1.PermittedNames) {
 			c.invalid(path.Child("ip").Index(i), value, err.Error())
 		}
 	}
-	permitted := *p
+	permitted := v1alpha1.PermittedNames{DNS: inOrder(p.DNS), IP: inOrder(p.IP), URI: inOrder(p.URI), Email: inOrder(p.Email)}
 	c.add(func(e *evaluation) []finding {
 		if !e.content.IsCA {
 			return nil

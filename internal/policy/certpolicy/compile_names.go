@@ -47,8 +47,8 @@ func (c *compiler) names(path *field.Path, n *v1alpha1.NameConditions) {
 func (c *compiler) list(p *permitted, kind, called string, values func(*content) []string) {
 	switch {
 	case p != nil:
+		c.finish(p)
 		c.add(func(e *evaluation) []finding { return p.evaluate(e, values(e.content)) })
-		c.reads(p)
 	case c.allows():
 		c.add(func(e *evaluation) []finding {
 			return refuseAll("certificate.names."+kind, ReasonNames, nameKinds[kind], called, values(e.content))
@@ -168,8 +168,8 @@ func (c *compiler) otherNames(path *field.Path, list []v1alpha1.OIDTexts) {
 		c.objectIdentifier(path.Child("oid"), one.OID)
 		p := c.oidTexts(path, one, fmt.Sprintf("certificate.names.other[%s]", one.OID), nameKinds["other"]+"["+one.OID+"]")
 		p.reason, p.absent, p.tooMany = ReasonNames, ReasonNameRequired, ReasonTooManyNames
+		c.finish(p)
 		c.add(func(e *evaluation) []finding { return p.evaluate(e, e.content.otherValues(one.OID)) })
-		c.reads(p)
 	}
 	if !c.allows() && len(list) == 0 {
 		return

@@ -30,7 +30,7 @@ func (c *compiler) name(path *field.Path, name string, seen map[string]bool) {
 // rules compiles the rules of a policy.
 func (c *compiler) rules(path *field.Path, rules []v1alpha1.PolicyRule) {
 	seen := map[string]bool{}
-	for i, rule := range rules {
+	for i, rule := range byName(rules, func(r *v1alpha1.PolicyRule) string { return r.Name }) {
 		path := path.Index(i)
 		c.name(path.Child("name"), rule.Name, seen)
 		for j, kind := range rule.Kinds {

@@ -57,7 +57,10 @@ func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 		if texts := listed.of(s); texts != nil {
 			known[listed.oid] = true
 			p := c.text(path.Child(listed.name), &texts.Text, listed.name, false)
-			p.exactly, p.max = texts.Exactly, texts.Max
+			p.max = texts.Max
+			if texts.Exactly != nil {
+				p.exactly = inOrder(texts.Exactly)
+			}
 			c.attribute(p, listed.oid)
 		}
 	}
@@ -69,6 +72,7 @@ func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 
 // attribute adds the condition on the values of an attribute.
 func (c *compiler) attribute(p *permitted, oid string) {
+	c.finish(p)
 	c.add(func(e *evaluation) []finding {
 		values := e.content.values(oid)
 		if !p.one || len(values) < 2 {
@@ -77,7 +81,6 @@ func (c *compiler) attribute(p *permitted, oid string) {
 		return []finding{{at: p.at, reason: ReasonSubject, field: p.kind, value: strings.Join(values, ","),
 			message: fmt.Sprintf("%s has %d values, and there may be one", p.kind, len(values))}}
 	})
-	c.reads(p)
 }
 
 func (c *compiler) text(path *field.Path, t *v1alpha1.Text, name string, one bool) *permitted {

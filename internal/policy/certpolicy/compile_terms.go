@@ -30,12 +30,12 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 		c.invalid(path.Child("rsa", "maxBits"), *r.MaxBits, "must not be less than minBits")
 	}
 	conditions := *k
+	would := keyExamples(k)
 	c.add(func(e *evaluation) []finding {
 		if keyPermitted(&conditions, e.content) {
 			return nil
 		}
 		name := pki.KeyName(e.content.Key)
-		would := keyExamples(&conditions)
 		return []finding{{at: "certificate.keys", reason: ReasonKey, field: "key", value: name, would: would,
 			message: fmt.Sprintf("the key is %s, and the policy permits %s", name, enumerated(would))}}
 	})
@@ -75,6 +75,7 @@ func keyExamples(k *v1alpha1.KeyConditions) []string {
 	for _, t := range k.Types {
 		texts = append(texts, string(t))
 	}
+	texts = inOrder(texts)
 	if k.RSA == nil {
 		return texts
 	}
@@ -109,9 +110,11 @@ func (c *compiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 				c.invalid(path.Child("required").Index(i), u.Required[i], "must be among the allowed usages")
 			}
 		}
+		allowed = inOrder(allowed)
 		c.add(func(e *evaluation) []finding { return refuseUsages(e.content, allowed) })
 	}
 	if len(required) > 0 {
+		required = inOrder(required)
 		c.add(func(e *evaluation) []finding { return requireUsages(e.content, required) })
 	}
 }
@@ -297,6 +300,7 @@ func (c *compiler) extensions(path *field.Path, x *v1alpha1.ExtensionConditions)
 		for i, oid := range allowed {
 			c.objectIdentifier(path.Child("allowed").Index(i), oid)
 		}
+		allowed = inOrder(allowed)
 	}
 	c.add(func(e *evaluation) []finding {
 		var found []finding

@@ -199,9 +199,11 @@ func (o *opinion) judge(e *evaluation, exceptions []*Exception) {
 			o.findings = append(o.findings, f)
 		}
 	}
-	slices.SortStableFunc(o.findings, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.field, b.field), cmp.Compare(a.value, b.value))
-	})
+	byAddress := func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.field, b.field), cmp.Compare(a.value, b.value), cmp.Compare(a.open, b.open))
+	}
+	slices.SortStableFunc(o.findings, byAddress)
+	slices.SortStableFunc(o.open, byAddress)
 }
 
 // endPatience turns open conditions into violations when the request has waited

@@ -74,7 +74,7 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 	matches := c.matchers(match, &spec.Match)
 	matches.parts = append(matches.parts, c.matchConditions(match.Child("conditions"), spec.Match.Conditions)...)
 	return &Exception{
-		name: x.Name, uid: string(x.UID), digest: digestOf(spec), spec: spec, match: matches, needs: c.policy.needs, broken: c.errs,
+		name: x.Name, uid: string(x.UID), digest: digestOf(x.Spec.DeepCopy()), spec: spec, match: matches, needs: c.policy.needs, broken: c.errs,
 	}, c.errs
 }
 

@@ -1,6 +1,8 @@
 package certpolicy
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,8 +45,14 @@ func (n *Needs) read(e *expression.Expression, text string) {
 	n.Services = n.Services || e.Reads("services")
 }
 
-// reads notes the facts that the variables in patterns stand for.
-func (c *compiler) reads(p *permitted) {
+// finish puts the ways in which values can be permitted in their order, and
+// notes the facts that the variables in patterns stand for.
+func (c *compiler) finish(p *permitted) {
+	for _, list := range [][]matcher{p.matchers, p.excluded} {
+		slices.SortStableFunc(list, func(a, b matcher) int {
+			return cmp.Or(cmp.Compare(slices.Index(forms, a.form), slices.Index(forms, b.form)), cmp.Compare(a.text, b.text))
+		})
+	}
 	n := &c.policy.needs
 	for _, variable := range p.variables() {
 		switch name, _, _ := strings.Cut(variable, ":"); name {

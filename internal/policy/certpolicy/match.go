@@ -207,7 +207,7 @@ func (c *compiler) namespaces(path *field.Path, n *v1alpha1.NamespaceMatch) []pa
 		case e.values.Namespace == "":
 			return verdict{no: true, because: "the request is in no namespace"}
 		case len(n.Names) > 0 && !slices.ContainsFunc(included, matches):
-			return verdict{no: true, because: e.values.Namespace + " is not among " + enumerated(n.Names)}
+			return verdict{no: true, because: e.values.Namespace + " is not among " + enumerated(inOrder(n.Names))}
 		case slices.ContainsFunc(excluded, matches):
 			return verdict{no: true, because: e.values.Namespace + " is excluded"}
 		}
@@ -242,7 +242,7 @@ func selects(selector labels.Selector, e *evaluation) verdict {
 // do.
 func (c *compiler) access(path *field.Path, list []v1alpha1.AccessMatch) []part {
 	var parts []part
-	for i, a := range list {
+	for i, a := range byName(list, func(a *v1alpha1.AccessMatch) string { return string(encoded(a)) }) {
 		if a.Verb == "" {
 			c.required(path.Index(i).Child("verb"), "must be given, such as use")
 		}
@@ -288,7 +288,7 @@ func (a Access) String() string {
 func (c *compiler) matchConditions(path *field.Path, list []v1alpha1.MatchCondition) []part {
 	var parts []part
 	seen := map[string]bool{}
-	for i, one := range list {
+	for i, one := range byName(list, func(m *v1alpha1.MatchCondition) string { return m.Name }) {
 		path := path.Index(i)
 		c.name(path.Child("name"), one.Name, seen)
 		compiled := c.expression(path.Child("expression"), one.Expression, expression.Bool)

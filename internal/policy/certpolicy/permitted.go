@@ -38,6 +38,9 @@ var (
 	formDomain  = &matcherForm{"is in none of the domains", "an address of %s"}
 )
 
+// forms are in the order in which messages list them.
+var forms = []*matcherForm{formZone, formDomain, formNetwork, formPattern, formRegexp}
+
 // permitted says which values of a kind are permitted.
 type permitted struct {
 	// at is the address of the condition, kind the name of the kind of value in
@@ -180,7 +183,7 @@ func (p *permitted) yielded(e *evaluation, value string) (finding, bool) {
 // missedText says that a value matches none of the matchers, form by form.
 func missedText(matchers []matcher) string {
 	var parts []string
-	for _, form := range []*matcherForm{formZone, formDomain, formNetwork, formPattern, formRegexp} {
+	for _, form := range forms {
 		var texts []string
 		for _, m := range matchers {
 			if m.form == form {
