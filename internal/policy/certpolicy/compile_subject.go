@@ -110,7 +110,7 @@ func requireInNames(e *evaluation) []finding {
 			continue
 		}
 		found = append(found, finding{at: "certificate.subject.commonName.inNames", reason: ReasonSubject, field: "subject.commonName", value: name,
-			would:   append(slices.Clone(e.content.DNSNames), e.content.IPAddresses...),
+			would:   examples(append(slices.Clone(e.content.DNSNames), e.content.IPAddresses...)),
 			message: fmt.Sprintf("subject.commonName %s is none of the DNS names and IP addresses", quoted(name))})
 	}
 	return found

@@ -163,7 +163,7 @@ func (d *decider) outcome(opinions []*opinion) result {
 	case d.unreadable != nil && len(s.limits)+len(s.allows)+len(s.rest) > 0:
 		return r.deny(slices.Concat(s.limits, s.allows, s.rest)[0].policy, d.unreadableViolations(s))
 	case anyOf(s.limits, func(o *opinion) bool { return o.violated() > 0 }):
-		return r.deny(firstViolated(s.limits), violations)
+		return r.deny(firstViolated(nearest(s.limits)), violations)
 	case anyOf(s.limits, undecided):
 		return r.wait(s.limits)
 	}

@@ -3,6 +3,7 @@ package certpolicy
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,11 +200,25 @@ func (o *opinion) judge(e *evaluation, exceptions []*Exception) {
 			o.findings = append(o.findings, f)
 		}
 	}
-	byAddress := func(a, b finding) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.field, b.field), cmp.Compare(a.value, b.value), cmp.Compare(a.open, b.open))
-	}
 	slices.SortStableFunc(o.findings, byAddress)
 	slices.SortStableFunc(o.open, byAddress)
+}
+
+// byAddress compares findings by their addresses, then by what they are about:
+// dnsNames[9] is before dnsNames[10].
+func byAddress(a, b finding) int {
+	name, index := splitField(a.field)
+	otherName, otherIndex := splitField(b.field)
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(name, otherName), cmp.Compare(index, otherIndex), cmp.Compare(a.value, b.value), cmp.Compare(a.open, b.open))
+}
+
+func splitField(field string) (name string, index int) {
+	name, rest, _ := strings.Cut(field, "[")
+	index, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
+	if err != nil { // it has no index, or an object identifier
+		return field, 0
+	}
+	return name, index
 }
 
 // endPatience turns open conditions into violations when the request has waited

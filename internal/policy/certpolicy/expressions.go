@@ -53,6 +53,7 @@ func (c *compiler) finish(p *permitted) {
 			return cmp.Or(cmp.Compare(slices.Index(forms, a.form), slices.Index(forms, b.form)), cmp.Compare(a.text, b.text))
 		})
 	}
+	p.describe()
 	n := &c.policy.needs
 	for _, variable := range p.variables() {
 		switch name, _, _ := strings.Cut(variable, ":"); name {
@@ -163,5 +164,5 @@ func failureOf(failed *expression.Failure) *finding {
 	case len(failed.Open) > 0:
 		return &finding{open: strings.Join(failed.Open, ", ")}
 	}
-	return &finding{reason: ReasonExpression, message: failed.Message}
+	return &finding{reason: ReasonExpression, message: cut(oneLine(failed.Message), maxText)}
 }

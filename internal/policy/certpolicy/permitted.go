@@ -50,7 +50,10 @@ type permitted struct {
 	// which is missing, tooMany that of more than max values.
 	reason, absent, tooMany string
 
-	matchers   []matcher
+	matchers []matcher
+	// missed says that a value matches none of the matchers, would what does.
+	missed     string
+	would      []string
 	expression *expression.Expression
 	excluded   []matcher
 	// check says what is wrong with any value of this kind.
@@ -76,11 +79,11 @@ func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 			message: fmt.Sprintf("%s has %d values, and the policy permits %d", p.kind, len(values), *p.max)})
 	}
 	if p.required && len(values) == 0 {
-		found = append(found, finding{at: p.at + ".required", reason: p.absent, field: p.kind, would: p.examples(),
+		found = append(found, finding{at: p.at + ".required", reason: p.absent, field: p.kind, would: p.would,
 			message: p.kind + " must have a value"})
 	}
 	if p.exactly != nil && !sameSet(p.exactly, values) {
-		found = append(found, finding{at: p.at + ".exactly", reason: p.reason, field: p.kind, value: strings.Join(values, ","), would: p.exactly,
+		found = append(found, finding{at: p.at + ".exactly", reason: p.reason, field: p.kind, value: strings.Join(values, ","), would: p.would,
 			message: fmt.Sprintf("%s must be exactly %s", p.kind, quotedList(p.exactly))})
 	}
 	for i, value := range values {
@@ -155,11 +158,11 @@ func (p *permitted) matched(e *evaluation, value, below string, isWildcard bool)
 	if best.Open != "" {
 		return finding{at: p.at, open: best.Open}, false
 	}
-	message := missedText(p.matchers)
+	message := p.missed
 	if best.Because != "" {
 		message += " (" + best.Because + ")"
 	}
-	return finding{at: p.at, reason: p.reason, would: p.examples(), message: message}, false
+	return finding{at: p.at, reason: p.reason, would: p.would, message: message}, false
 }
 
 // yielded reports whether the expression, if there is one, yields the value.
@@ -177,7 +180,7 @@ func (p *permitted) yielded(e *evaluation, value string) (finding, bool) {
 	case len(list) == 0:
 		return finding{at: p.at + ".expression", reason: p.reason, message: "is not permitted: the expression yields no values"}, false
 	}
-	return finding{at: p.at + ".expression", reason: p.reason, would: list, message: "is not among " + quotedList(list)}, false
+	return finding{at: p.at + ".expression", reason: p.reason, would: examples(list), message: "is not among " + quotedList(list)}, false
 }
 
 // missedText says that a value matches none of the matchers, form by form.
@@ -197,16 +200,16 @@ func missedText(matchers []matcher) string {
 	return strings.Join(parts, " and ")
 }
 
-// examples says what would be permitted.
-func (p *permitted) examples() []string {
-	if p.exactly != nil {
-		return p.exactly
-	}
+// describe notes what messages say of the matchers.
+func (p *permitted) describe() {
 	var texts []string
 	for _, m := range p.matchers {
 		texts = append(texts, fmt.Sprintf(m.form.would, m.text))
 	}
-	return texts
+	if p.exactly != nil {
+		texts = p.exactly
+	}
+	p.missed, p.would = missedText(p.matchers), examples(texts)
 }
 
 func (p *permitted) variables() []string {

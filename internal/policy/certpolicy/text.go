@@ -2,8 +2,10 @@ package certpolicy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -91,7 +93,18 @@ func joined(texts []string) string {
 	return b.String()
 }
 
-// oneLine returns a text without line breaks and other control characters.
+// oneLine returns a text without line breaks and other characters that could
+// disturb a terminal, such as those that change the direction of writing.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 }), " ")
+	fields := strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool { return !unicode.IsPrint(r) })
+	return strings.Join(fields, " ")
+}
+
+// examples returns the first of texts that would be permitted.
+func examples(texts []string) []string {
+	more := len(texts) - maxListed
+	if more <= 0 {
+		return texts
+	}
+	return append(slices.Clone(texts[:maxListed]), fmt.Sprintf("and %d more", more))
 }
