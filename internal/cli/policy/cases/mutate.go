@@ -2,12 +2,14 @@ package cases
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
@@ -163,14 +165,39 @@ func (p path) remove(value reflect.Value) {
 			value.Set(reflect.AppendSlice(value.Slice(0, index), value.Slice(index+1, value.Len())))
 		case value.Kind() == reflect.Slice:
 			value = value.Index(index)
-		case last && jsonName(value.Type().Field(index)) == "signers":
-			value.Field(index).Set(reflect.ValueOf([]string{"*"}))
+		case last && widest(value, index) != nil:
+			value.Field(index).Set(reflect.ValueOf(widest(value, index)))
 		case last:
 			value.Field(index).SetZero()
 		default:
 			value = value.Field(index)
 		}
 	}
+}
+
+// widest returns what restricts nothing in place of a list that must be there;
+// nil for other fields.
+func widest(of reflect.Value, index int) []string {
+	switch of.Interface().(type) {
+	case v1alpha1.PolicyMatch:
+		if jsonName(of.Type().Field(index)) == "signers" {
+			return []string{"*"}
+		}
+	case v1alpha1.UsageConditions:
+		if jsonName(of.Type().Field(index)) == "allowed" {
+			return everyUsage()
+		}
+	}
+	return nil
+}
+
+// everyUsage returns all usages of the API.
+func everyUsage() []string {
+	all := pki.Usages{Key: 1<<9 - 1} // RFC 5280 section 4.2.1.3
+	for usage := x509.ExtKeyUsageAny; usage <= x509.ExtKeyUsageMicrosoftKernelCodeSigning; usage++ {
+		all.Extended = append(all.Extended, usage)
+	}
+	return all.Names()
 }
 
 // removable reports whether a path leads to something optional.

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/certplane/certplane/internal/cli/print"
@@ -70,12 +69,11 @@ func fileText(p *print.Page, f FileReport) {
 	for _, name := range f.Updated {
 		p.Line(fmt.Sprintf("updated %s: %s", f.File, name))
 	}
-	name := filepath.Base(f.File)
 	if failed > 0 {
-		p.Line(fmt.Sprintf("FAIL %s %d of %d cases %.2fs", name, failed, len(f.Cases), f.Seconds))
+		p.Line(fmt.Sprintf("FAIL %s %d of %d cases %.2fs", f.File, failed, len(f.Cases), f.Seconds))
 		return
 	}
-	p.Line(fmt.Sprintf("ok %s %d cases %.2fs", name, len(f.Cases), f.Seconds))
+	p.Line(fmt.Sprintf("ok %s %d cases %.2fs", f.File, len(f.Cases), f.Seconds))
 }
 
 // The form of reports that CI systems read.

@@ -122,13 +122,17 @@ func (f *Files) refuse(mistakes ...*manifest.Error) {
 }
 
 // refuseFields reports the mistakes in fields of an object. A field that has one
-// already is not reported again.
+// already is not reported again, nor is a name that is the key of its item.
 func (f *Files) refuseFields(d manifest.Document, seen map[string]bool, errs field.ErrorList) {
 	for _, err := range errs {
-		if seen[err.Field] {
+		about := err.Field
+		if err.Type == field.ErrorTypeDuplicate {
+			about = strings.TrimSuffix(about, ".name")
+		}
+		if seen[about] {
 			continue
 		}
-		seen[err.Field] = true
+		seen[about] = true
 		f.refuse(d.Errorf(err.Field, "%s", err.Error()))
 	}
 }

@@ -248,7 +248,7 @@ func (cfg *Config) verdict(r Report) error {
 	case cfg.FailOn == FailOnAny && r.Summary.Different > 0:
 		return answer.No("%s", differ(r.Summary.Different))
 	case cfg.FailOn == FailOnLooser && looser > 0:
-		return answer.No("%s are looser", decisions(looser))
+		return answer.No("%s looser", are(looser))
 	}
 	return nil
 }

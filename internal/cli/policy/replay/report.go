@@ -333,11 +333,12 @@ func count(n int) string {
 	return digits
 }
 
-func decisions(n int) string {
+// are returns "1 decision is" or "2 decisions are".
+func are(n int) string {
 	if n == 1 {
-		return "1 decision"
+		return "1 decision is"
 	}
-	return count(n) + " decisions"
+	return count(n) + " decisions are"
 }
 
 func differ(n int) string {
@@ -347,5 +348,5 @@ func differ(n int) string {
 	case 1:
 		return "1 decision differs"
 	}
-	return decisions(n) + " differ"
+	return count(n) + " decisions differ"
 }
