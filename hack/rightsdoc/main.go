@@ -45,6 +45,21 @@ func main() {
 	fmt.Fprintf(out, "\n### `%s`\n\nServes the admission webhook in clusters.\n\n", rights.WebhookAccount)
 	printRules(out, rights.WebhookRules("certplane-webhook.NAMESPACE", true), "")
 	printRules(out, rights.WebhookSecretRules("certplane-webhook"), " in its namespace")
+	printRoles(out)
+}
+
+// printRoles prints the ClusterRoles about certificates that can be bound to
+// users.
+func printRoles(out io.Writer) {
+	fmt.Fprint(out, "\n## Roles for people and programs\n\n"+
+		"\"certplane serve\" has these ClusterRoles, and gives none of them to people.\n"+
+		"[Who may request, who may approve](who-may.md) shows how people get rights.\n\n"+
+		"| ClusterRole | for a user who | rights |\n|---|---|---|\n")
+	for _, role := range rights.Roles() {
+		if role.Doc != "" {
+			fmt.Fprintf(out, "| `%s` | %s | %s |\n", role.Name, role.Doc, strings.Join(ruleTexts(role.Rules, ""), "; "))
+		}
+	}
 }
 
 // printAccount prints what an account may do for all of its controllers.
@@ -62,6 +77,13 @@ func printAccount(out io.Writer, account string) {
 }
 
 func printRules(out io.Writer, rules []rbacv1.PolicyRule, where string) {
+	for _, text := range ruleTexts(rules, where) {
+		fmt.Fprintln(out, "- "+text)
+	}
+}
+
+func ruleTexts(rules []rbacv1.PolicyRule, where string) []string {
+	var texts []string
 	for _, rule := range rules {
 		var resources []string
 		for _, group := range rule.APIGroups {
@@ -73,6 +95,7 @@ func printRules(out io.Writer, rules []rbacv1.PolicyRule, where string) {
 		if len(rule.ResourceNames) > 0 {
 			names = ": `" + strings.Join(rule.ResourceNames, "`, `") + "`"
 		}
-		fmt.Fprintf(out, "- %s %s%s%s\n", strings.Join(rule.Verbs, ", "), strings.Join(resources, ", "), where, names)
+		texts = append(texts, fmt.Sprintf("%s %s%s%s", strings.Join(rule.Verbs, ", "), strings.Join(resources, ", "), where, names))
 	}
+	return texts
 }

@@ -18,6 +18,7 @@ var (
 	readCSRs       = allow(read, certificates, "certificatesigningrequests")
 	readNamespaces = allow(read, core, "namespaces")
 	readNodes      = allow(read, core, "nodes")
+	readSigners    = allow(read, certplane, "signers")
 )
 
 // signBuiltIn is the right to sign for the built-in signers.
@@ -90,7 +91,7 @@ var (
 			writeEvents(),
 		},
 		InNamespace: []rbacv1.PolicyRule{allow("create update "+read, core, "secrets")},
-		Reads:       []rbacv1.PolicyRule{allow(read, certplane, "signers")},
+		Reads:       []rbacv1.PolicyRule{readSigners},
 	}
 	// SignDeclared has a right to all signers: they can be declared at any
 	// time, under any name.

@@ -17,6 +17,9 @@ const (
 // Role is a ClusterRole for users.
 type Role struct {
 	Name string
+	// Doc says in half a line what it lets its users do. Only roles that are
+	// about certificates have it.
+	Doc string
 	// Joins is the label that adds the rules to another role.
 	Joins string
 	// Gathers is the label of the roles that this one aggregates.
@@ -26,7 +29,9 @@ type Role struct {
 
 // Roles returns the roles for people and external programs. No user has one
 // unless Bindings says so.
-func Roles() []Role { return slices.Concat(userRoles(), certificateRoles(), CertManagerRoles()) }
+func Roles() []Role {
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), CertManagerRoles())
+}
 
 // userRoles returns the roles that are not about certificates.
 func userRoles() []Role {
@@ -86,7 +91,7 @@ func userRoles() []Role {
 		{Name: "system:service-account-issuer-discovery", Rules: []rbacv1.PolicyRule{
 			allowURLs("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"),
 		}},
-		{Name: "system:cluster-trust-bundle-discovery", Rules: []rbacv1.PolicyRule{
+		{Name: "system:cluster-trust-bundle-discovery", Doc: "reads trust bundles; all service accounts have it", Rules: []rbacv1.PolicyRule{
 			allow(read, certificates, "clustertrustbundles"),
 		}},
 	}
@@ -159,15 +164,15 @@ func Bindings() []Binding {
 // and to update their approval.
 func certificateRoles() []Role {
 	roles := []Role{
-		{Name: "system:node-bootstrapper", Rules: []rbacv1.PolicyRule{
+		{Name: "system:node-bootstrapper", Doc: "makes CertificateSigningRequests: for new nodes", Rules: []rbacv1.PolicyRule{
 			allow("create "+read, certificates, "certificatesigningrequests"),
 		}},
 		// The automatic approver checks whether the requester may create these.
 		// The two subresources have no other purpose.
-		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Rules: []rbacv1.PolicyRule{
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Doc: "has requests for the certificate of any node approved without a person", Rules: []rbacv1.PolicyRule{
 			allow("create", certificates, "certificatesigningrequests/nodeclient"),
 		}},
-		{Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Rules: []rbacv1.PolicyRule{
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Doc: "has requests for its own certificate, as a node, approved without a person", Rules: []rbacv1.PolicyRule{
 			allow("create", certificates, "certificatesigningrequests/selfnodeclient"),
 		}},
 	}
@@ -177,11 +182,39 @@ func certificateRoles() []Role {
 		{"kube-apiserver-client-approver", certificatesv1.KubeAPIServerClientSignerName},
 		{"kube-apiserver-client-kubelet-approver", certificatesv1.KubeAPIServerClientKubeletSignerName},
 	} {
-		roles = append(roles, Role{Name: "system:certificates.k8s.io:" + approver.name, Rules: []rbacv1.PolicyRule{
-			allowOn("approve", certificates, "signers", approver.signer),
-		}})
+		roles = append(roles, Role{
+			Name: "system:certificates.k8s.io:" + approver.name, Doc: "half of approving for `" + approver.signer + "`: the right to the signer",
+			Rules: []rbacv1.PolicyRule{allowOn("approve", certificates, "signers", approver.signer)},
+		})
 	}
 	return roles
+}
+
+// peopleRoles returns the parts of tasks that are the same for all signers. The
+// right to a signer is a role of its own, such as "certplane grant" makes.
+func peopleRoles() []Role {
+	approve := taskOf(TaskApprove, SigningRequests)
+	return []Role{
+		{
+			Name: "certplane-view", Doc: "reads requests of all kinds of Kubernetes, Signers and trust bundles",
+			Rules: []rbacv1.PolicyRule{
+				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
+				readSigners,
+			},
+		},
+		{
+			Name: "certplane-requester", Doc: "makes CertificateSigningRequests, for any signer",
+			Rules: taskOf(TaskRequest, SigningRequests).OnObjects(),
+		},
+		{
+			Name: "certplane-approver", Doc: "half of approving CertificateSigningRequests: no right to a signer comes with it",
+			Rules: slices.Concat(approve.OnObjects(), approve.Also),
+		},
+		{
+			Name: "certplane-certificaterequest-approver", Doc: "half of approving CertificateRequests, in a namespace or in all: no right to an issuer comes with it",
+			Rules: taskOf(TaskApprove, IssuerRequests).OnObjects(),
+		},
+	}
 }
 
 // CertManagerRoles returns the rights of users of cert-manager.io, by role.
@@ -189,11 +222,11 @@ func certificateRoles() []Role {
 // certificaterequests/status. Nor do they let a user write ClusterIssuers.
 func CertManagerRoles() []Role {
 	return []Role{
-		{Name: "cert-manager-view", Joins: toView, Rules: []rbacv1.PolicyRule{
+		{Name: "cert-manager-view", Doc: "reads objects of cert-manager.io in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
 			allow(read, certManager, "certificaterequests", "certificates", "issuers"),
 			allow(read, acme, "challenges", "orders"),
 		}},
-		{Name: "cert-manager-edit", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+		{Name: "cert-manager-edit", Doc: "requests from Issuers and writes them, in a namespace; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
 			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
 			// A certificate is renewed by setting a condition.
 			allow("update", certManager, "certificates/status"),
@@ -203,11 +236,11 @@ func CertManagerRoles() []Role {
 			allow("delete deletecollection patch update", acme, "challenges"),
 			allow("delete deletecollection", acme, "orders"),
 		}},
-		{Name: "cert-manager-cluster-view", Rules: []rbacv1.PolicyRule{
+		{Name: "cert-manager-cluster-view", Doc: "reads ClusterIssuers", Rules: []rbacv1.PolicyRule{
 			allow(read, certManager, "clusterissuers"),
 		}},
 		// For approvers of requests to all issuers of this API.
-		{Name: "cert-manager-controller-approve:cert-manager-io", Rules: []rbacv1.PolicyRule{
+		{Name: "cert-manager-controller-approve:cert-manager-io", Doc: "half of approving for all Issuers and ClusterIssuers: the right to the issuers", Rules: []rbacv1.PolicyRule{
 			allowOn("approve", certManager, "signers", issuerSigners...),
 		}},
 	}

@@ -85,6 +85,22 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:certificates.k8s.io:kubelet-serving-approver", []string{"approve" + signers + "kubelet-serving"}, nil},
 		{"system:certificates.k8s.io:kube-apiserver-client-approver", []string{"approve" + signers + "kube-apiserver-client"}, nil},
 		{"system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", []string{"approve" + signers + "kube-apiserver-client-kubelet"}, nil},
+		{"certplane-view", []string{
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"get,list,watch clustertrustbundles.certificates.k8s.io",
+			"get,list,watch podcertificaterequests.certificates.k8s.io",
+			"get,list,watch signers.certplane.dev",
+		}, nil},
+		{"certplane-requester", []string{"create,get,list,watch certificatesigningrequests.certificates.k8s.io"}, nil},
+		{"certplane-approver", []string{
+			"get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"get,list,watch signers.certplane.dev",
+			"patch,update certificatesigningrequests/approval.certificates.k8s.io",
+		}, nil},
+		{"certplane-certificaterequest-approver", []string{
+			"get,list,watch certificaterequests.cert-manager.io",
+			"patch,update certificaterequests/status.cert-manager.io",
+		}, nil},
 		{"system:controller:certificate-controller", []string{
 			"approve" + signers + "kube-apiserver-client-kubelet",
 			"create subjectaccessreviews.authorization.k8s.io",

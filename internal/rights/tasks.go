@@ -1,0 +1,149 @@
+package rights
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Kind is a kind of objects for which users need rights.
+type Kind struct {
+	Name string
+	// Short is the short name of the resource.
+	Short           string
+	Group, Resource string
+	// Namespaced says that rights on the objects can be granted in a namespace.
+	Namespaced bool
+}
+
+// The kinds that tasks are about.
+var (
+	SigningRequests = Kind{"CertificateSigningRequest", "csr", certificates, "certificatesigningrequests", false}
+	PodRequests     = Kind{"PodCertificateRequest", "pcr", certificates, "podcertificaterequests", true}
+	IssuerRequests  = Kind{"CertificateRequest", "cr", certManager, "certificaterequests", true}
+	TrustBundles    = Kind{"ClusterTrustBundle", "ctb", certificates, "clustertrustbundles", false}
+	// Policies are in no namespace, but the right to use one is asked for in the
+	// namespace of the request, if that has one.
+	Policies = Kind{"CertificatePolicy", "cpol", certplane, "certificatepolicies", true}
+)
+
+// Is reports whether the kind is called name: by its name, its short name or
+// its resource.
+func (k Kind) Is(name string) bool {
+	name = strings.ToLower(name)
+	return slices.Contains([]string{strings.ToLower(k.Name), k.Short, k.Resource}, name)
+}
+
+// The verbs of tasks. They are verbs on signers too, except for the first, and
+// for the last, which is a verb on policies.
+const (
+	TaskRequest = "request"
+	TaskApprove = "approve"
+	TaskSign    = "sign"
+	TaskAttest  = "attest"
+	TaskUse     = "use"
+)
+
+// Task is something that people and programs do with the objects of a kind. It
+// takes several rights.
+type Task struct {
+	// Verb is what the task is called. If signers are checked, it is also the
+	// verb on them.
+	Verb string
+	Kind Kind
+	// Act is the right to do it. One of its verbs suffices.
+	Act rbacv1.PolicyRule
+	// Read is the right to read the objects, which programs do before they act.
+	// It has no verbs if nothing is read.
+	Read rbacv1.PolicyRule
+	// Signers is the API group of the signers on which the verb is required. It
+	// is empty if none is.
+	Signers string
+	// Also are rights that help with the task.
+	Also []rbacv1.PolicyRule
+}
+
+// Tasks returns all tasks. The first one of a verb and a group is its default.
+func Tasks() []Task {
+	return []Task{
+		newTask(TaskRequest, SigningRequests, "create", "", ""),
+		newTask(TaskRequest, IssuerRequests, "create", "", ""),
+		approveSigningRequests(),
+		newTask(TaskApprove, IssuerRequests, "patch update", "status", certManager),
+		newTask(TaskSign, SigningRequests, "patch update", "status", certificates),
+		newTask(TaskSign, PodRequests, "patch update", "status", certificates),
+		// Whoever may write the status may answer: cert-manager has no right to
+		// sign for an issuer.
+		newTask(TaskSign, IssuerRequests, "patch update", "status", ""),
+		newTask(TaskAttest, TrustBundles, "create patch update", "", certificates),
+		{Verb: TaskUse, Kind: Policies, Act: allow(TaskUse, Policies.Group, Policies.Resource)},
+	}
+}
+
+// approveSigningRequests comes with the right to read Signers, which "certplane
+// explain csr" needs to say what will be in the certificate.
+func approveSigningRequests() Task {
+	t := newTask(TaskApprove, SigningRequests, "patch update", "approval", certificates)
+	t.Also = []rbacv1.PolicyRule{readSigners}
+	return t
+}
+
+func newTask(verb string, kind Kind, actions, subresource, signers string) Task {
+	resource := kind.Resource
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	return Task{
+		Verb: verb, Kind: kind,
+		Act: allow(actions, kind.Group, resource), Read: allow(read, kind.Group, kind.Resource), Signers: signers,
+	}
+}
+
+// taskOf returns a task of the table.
+func taskOf(verb string, kind Kind) Task {
+	t, _ := FindTask(verb, kind)
+	return t
+}
+
+// FindTask returns the task of a verb with a kind.
+func FindTask(verb string, kind Kind) (Task, bool) {
+	for _, t := range Tasks() {
+		if t.Verb == verb && t.Kind == kind {
+			return t, true
+		}
+	}
+	return Task{}, false
+}
+
+// KindsOf returns the kinds with which the task of a verb can be done.
+func KindsOf(verb string) []Kind {
+	var kinds []Kind
+	for _, t := range Tasks() {
+		if t.Verb == verb {
+			kinds = append(kinds, t.Kind)
+		}
+	}
+	return kinds
+}
+
+// OnObjects returns the rights of the task on objects of its kind, in a
+// namespace or in all of them.
+func (t Task) OnObjects() []rbacv1.PolicyRule {
+	if len(t.Read.Verbs) == 0 {
+		return []rbacv1.PolicyRule{t.Act}
+	}
+	if slices.Equal(t.Act.Resources, t.Read.Resources) {
+		all := t.Read
+		all.Verbs = slices.Concat(t.Act.Verbs, t.Read.Verbs)
+		return []rbacv1.PolicyRule{all}
+	}
+	return []rbacv1.PolicyRule{t.Read, t.Act}
+}
+
+// OnSigners returns the right of the task on signers with these names, or on
+// all signers. It can be granted for the whole cluster only: signers are in no
+// namespace.
+func (t Task) OnSigners(names ...string) rbacv1.PolicyRule {
+	return allowOn(t.Verb, t.Signers, "signers", names...)
+}
