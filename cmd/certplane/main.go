@@ -48,6 +48,8 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewRequest(streams),
 		cli.NewApprove(streams),
 		cli.NewDeny(streams),
+		cli.NewGrant(streams),
+		cli.NewWhoCan(streams),
 		cli.NewExplain(streams),
 		cli.NewPolicy(streams),
 		cli.NewACME(streams),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,6 +74,15 @@ func (c *connection) given() []string {
 		}
 	}
 	return flags
+}
+
+// command returns a command line of this program for the same server. The flags
+// come after the first word if that is kubectl, and otherwise last.
+func (c *connection) command(words ...string) []string {
+	if words[0] == "kubectl" {
+		return slices.Concat([]string{"certplane", "kubectl"}, c.given(), words[1:])
+	}
+	return slices.Concat([]string{"certplane"}, words, c.given())
 }
 
 // clientConfig returns the configuration of a client that sends its user agent

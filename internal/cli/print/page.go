@@ -28,7 +28,14 @@ func (p *Page) Section(title string, rows [][]string) {
 		return
 	}
 	p.Title(title)
-	table := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
+	p.Table(rows)
+}
+
+// Table writes rows in columns. The columns are aligned only if all rows have
+// the same number of cells, which may be empty.
+func (p *Page) Table(rows [][]string) {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
 			row[i] = Printable(row[i])
@@ -36,6 +43,9 @@ func (p *Page) Section(title string, rows [][]string) {
 		fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
 	}
 	table.Flush()
+	for line := range strings.Lines(text.String()) {
+		p.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
 }
 
 // Ago returns how long before now then was. It allows for clocks that differ: a

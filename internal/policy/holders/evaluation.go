@@ -108,7 +108,7 @@ func (e *evaluation) judge(subject Subject) Holder {
 	holder.Namespaces = e.scope(held)
 	for i, right := range e.question.Rights {
 		if holds(held, i, holder.Namespaces...) {
-			holder.Has = append(holder.Has, Held{right.String(), sourcesOf(held, i, holder.Namespaces)})
+			holder.Has = append(holder.Has, Held{right.String(), right.Optional, sourcesOf(held, i, holder.Namespaces)})
 		} else {
 			almost := slices.Clone(e.records[subject].almost[i])
 			slices.Sort(almost)

@@ -67,8 +67,9 @@ type Holder struct {
 
 // Held is a right that a subject holds.
 type Held struct {
-	Right   string   `json:"right"`
-	Sources []Source `json:"sources"`
+	Right    string   `json:"right"`
+	Optional bool     `json:"optional,omitempty"`
+	Sources  []Source `json:"sources"`
 }
 
 // Lack is a right that a subject does not hold.
@@ -172,6 +173,11 @@ func (s Subject) String() string {
 	return s.Kind + " " + s.Name
 }
 
+// compareSubjects sorts groups and users before service accounts, of which there
+// are most.
 func compareSubjects(a, b Subject) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	rank := func(s Subject) int {
+		return slices.Index([]string{rbacv1.GroupKind, rbacv1.UserKind, rbacv1.ServiceAccountKind}, s.Kind)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -1,0 +1,202 @@
+// Package grant gives users the rights of RBAC that a task with certificates
+// needs, and takes them back.
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/target"
+)
+
+// DryRun says what is done instead of writing.
+type DryRun string
+
+// The dry runs.
+const (
+	DryRunNone   DryRun = "none"
+	DryRunClient DryRun = "client" // reads, and says what would be written
+	DryRunServer DryRun = "server" // the server checks what would be written
+)
+
+// Config says which rights to grant, and to whom.
+type Config struct {
+	Targets  []target.Target
+	Subjects []rbacv1.Subject
+	// Remove takes the rights back.
+	Remove bool
+	DryRun DryRun
+	// Output is json or yaml, to print the objects and to write nothing.
+	Output string
+	// Connect connects to the server.
+	Connect func() (client.Client, error)
+	// Command returns the command line of another verb for the same server.
+	Command func(words ...string) string
+	// Again is the command line of this grant for another user.
+	Again string
+	// Stdout is where results are written, Stderr where remarks are.
+	Stdout, Stderr io.Writer
+}
+
+// Run grants the rights, or takes them back. An object that was written before
+// an error stays written: the same call again completes the grant.
+func Run(ctx context.Context, cfg Config) error {
+	objects := allObjects(cfg.Targets, cfg.Subjects)
+	if cfg.Output != "" {
+		if err := printObjects(cfg.Stdout, cfg.Output, objects); err != nil {
+			return err
+		}
+		cfg.remark(remarks(cfg.Targets, cfg.Subjects))
+		return nil
+	}
+	c, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	w := writer{cfg, dry(c, cfg.DryRun), objects}
+	for i := 0; i < len(objects) && err == nil; i += 2 {
+		if role, binding := objects[i], objects[i+1]; cfg.Remove {
+			err = w.remove(ctx, role, binding)
+		} else {
+			err = w.add(ctx, role, binding)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	cfg.summarise()
+	if !cfg.Remove {
+		cfg.remark(append(remarks(cfg.Targets, cfg.Subjects), missing(ctx, c, cfg.Targets, cfg.Subjects)...))
+	}
+	return nil
+}
+
+// dry returns a client that writes as much as a dry run does.
+func dry(c client.Client, run DryRun) client.Client {
+	switch run {
+	case DryRunClient:
+		return reader{c}
+	case DryRunServer:
+		return client.NewDryRunClient(c)
+	default:
+		return c
+	}
+}
+
+// reader is a client that writes nothing.
+type reader struct{ client.Client }
+
+func (reader) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+func (reader) Update(context.Context, client.Object, ...client.UpdateOption) error { return nil }
+func (reader) Delete(context.Context, client.Object, ...client.DeleteOption) error { return nil }
+
+// writer writes objects and reports each.
+type writer struct {
+	Config
+	client  client.Client
+	objects []client.Object
+}
+
+// required says which rights it takes to write the objects.
+func (w writer) required() string {
+	verbs := "get, create and update"
+	if w.Remove {
+		verbs = "get, update, delete and list"
+	}
+	var resources []string
+	for _, object := range w.objects {
+		text := resourceOf(object)
+		if namespace := object.GetNamespace(); namespace != "" {
+			text += " in the namespace " + namespace
+		}
+		if !slices.Contains(resources, text) {
+			resources = append(resources, text)
+		}
+	}
+	return fmt.Sprintf("It requires %s on %s (%s).", verbs, strings.Join(resources, ", "), rbacv1.GroupName)
+}
+
+func resourceOf(object client.Object) string {
+	return strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind) + "s"
+}
+
+// add writes a role and its binding.
+func (w writer) add(ctx context.Context, role, binding client.Object) error {
+	madeRole, err := put(ctx, w.client, role)
+	if err != nil {
+		return w.explain("writing", role, err)
+	}
+	w.report(role, madeRole)
+	result, err := put(ctx, w.client, binding)
+	if lacksRole(err) && madeRole == created && w.DryRun == DryRunServer {
+		result, err = unchecked, nil
+	}
+	if err != nil {
+		return w.explain("writing", binding, err)
+	}
+	w.report(binding, result)
+	return nil
+}
+
+// remove takes the subjects out of a binding. The role goes with the last one.
+func (w writer) remove(ctx context.Context, role, binding client.Object) error {
+	result, err := unbind(ctx, w.client, binding)
+	if err != nil {
+		return w.explain("changing", binding, err)
+	}
+	w.report(binding, result)
+	if result != deleted && result != absent {
+		return nil
+	}
+	result, err = drop(ctx, w.client, role)
+	if err != nil {
+		return w.explain("deleting", role, err)
+	}
+	w.report(role, result)
+	return nil
+}
+
+func (w writer) report(object client.Object, what change) {
+	suffix := ""
+	if w.DryRun != DryRunNone {
+		suffix = fmt.Sprintf(" (%s dry run)", w.DryRun)
+	}
+	fmt.Fprintf(w.Stdout, "%s %s%s\n", describe(object), what, suffix)
+}
+
+// heldOnly is in the refusal of a right that its giver does not hold. The text
+// is Kubernetes' own.
+const heldOnly = "attempting to grant RBAC permissions not currently held"
+
+// explain returns an error with what to do about it.
+func (w writer) explain(doing string, object client.Object, err error) error {
+	what := doing + " " + describe(object)
+	var other *otherRoleError
+	switch {
+	case errors.As(err, &other):
+		words := []string{"kubectl", "delete", strings.TrimSuffix(resourceOf(object), "s"), object.GetName()}
+		if object.GetNamespace() != "" {
+			words = append(words, "-n", object.GetNamespace())
+		}
+		return exit.WithNext(fmt.Errorf("%s: %w", what, err), "Delete it first, if nobody needs it:", "  "+w.Command(words...))
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), heldOnly):
+		return exit.WithNext(fmt.Errorf("%s: %w", what, err),
+			"Users grant only rights that they hold themselves, unless they have the verbs escalate on roles and clusterroles, and bind.",
+			"A user who holds them, or is in the group system:masters, grants them with:", "  "+w.Again)
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(fmt.Errorf("%s: %w", what, err), w.required(), "A user with these rights runs:", "  "+w.Again)
+	case apierrors.IsNotFound(err) && object.GetNamespace() != "":
+		return exit.WithNext(fmt.Errorf("%s: %w", what, err), "To create the namespace:", "  "+w.Command("kubectl", "create", "namespace", object.GetNamespace()))
+	default:
+		return exit.Advise(what, err)
+	}
+}

@@ -1,0 +1,127 @@
+package grant
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/cli/target"
+)
+
+// managedBy is the label of objects that are written here.
+const managedBy = "app.kubernetes.io/managed-by"
+
+// Objects returns the roles that let users do something, and their bindings to
+// the subjects. Each role comes before its binding, which has its name.
+//
+// Rights to signers have an effect in the whole cluster only. If the rest is
+// limited to a namespace, it is in a Role there, which is the first object: the
+// namespace may not exist.
+func Objects(t target.Target, subjects []rbacv1.Subject) []client.Object {
+	name, ofCluster := Name(t), onSigners(t)
+	var objects []client.Object
+	switch {
+	case t.Namespace == "":
+		ofCluster = append(onObjects(t), ofCluster...)
+	default:
+		objects = inNamespace(t.Namespace, name, onObjects(t), subjects)
+	}
+	if len(ofCluster) == 0 {
+		return objects
+	}
+	return append(objects, inCluster(name, ofCluster, subjects)...)
+}
+
+// Name returns the name of the objects of a grant. It says what the grant is
+// about, so that different grants share no objects.
+func Name(t target.Target) string {
+	words := []string{"certplane", t.Verb}
+	switch {
+	case t.Policy != "":
+		return strings.Join(append(words, t.Policy), ":")
+	case t.Signers == "": // the rights are the same for all signers
+		return strings.Join(append(words, t.Kind.Resource), ":")
+	}
+	words = append(words, strings.ReplaceAll(t.Signer, "/", ":"))
+	if !t.UsualKind() {
+		words = append(words, t.Kind.Short)
+	}
+	if issuer, ok := t.Issuer(); t.Namespace != "" && !(ok && issuer.Namespace == t.Namespace) {
+		words = append(words, "in", t.Namespace)
+	}
+	return strings.Join(words, ":")
+}
+
+// onObjects returns the rights on requests, bundles or policies.
+func onObjects(t target.Target) []rbacv1.PolicyRule {
+	rules := t.OnObjects()
+	if t.Policy != "" {
+		rules[0].ResourceNames = []string{t.Policy}
+	}
+	return rules
+}
+
+// onSigners returns the rights on signers and on objects of the whole cluster.
+func onSigners(t target.Target) []rbacv1.PolicyRule {
+	if t.Signers == "" {
+		return nil
+	}
+	return append(slices.Clone(t.Also), t.OnSigners(t.Signer))
+}
+
+func inCluster(name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
+	return []client.Object{
+		&rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: meta("", name), Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: typeOf("ClusterRoleBinding"), ObjectMeta: meta("", name),
+			RoleRef: roleRef("ClusterRole", name), Subjects: subjects,
+		},
+	}
+}
+
+func inNamespace(namespace, name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
+	return []client.Object{
+		&rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: meta(namespace, name), Rules: rules},
+		&rbacv1.RoleBinding{
+			TypeMeta: typeOf("RoleBinding"), ObjectMeta: meta(namespace, name),
+			RoleRef: roleRef("Role", name), Subjects: subjects,
+		},
+	}
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedBy: "certplane"}}
+}
+
+func roleRef(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+}
+
+// allObjects returns the objects of several grants, each once.
+func allObjects(targets []target.Target, subjects []rbacv1.Subject) []client.Object {
+	var all []client.Object
+	for _, t := range targets {
+		for _, object := range Objects(t, subjects) {
+			if !slices.ContainsFunc(all, func(known client.Object) bool { return describe(known) == describe(object) }) {
+				all = append(all, object)
+			}
+		}
+	}
+	return all
+}
+
+// describe returns the resource and the name of an object, as kubectl does.
+func describe(object client.Object) string {
+	text := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind) + "." + rbacv1.GroupName + "/" + object.GetName()
+	if namespace := object.GetNamespace(); namespace != "" {
+		text += " in " + namespace
+	}
+	return text
+}

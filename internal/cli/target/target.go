@@ -1,0 +1,184 @@
+// Package target parses what a right of users is about, such as the approval of
+// requests to a signer.
+package target
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// AnySigner stands for all signers.
+const AnySigner = "*"
+
+// Target is a task, with the objects on which it is done.
+type Target struct {
+	rights.Task
+	// Signer is the name of the signer, DOMAIN/NAME or DOMAIN/*, or AnySigner.
+	// For policies it is empty.
+	Signer string
+	// Policy is the name of the policy.
+	Policy string
+	// Namespace is where the requests are, or empty for all namespaces.
+	Namespace string
+}
+
+// Parse returns the task of a verb for a signer. The kind is empty for the usual
+// one: CertificateRequests to an issuer of cert-manager.io, and
+// CertificateSigningRequests or ClusterTrustBundles otherwise. The namespace is
+// empty for all namespaces, or that of an Issuer.
+func Parse(verb, signer, kind, namespace string) (Target, error) {
+	if err := checkSigner(signer); err != nil {
+		return Target{}, err
+	}
+	task, err := findTask(verb, signer, kind)
+	if err != nil {
+		return Target{}, err
+	}
+	t := Target{Task: task, Signer: signer, Namespace: namespace}
+	if !task.Kind.Namespaced && namespace != "" {
+		return Target{}, fmt.Errorf("--namespace %s: %ss are in no namespace: leave it away", namespace, task.Kind.Name)
+	}
+	if own := t.issuerNamespace(); own != "" {
+		if namespace != "" && namespace != own {
+			return Target{}, fmt.Errorf("--namespace %s: CertificateRequests to %s are in the namespace of the Issuer, %s", namespace, signer, own)
+		}
+		t.Namespace = own
+	}
+	return t, nil
+}
+
+// Use returns the use of a policy, in a namespace or in all of them.
+func Use(policy, namespace string) (Target, error) {
+	name := strings.TrimPrefix(policy, rights.Policies.Resource+"/")
+	if name == "" || strings.Contains(name, "/") {
+		return Target{}, fmt.Errorf("%q is not the name of a CertificatePolicy", policy)
+	}
+	task, _ := rights.FindTask(rights.TaskUse, rights.Policies)
+	return Target{Task: task, Policy: name, Namespace: namespace}, nil
+}
+
+// findTask returns the task with a kind, or with the usual kind if none is
+// given.
+func findTask(verb, signer, kind string) (rights.Task, error) {
+	kinds := rights.KindsOf(verb)
+	if kind == "" {
+		usual := kinds[0]
+		if _, isIssuer := certmanager.ParseSignerName(sample(signer)); isIssuer && slices.Contains(kinds, rights.IssuerRequests) {
+			usual = rights.IssuerRequests
+		}
+		task, _ := rights.FindTask(verb, usual)
+		return task, nil
+	}
+	for _, known := range kinds {
+		if known.Is(kind) {
+			task, _ := rights.FindTask(verb, known)
+			return task, nil
+		}
+	}
+	return rights.Task{}, fmt.Errorf("--kind %q cannot be for %q: want %s", kind, verb, kindNames(kinds))
+}
+
+func kindNames(kinds []rights.Kind) string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	return strings.Join(names, " or ")
+}
+
+// Kinds returns the names of all kinds that Parse accepts for a verb.
+func Kinds(verb string) []string {
+	var names []string
+	for _, k := range rights.KindsOf(verb) {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// issuerNamespace returns the namespace of the Issuer if only requests of that
+// namespace can name it.
+func (t Target) issuerNamespace() string {
+	issuer, ok := certmanager.ParseSignerName(t.Signer)
+	if !ok || t.Kind != rights.IssuerRequests || strings.HasSuffix(t.Signer, "/*") {
+		return ""
+	}
+	return issuer.Namespace
+}
+
+// Issuer returns the Issuer or ClusterIssuer that is the signer.
+func (t Target) Issuer() (certmanager.Signer, bool) {
+	if strings.HasSuffix(t.Signer, "/*") {
+		return certmanager.Signer{}, false
+	}
+	return certmanager.ParseSignerName(t.Signer)
+}
+
+// UsualKind reports whether Parse finds the kind without being told.
+func (t Target) UsualKind() bool {
+	usual, err := findTask(t.Verb, t.Signer, "")
+	return t.Policy != "" || err == nil && usual.Kind == t.Kind
+}
+
+// SignerNames returns the names of signers of which each gives the right to the
+// signer, itself and all of its domain, or none for all signers.
+func (t Target) SignerNames() []string {
+	domain, _, _ := strings.Cut(t.Signer, "/")
+	switch all := domain + "/*"; t.Signer {
+	case AnySigner:
+		return nil
+	case all:
+		return []string{all}
+	default:
+		return []string{t.Signer, all}
+	}
+}
+
+// String says what the task is.
+func (t Target) String() string {
+	text := ""
+	switch {
+	case t.Policy != "":
+		text = "use the CertificatePolicy " + t.Policy
+	case t.Verb == rights.TaskRequest && t.Kind != rights.IssuerRequests:
+		text = fmt.Sprintf("create %ss for any signer", t.Kind.Name)
+	case t.Verb == rights.TaskRequest:
+		text = fmt.Sprintf("create %ss to any issuer", t.Kind.Name)
+	case t.Verb == rights.TaskAttest:
+		text = fmt.Sprintf("write %ss of %s", t.Kind.Name, t.signerText())
+	case t.Signers == "":
+		text = fmt.Sprintf("%s %ss to any issuer", t.Verb, t.Kind.Name)
+	default:
+		text = fmt.Sprintf("%s %ss for %s", t.Verb, t.Kind.Name, t.signerText())
+	}
+	if t.Namespace != "" {
+		text += " in the namespace " + t.Namespace
+	}
+	return text
+}
+
+func (t Target) signerText() string {
+	if domain, isAll := strings.CutSuffix(t.Signer, "/*"); isAll {
+		return "all signers of " + domain
+	}
+	if t.Signer == AnySigner {
+		return "all signers"
+	}
+	return t.Signer
+}
+
+// WhoCan returns the command that shows who may do the task, without the
+// program's name.
+func (t Target) WhoCan() []string {
+	words := []string{"who-can", t.Verb, t.Signer + t.Policy}
+	if !t.UsualKind() {
+		words = append(words, "--kind", t.Kind.Name)
+	}
+	if t.Namespace != "" && t.issuerNamespace() == "" {
+		words = append(words, "--namespace", t.Namespace)
+	}
+	return words
+}

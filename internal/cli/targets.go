@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/target"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// targetFlags are the flags that say which signers, or which policies, the right
+// of a verb is about.
+type targetFlags struct {
+	signers, issuers, clusterIssuers, policies []string
+	kind, namespace                            string
+}
+
+// addTo adds the flags of a verb.
+func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
+	flags := cmd.Flags()
+	if verb == rights.TaskUse {
+		flags.StringSliceVar(&f.policies, "policy", nil, "Name of the CertificatePolicy. Several are separated by commas.")
+		flags.StringVarP(&f.namespace, "namespace", "n", "", "Only for requests in this namespace.")
+		return
+	}
+	flags.StringSliceVar(&f.signers, "signer", nil, "Name of the signer, DOMAIN/NAME, or DOMAIN/* for all of a domain. Several are separated by commas.")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("signer", cobra.FixedCompletions(wellKnownSigners(), cobra.ShellCompDirectiveNoFileComp)))
+	if verb == rights.TaskAttest {
+		return
+	}
+	flags.StringSliceVar(&f.issuers, "issuer", nil, "Name of an Issuer of cert-manager.io in --namespace, or in that of the kubeconfig's context.")
+	flags.StringSliceVar(&f.clusterIssuers, "cluster-issuer", nil, "Name of a ClusterIssuer of cert-manager.io.")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "Namespace of the --issuer. Otherwise: only requests in this namespace.")
+	flags.StringVar(&f.kind, "kind", "", "Kind of the requests. Found by the name of the signer if not given.")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(target.Kinds(verb), cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// targets returns what the flags say. more are names besides those of the first
+// flag of the verb.
+func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]target.Target, error) {
+	var all []target.Target
+	for _, policy := range append(f.policies, policiesIn(verb, more)...) {
+		t, err := target.Use(policy, f.namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	for _, signer := range append(f.signerNames(c), signersIn(verb, more)...) {
+		t, err := target.Parse(verb, signer, f.kind, f.namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func policiesIn(verb string, names []string) []string {
+	if verb == rights.TaskUse {
+		return names
+	}
+	return nil
+}
+
+func signersIn(verb string, names []string) []string {
+	if verb == rights.TaskUse {
+		return nil
+	}
+	return names
+}
+
+// signerNames returns the names of all signers that flags name.
+func (f *targetFlags) signerNames(c *connection) []string {
+	names := append([]string(nil), f.signers...)
+	for _, name := range f.issuers {
+		names = append(names, certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: c.in(f.namespace), Name: name}.String())
+	}
+	for _, name := range f.clusterIssuers {
+		names = append(names, certmanager.Signer{Kind: cmv1.ClusterIssuerKind, Name: name}.String())
+	}
+	return names
+}
+
+// errNoTarget says that nothing was named that a right could be about.
+func errNoTarget(verb string) error {
+	switch verb {
+	case rights.TaskUse:
+		return errors.New("name the CertificatePolicy: --policy NAME")
+	case rights.TaskAttest:
+		return errors.New("name the signer: --signer DOMAIN/NAME")
+	default:
+		return errors.New("name the signer: --signer DOMAIN/NAME, --issuer NAME or --cluster-issuer NAME")
+	}
+}
+
+// rbac connects to the server for roles and bindings. It does not call the
+// server yet.
+func (c *connection) rbac() (client.Client, error) {
+	config, err := c.clientConfig(io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // a person's few questions need no limit
+	connected, err := client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: rbacMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return connected, nil
+}
+
+func rbacMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		mapper.Add(rbacv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
+		mapper.Add(rbacv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+	mapper.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.IssuerKind), meta.RESTScopeNamespace)
+	mapper.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind), meta.RESTScopeRoot)
+	return mapper
+}

@@ -1,0 +1,157 @@
+// Package whocan shows which users, groups and service accounts may do something
+// with requests for certificates.
+package whocan
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/cli/target"
+	"github.com/certplane/certplane/internal/policy/holders"
+)
+
+// Config says what to show.
+type Config struct {
+	Target target.Target
+	// Impersonators lists who can act as one of those who may.
+	Impersonators bool
+	// Output is json, yaml, or empty for the text for people.
+	Output string
+	// Connect connects to the server.
+	Connect func() (client.Client, error)
+	// Command returns the command line of another verb for the same server.
+	Command func(words ...string) string
+	Stdout  io.Writer
+}
+
+// Report is what is shown.
+type Report struct {
+	// Task says who does what, for people.
+	Task      string `json:"task"`
+	Verb      string `json:"verb"`
+	Kind      string `json:"kind"`
+	Signer    string `json:"signer,omitempty"`
+	Policy    string `json:"policy,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	holders.Answer
+	// Actors can act as one of the holders.
+	Actors []holders.Actor `json:"actors"`
+	// Unread are objects that may not be read, for which the answer is
+	// incomplete.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// Run shows who may do the task. It returns an error only if that could not be
+// found out.
+func Run(ctx context.Context, cfg Config) error {
+	c, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	objects, unread, err := cfg.read(ctx, c)
+	if err != nil {
+		return err
+	}
+	report := newReport(cfg.Target, objects)
+	report.Unread = unread
+	return print.Found(cfg.Stdout, cfg.Output, report, func() string { return cfg.text(report) })
+}
+
+func newReport(t target.Target, objects holders.Objects) Report {
+	r := Report{
+		Task: t.String(), Verb: t.Verb, Kind: t.Kind.Name, Signer: t.Signer, Policy: t.Policy, Namespace: t.Namespace,
+		Answer: holders.Find(objects, question(t)),
+	}
+	var subjects []holders.Subject
+	for _, holder := range r.Holders {
+		subjects = append(subjects, holder.Subject)
+	}
+	r.Actors = holders.FindActors(objects, subjects)
+	return r
+}
+
+// question asks for the rights of a task.
+func question(t target.Target) holders.Question {
+	act := t.Act
+	if t.Policy != "" {
+		act.ResourceNames = []string{t.Policy}
+	}
+	q := holders.Question{Namespace: t.Namespace, Rights: []holders.Right{{AnyOf: []rbacv1.PolicyRule{act}, Namespaced: t.Kind.Namespaced}}}
+	if t.Signers != "" {
+		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{t.OnSigners(t.SignerNames()...)}, Mistaken: otherSigners(t.Signers)})
+	}
+	if len(t.Read.Verbs) > 0 {
+		get := t.Read
+		get.Verbs = []string{"get"}
+		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{get}, Namespaced: t.Kind.Namespaced, Optional: true})
+	}
+	return q
+}
+
+// otherSigners returns the other API groups that have something called signers.
+func otherSigners(group string) []string {
+	var others []string
+	for _, known := range []string{"certificates.k8s.io", "cert-manager.io", "certplane.dev"} {
+		if known != group {
+			others = append(others, known)
+		}
+	}
+	return others
+}
+
+// read returns the roles and bindings that matter. Without the right to read
+// those of namespaces, which matter to some questions only, it returns what they
+// are.
+func (cfg Config) read(ctx context.Context, c client.Client) (o holders.Objects, unread []string, err error) {
+	var clusterRoles rbacv1.ClusterRoleList
+	var clusterBindings rbacv1.ClusterRoleBindingList
+	var roles rbacv1.RoleList
+	var bindings rbacv1.RoleBindingList
+	where := client.InNamespace(cfg.Target.Namespace)
+	for _, list := range []struct {
+		resource string
+		into     client.ObjectList
+		options  []client.ListOption
+		optional bool
+	}{
+		{"clusterroles", &clusterRoles, nil, false},
+		{"clusterrolebindings", &clusterBindings, nil, false},
+		{"rolebindings", &bindings, []client.ListOption{where}, !cfg.Target.Kind.Namespaced},
+		{"roles", &roles, []client.ListOption{where}, !cfg.Target.Kind.Namespaced},
+	} {
+		err := c.List(ctx, list.into, list.options...)
+		switch {
+		case apierrors.IsForbidden(err) && list.optional:
+			unread = append(unread, list.resource)
+		case err != nil:
+			return o, nil, cfg.explain(list.resource, err)
+		}
+	}
+	return holders.Objects{
+		ClusterRoles: clusterRoles.Items, ClusterRoleBindings: clusterBindings.Items, Roles: roles.Items, RoleBindings: bindings.Items,
+	}, unread, nil
+}
+
+// explain returns an error with what to do about it.
+func (cfg Config) explain(resource string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return exit.Advise("reading "+resource, err)
+	}
+	needed := "clusterroles and clusterrolebindings"
+	if cfg.Target.Kind.Namespaced {
+		needed += ", and on roles and rolebindings"
+		if cfg.Target.Namespace != "" {
+			needed += " in the namespace " + cfg.Target.Namespace
+		}
+	}
+	return exit.WithNext(fmt.Errorf("you may not read %s, where it stands who may: %w", resource, err),
+		fmt.Sprintf("It requires list on %s (%s).", needed, rbacv1.GroupName),
+		"To see what you may do yourself:", "  "+cfg.Command("kubectl", "auth", "can-i", "--list"))
+}
