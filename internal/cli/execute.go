@@ -19,13 +19,7 @@ import (
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		// The unknown verb is reported first, and not its flags.
-		if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
-			err = unknownVerb(cmd, given[0])
-		}
-		return exit.UsageError(cmd.CommandPath(), err)
-	})
+	root.SetFlagErrorFunc(flagError)
 	refuseUnknownVerbs(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if isUnknownCommand(err) {
@@ -35,6 +29,15 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		}
 	}
 	return exit.Report(stderr, err)
+}
+
+// flagError returns the error for wrong flags. If the verb is unknown too, that is
+// reported instead.
+func flagError(cmd *cobra.Command, err error) error {
+	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+		err = unknownVerb(cmd, given[0])
+	}
+	return exit.UsageError(cmd.CommandPath(), err)
 }
 
 // refuseUnknownVerbs makes every group of verbs handle a mistyped verb as the

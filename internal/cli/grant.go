@@ -83,10 +83,10 @@ func NewGrant(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  certplane grant request --signer example.com/web --group team-a\n  certplane grant approve --signer example.com/web --group team-b",
 	}
 	cmd.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
-		if failed == cmd {
+		if failed == cmd && len(cmd.Flags().Args()) == 0 {
 			err = fmt.Errorf("say what to grant: %s, as in '%s approve --signer example.com/web --group team-b'", verbNames(), cmd.CommandPath())
 		}
-		return exit.UsageError(failed.CommandPath(), err)
+		return flagError(failed, err)
 	})
 	for _, v := range grantVerbs() {
 		cmd.AddCommand(newGrantVerb(streams, v))

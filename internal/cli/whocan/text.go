@@ -60,7 +60,7 @@ func waysOf(h holders.Holder) [][]string {
 		ways = append(ways, []string{source.Binding + viaText(source), roleText(source)})
 	}
 	for _, lack := range h.Lacks {
-		ways = append(ways, []string{"lacks " + lack.Right + ", which programs need too", ""})
+		ways = append(ways, []string{"lacks " + lack.Right + ", which most programs need too", ""})
 	}
 	return ways
 }
