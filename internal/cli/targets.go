@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/spf13/cobra"
@@ -48,48 +49,39 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 // targets returns what the flags say. more are names besides those of the first
 // flag of the verb.
 func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]target.Target, error) {
-	var all []target.Target
-	for _, policy := range append(f.policies, policiesIn(verb, more)...) {
-		t, err := target.Use(policy, f.namespace)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, t)
+	if verb == rights.TaskUse {
+		return parseAll(append(f.policies, more...), func(name string) (target.Target, error) { return target.Use(name, f.namespace) })
 	}
-	for _, signer := range append(f.signerNames(c), signersIn(verb, more)...) {
-		t, err := target.Parse(verb, signer, f.kind, f.namespace)
+	all, err := parseAll(append(f.signers, more...), func(name string) (target.Target, error) {
+		return target.Parse(verb, name, f.kind, f.namespace)
+	})
+	if err != nil {
+		return nil, err
+	}
+	issuers, err := parseAll(f.issuers, func(name string) (target.Target, error) {
+		issuer := certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: c.in(f.namespace), Name: name}
+		return target.Parse(verb, issuer.String(), f.kind, "") // the name has the namespace
+	})
+	if err != nil {
+		return nil, err
+	}
+	clusterIssuers, err := parseAll(f.clusterIssuers, func(name string) (target.Target, error) {
+		issuer := certmanager.Signer{Kind: cmv1.ClusterIssuerKind, Name: name}
+		return target.Parse(verb, issuer.String(), f.kind, f.namespace)
+	})
+	return slices.Concat(all, issuers, clusterIssuers), err
+}
+
+func parseAll(names []string, parse func(string) (target.Target, error)) ([]target.Target, error) {
+	var all []target.Target
+	for _, name := range names {
+		t, err := parse(name)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, t)
 	}
 	return all, nil
-}
-
-func policiesIn(verb string, names []string) []string {
-	if verb == rights.TaskUse {
-		return names
-	}
-	return nil
-}
-
-func signersIn(verb string, names []string) []string {
-	if verb == rights.TaskUse {
-		return nil
-	}
-	return names
-}
-
-// signerNames returns the names of all signers that flags name.
-func (f *targetFlags) signerNames(c *connection) []string {
-	names := append([]string(nil), f.signers...)
-	for _, name := range f.issuers {
-		names = append(names, certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: c.in(f.namespace), Name: name}.String())
-	}
-	for _, name := range f.clusterIssuers {
-		names = append(names, certmanager.Signer{Kind: cmv1.ClusterIssuerKind, Name: name}.String())
-	}
-	return names
 }
 
 // errNoTarget says that nothing was named that a right could be about.

@@ -74,7 +74,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	cfg.summarise()
-	if !cfg.Remove {
+	if cfg.Remove {
+		cfg.remark(removalRemarks(cfg.Targets))
+	} else {
 		cfg.remark(append(remarks(cfg.Targets, cfg.Subjects), missing(ctx, c, cfg.Targets, cfg.Subjects)...))
 	}
 	return nil

@@ -21,18 +21,37 @@ const managedBy = "app.kubernetes.io/managed-by"
 // limited to a namespace, it is in a Role there, which is the first object: the
 // namespace may not exist.
 func Objects(t target.Target, subjects []rbacv1.Subject) []client.Object {
-	name, ofCluster := Name(t), onSigners(t)
+	ofCluster, ofNamespace, namespace := rulesOf(t)
 	var objects []client.Object
-	switch {
-	case t.Namespace == "":
-		ofCluster = append(onObjects(t), ofCluster...)
-	default:
-		objects = inNamespace(t.Namespace, name, onObjects(t), subjects)
+	if len(ofNamespace) > 0 {
+		objects = inNamespace(namespace, Name(t), ofNamespace, subjects)
 	}
-	if len(ofCluster) == 0 {
-		return objects
+	if len(ofCluster) > 0 {
+		objects = append(objects, inCluster(Name(t), ofCluster, subjects)...)
 	}
-	return append(objects, inCluster(name, ofCluster, subjects)...)
+	return objects
+}
+
+// rulesOf returns the rights that are granted in the whole cluster, and those in
+// a namespace.
+func rulesOf(t target.Target) (ofCluster, ofNamespace []rbacv1.PolicyRule, namespace string) {
+	add := func(where string, rules ...rbacv1.PolicyRule) {
+		if where == "" {
+			ofCluster = append(ofCluster, rules...)
+			return
+		}
+		namespace, ofNamespace = where, append(ofNamespace, rules...)
+	}
+	add(t.Namespace, onObjects(t)...)
+	add("", t.Also...)
+	if t.Signers != "" {
+		add("", t.OnSigners(t.Signer))
+	}
+	if reference, where := t.Reference(); len(reference.Verbs) > 0 {
+		reference.ResourceNames = reference.ResourceNames[:1]
+		add(where, reference)
+	}
+	return ofCluster, ofNamespace, namespace
 }
 
 // Name returns the name of the objects of a grant. It says what the grant is
@@ -42,7 +61,7 @@ func Name(t target.Target) string {
 	switch {
 	case t.Policy != "":
 		return strings.Join(append(words, t.Policy), ":")
-	case t.Signers == "": // the rights are the same for all signers
+	case t.Signers == "" && !t.NeedsReference(): // the rights are the same for all signers
 		return strings.Join(append(words, t.Kind.Resource), ":")
 	}
 	words = append(words, strings.ReplaceAll(t.Signer, "/", ":"))
@@ -62,14 +81,6 @@ func onObjects(t target.Target) []rbacv1.PolicyRule {
 		rules[0].ResourceNames = []string{t.Policy}
 	}
 	return rules
-}
-
-// onSigners returns the rights on signers and on objects of the whole cluster.
-func onSigners(t target.Target) []rbacv1.PolicyRule {
-	if t.Signers == "" {
-		return nil
-	}
-	return append(slices.Clone(t.Also), t.OnSigners(t.Signer))
 }
 
 func inCluster(name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {

@@ -34,6 +34,14 @@ func TestObjects(t *testing.T) {
 			"Role shop/certplane:request:certificaterequests", "create,get,list,watch certificaterequests.cert-manager.io"}},
 		{"a ClusterIssuer is for all namespaces", "request", "clusterissuers.cert-manager.io/corp", "", "", []string{
 			"ClusterRole certplane:request:certificaterequests", "create,get,list,watch certificaterequests.cert-manager.io"}},
+		{"CertificateSigningRequests to an Issuer need a right to refer to it", "request", "issuers.cert-manager.io/shop.ca", "csr", "", []string{
+			"Role shop/certplane:request:issuers.cert-manager.io:shop.ca:csr", "reference signers.cert-manager.io ca",
+			"ClusterRole certplane:request:issuers.cert-manager.io:shop.ca:csr", "create,get,list,watch certificatesigningrequests.certificates.k8s.io"}},
+		{"those to all Issuers, everywhere", "request", "issuers.cert-manager.io/*", "csr", "", []string{
+			"ClusterRole certplane:request:issuers.cert-manager.io:*:csr", "create,get,list,watch certificatesigningrequests.certificates.k8s.io",
+			"reference signers.cert-manager.io *"}},
+		{"those to a ClusterIssuer do not", "request", "clusterissuers.cert-manager.io/corp", "csr", "", []string{
+			"ClusterRole certplane:request:certificatesigningrequests", "create,get,list,watch certificatesigningrequests.certificates.k8s.io"}},
 		{"approval", "approve", "example.com/web", "", "", []string{
 			"ClusterRole certplane:approve:example.com:web", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
 			"get,list,watch signers.certplane.dev", "approve signers.certificates.k8s.io example.com/web"}},

@@ -100,7 +100,21 @@ func remarks(targets []target.Target, subjects []rbacv1.Subject) []string {
 	return texts
 }
 
+// removalRemarks says which rights were not those to one signer.
+func removalRemarks(targets []target.Target) []string {
+	var texts []string
+	for _, t := range targets {
+		if t.Signers == "" && t.Policy == "" && !t.NeedsReference() {
+			texts = append(texts, fmt.Sprintf("the right to %s %ss was one for all signers, and is taken back for all of them.", t.Verb, t.Kind.Name))
+		}
+	}
+	return texts
+}
+
 func requestRemark(t target.Target) string {
+	if t.NeedsReference() {
+		return "RBAC cannot limit requests to a signer: with this right, CertificateSigningRequests can be created for all signers. Only Issuers ask for a right to refer to them, which is granted too."
+	}
 	return fmt.Sprintf("RBAC cannot limit requests to a signer: this is the right to create %ss for all signers. "+
 		"To limit who may request from %s, a CertificatePolicy has to ask for the verb \"use\", which is granted with 'certplane grant use'.", t.Kind.Name, t.Signer)
 }

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -143,6 +147,8 @@ func (t Target) String() string {
 	switch {
 	case t.Policy != "":
 		text = "use the CertificatePolicy " + t.Policy
+	case t.NeedsReference():
+		text = fmt.Sprintf("create %ss for %s", t.Kind.Name, t.signerText())
 	case t.Verb == rights.TaskRequest && t.Kind != rights.IssuerRequests:
 		text = fmt.Sprintf("create %ss for any signer", t.Kind.Name)
 	case t.Verb == rights.TaskRequest:
@@ -169,6 +175,34 @@ func (t Target) signerText() string {
 	}
 	return t.Signer
 }
+
+// Reference returns the right that CertificateSigningRequests to an Issuer need
+// besides, any of its names suffices, and the namespace in which it is needed,
+// empty for all. The rule has no verbs for other targets.
+func (t Target) Reference() (rule rbacv1.PolicyRule, namespace string) {
+	if t.Verb != rights.TaskRequest || t.Kind != rights.SigningRequests {
+		return rule, ""
+	}
+	issuer, _ := t.Issuer()
+	if t.Signer == allIssuers {
+		issuer = certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: "*", Name: "*"}
+	}
+	for _, access := range requests.References(issuer) {
+		rule.Verbs, rule.APIGroups, rule.Resources = []string{access.Verb}, []string{access.Group}, []string{access.Resource}
+		rule.ResourceNames = append(rule.ResourceNames, access.Name)
+		namespace = access.Namespace
+	}
+	return rule, strings.TrimSuffix(namespace, "*")
+}
+
+// NeedsReference reports whether Reference returns a right.
+func (t Target) NeedsReference() bool {
+	rule, _ := t.Reference()
+	return len(rule.Verbs) > 0
+}
+
+// allIssuers are all Issuers of all namespaces.
+const allIssuers = "issuers." + certmanager.Group + "/*"
 
 // WhoCan returns the command that shows who may do the task, without the
 // program's name.

@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 		{"pods' requests", "sign", "example.com/pods", "podcertificaterequests", "shop", "sign PodCertificateRequests for example.com/pods in the namespace shop", nil},
 		{"nobody approves those of pods", "approve", "example.com/pods", "pcr", "", `--kind "pcr" cannot be for "approve": want CertificateSigningRequest or CertificateRequest`, nil},
 		{"requests are not limited to a signer", "request", "example.com/hosts", "", "", "create CertificateSigningRequests for any signer", nil},
+		{"but for Issuers, which demand a right", "request", "issuers.cert-manager.io/shop.ca", "csr", "", "create CertificateSigningRequests for issuers.cert-manager.io/shop.ca", nil},
 		{"nor are answers of issuers", "sign", "clusterissuers.cert-manager.io/corp", "", "", "sign CertificateRequests to any issuer", nil},
 		{"bundles", "attest", "example.com/hosts", "", "", "write ClusterTrustBundles of example.com/hosts", nil},
 		{"those of Issuers too", "attest", "issuers.cert-manager.io/shop.ca", "", "", "write ClusterTrustBundles of issuers.cert-manager.io/shop.ca", nil},

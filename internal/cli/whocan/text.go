@@ -31,7 +31,7 @@ func (cfg Config) text(r Report) string {
 }
 
 // holderRows returns a row for each binding that gives a subject its rights.
-// Namespaces are shown for rights that can be granted in one.
+// Namespaces are shown if they matter.
 func (cfg Config) holderRows(list []holders.Holder) [][]string {
 	rows := [][]string{{"SUBJECT", "WHERE", "BY", "ROLE"}}
 	for _, h := range list {
@@ -41,7 +41,7 @@ func (cfg Config) holderRows(list []holders.Holder) [][]string {
 			subject, where = "", ""
 		}
 	}
-	if !cfg.Target.Kind.Namespaced {
+	if _, matter := cfg.namespaces(); !matter {
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], 1, 2)
 		}
@@ -161,7 +161,7 @@ func (cfg Config) notes(r Report) []string {
 	if r.Together {
 		notes = append(notes, "A user who belongs to several of those who may not has their rights together. RBAC does not know who belongs to which group.")
 	}
-	if r.Verb == rights.TaskRequest {
+	if r.Verb == rights.TaskRequest && !cfg.Target.NeedsReference() {
 		notes = append(notes, "RBAC does not limit requests to a signer. A CertificatePolicy can: see who may use it with 'certplane who-can use POLICY'.")
 	}
 	if _, isIssuer := cfg.Target.Issuer(); isIssuer && cfg.Target.UsualKind() && r.Verb == rights.TaskApprove {

@@ -84,6 +84,10 @@ func question(t target.Target) holders.Question {
 		act.ResourceNames = []string{t.Policy}
 	}
 	q := holders.Question{Namespace: t.Namespace, Rights: []holders.Right{{AnyOf: []rbacv1.PolicyRule{act}, Namespaced: t.Kind.Namespaced}}}
+	if reference, namespace := t.Reference(); len(reference.Verbs) > 0 {
+		q.Namespace = namespace
+		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{reference}, Namespaced: true})
+	}
 	if t.Signers != "" {
 		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{t.OnSigners(t.SignerNames()...)}, Mistaken: otherSigners(t.Signers)})
 	}
@@ -114,7 +118,7 @@ func (cfg Config) read(ctx context.Context, c client.Client) (o holders.Objects,
 	var clusterBindings rbacv1.ClusterRoleBindingList
 	var roles rbacv1.RoleList
 	var bindings rbacv1.RoleBindingList
-	where := client.InNamespace(cfg.Target.Namespace)
+	where, needed := cfg.namespaces()
 	for _, list := range []struct {
 		resource string
 		into     client.ObjectList
@@ -123,8 +127,8 @@ func (cfg Config) read(ctx context.Context, c client.Client) (o holders.Objects,
 	}{
 		{"clusterroles", &clusterRoles, nil, false},
 		{"clusterrolebindings", &clusterBindings, nil, false},
-		{"rolebindings", &bindings, []client.ListOption{where}, !cfg.Target.Kind.Namespaced},
-		{"roles", &roles, []client.ListOption{where}, !cfg.Target.Kind.Namespaced},
+		{"rolebindings", &bindings, []client.ListOption{client.InNamespace(where)}, !needed},
+		{"roles", &roles, []client.ListOption{client.InNamespace(where)}, !needed},
 	} {
 		err := c.List(ctx, list.into, list.options...)
 		switch {
@@ -139,19 +143,28 @@ func (cfg Config) read(ctx context.Context, c client.Client) (o holders.Objects,
 	}, unread, nil
 }
 
+// namespaces returns the namespace whose roles and bindings matter, empty for
+// all of them, and whether there is no answer without these.
+func (cfg Config) namespaces() (where string, needed bool) {
+	if _, namespace := cfg.Target.Reference(); cfg.Target.NeedsReference() {
+		return namespace, true
+	}
+	return cfg.Target.Namespace, cfg.Target.Kind.Namespaced
+}
+
 // explain returns an error with what to do about it.
 func (cfg Config) explain(resource string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return exit.Advise("reading "+resource, err)
 	}
-	needed := "clusterroles and clusterrolebindings"
-	if cfg.Target.Kind.Namespaced {
-		needed += ", and on roles and rolebindings"
-		if cfg.Target.Namespace != "" {
-			needed += " in the namespace " + cfg.Target.Namespace
+	list := "clusterroles and clusterrolebindings"
+	if where, needed := cfg.namespaces(); needed {
+		list += ", and on roles and rolebindings"
+		if where != "" {
+			list += " in the namespace " + where
 		}
 	}
 	return exit.WithNext(fmt.Errorf("you may not read %s, where it stands who may: %w", resource, err),
-		fmt.Sprintf("It requires list on %s (%s).", needed, rbacv1.GroupName),
+		fmt.Sprintf("It requires list on %s (%s).", list, rbacv1.GroupName),
 		"To see what you may do yourself:", "  "+cfg.Command("kubectl", "auth", "can-i", "--list"))
 }

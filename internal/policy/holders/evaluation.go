@@ -47,7 +47,7 @@ func (e *evaluation) add(binding binding) {
 			given.grants = append(given.grants, grant{i, binding.namespace, binding.source(right)})
 		}
 		given.almost[i] = append(given.almost[i], almost...)
-		given.misled = given.misled || misled
+		given.misled = given.misled || misled && !right.Optional
 	}
 	for _, s := range binding.subjects {
 		if subject, ok := subjectOf(s, binding.namespace); ok {
