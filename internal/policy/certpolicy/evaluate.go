@@ -27,6 +27,8 @@ type evaluation struct {
 	values    names.Values
 	// evaluated is nil until an expression is evaluated.
 	evaluated *expression.Evaluation
+	// exempt says which exceptions are about the request, as far as is known.
+	exempt map[*Exception]bool
 }
 
 // finding is a condition that does not hold, or that cannot be judged yet.
@@ -41,7 +43,7 @@ type finding struct {
 }
 
 func newEvaluation(in *Input) *evaluation {
-	e := &evaluation{in: in, requester: in.Request.Who()}
+	e := &evaluation{in: in, requester: in.Request.Who(), exempt: map[*Exception]bool{}}
 	if namespace, name, err := serviceaccount.SplitUsername(e.requester.Username); err == nil {
 		e.account.namespace, e.account.name = namespace, name
 	}
@@ -154,6 +156,7 @@ func (o *opinion) holds() bool {
 // policy is about the request, its conditions say nothing. Open conditions are
 // violated once the patience with the request is over.
 func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
+	e.begin()
 	o := opinion{policy: p}
 	if p.matchBroken {
 		o.applies, o.unavailable = p.brokenMatch(e), true
@@ -177,31 +180,39 @@ func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
 		return o
 	}
 	if !verdict.open && p.spec.Effect != v1alpha1.PolicyDenyRest {
-		o.judge(e, exceptions)
+		o.judge(e)
 	}
 	o.endPatience(e)
+	o.except(e, exceptions)
 	return o
 }
 
 // judge evaluates all conditions, not only up to the first violation.
-func (o *opinion) judge(e *evaluation, exceptions []*Exception) {
-	e.begin()
+func (o *opinion) judge(e *evaluation) {
 	for _, condition := range o.policy.conditions {
 		for _, f := range condition(e) {
 			if f.open != "" {
 				o.open = append(o.open, f)
 				continue
 			}
-			for _, x := range exceptions {
-				if f.exception == "" && x.excepts(e, o.policy.name, &f) {
-					f.exception = x.name
-				}
-			}
 			o.findings = append(o.findings, f)
 		}
 	}
 	slices.SortStableFunc(o.findings, byAddress)
 	slices.SortStableFunc(o.open, byAddress)
+}
+
+// except notes the exceptions that cover violations.
+func (o *opinion) except(e *evaluation, exceptions []*Exception) {
+	e.begin() // the conditions of exceptions have budgets of their own
+	for i := range o.findings {
+		f := &o.findings[i]
+		for _, x := range exceptions {
+			if f.exception == "" && x.excepts(e, o.policy.name, f) {
+				f.exception = x.name
+			}
+		}
+	}
 }
 
 // byAddress compares findings by their addresses, then by what they are about:

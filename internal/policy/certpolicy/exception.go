@@ -108,11 +108,28 @@ func (x *Exception) excepts(e *evaluation, policy string, f *finding) bool {
 	if slices.ContainsFunc(neverExcepted, func(never string) bool { return covers(never, f.at) }) {
 		return false
 	}
-	if len(x.spec.Values) > 0 && !slices.ContainsFunc(x.spec.Values, func(value string) bool { return strings.EqualFold(value, f.value) && f.value != "" }) {
-		return false
+	return x.hasValue(f) && x.about(e)
+}
+
+// hasValue reports whether the exception is for the value of a violation.
+func (x *Exception) hasValue(f *finding) bool {
+	same := equal
+	if covers("certificate.names.dns", f.at) {
+		same = strings.EqualFold
 	}
-	verdict, _ := x.match.evaluate(e)
-	return verdict == (verdictOf{applies: true})
+	return len(x.spec.Values) == 0 || f.value != "" && slices.ContainsFunc(x.spec.Values, func(value string) bool { return same(value, f.value) })
+}
+
+// about reports whether the exception is about the request. It is not if that
+// cannot be said, or not yet.
+func (x *Exception) about(e *evaluation) bool {
+	about, known := e.exempt[x]
+	if !known {
+		verdict, _ := x.match.evaluate(e)
+		about = verdict == verdictOf{applies: true} && x.match.forSigner(SignerName(e.in.Request))
+		e.exempt[x] = about
+	}
+	return about
 }
 
 // Left says how long the exception lasts, in words.
@@ -121,6 +138,8 @@ func (x *Exception) Left(now time.Time) string {
 	switch {
 	case left <= 0:
 		return "ended"
+	case left < time.Minute:
+		return "less than a minute"
 	case left < 48*time.Hour:
 		return left.Truncate(time.Minute).String()
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -86,12 +87,13 @@ func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 		found = append(found, finding{at: p.at + ".exactly", reason: p.reason, field: p.kind, value: strings.Join(values, ","), would: p.would,
 			message: fmt.Sprintf("%s must be exactly %s", p.kind, quotedList(p.exactly))})
 	}
+	yielded := p.yields(e)
 	for i, value := range values {
 		where := p.kind
 		if !p.one {
 			where = fmt.Sprintf("%s[%d]", p.kind, i)
 		}
-		if f, ok := p.judge(e, value); !ok {
+		if f, ok := p.judge(e, value, yielded); !ok {
 			f.field, f.value = where, value
 			if f.open == "" {
 				f.message = fmt.Sprintf("%s %s %s", where, quoted(value), f.message)
@@ -104,7 +106,7 @@ func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 
 // judge returns what is wrong with one value. Its message is the rest of a
 // sentence about the value.
-func (p *permitted) judge(e *evaluation, value string) (finding, bool) {
+func (p *permitted) judge(e *evaluation, value string, yielded func() ([]string, *finding)) (finding, bool) {
 	below, isWildcard := "", false
 	if p.cut != nil {
 		below, isWildcard = p.cut(value)
@@ -133,7 +135,7 @@ func (p *permitted) judge(e *evaluation, value string) (finding, bool) {
 	if f, ok := p.matched(e, value, below, isWildcard); !ok {
 		return f, false
 	}
-	return p.yielded(e, value)
+	return p.yielded(value, yielded)
 }
 
 func (m *matcher) result(value, below string, isWildcard bool, v *names.Values) names.Result {
@@ -165,16 +167,26 @@ func (p *permitted) matched(e *evaluation, value, below string, isWildcard bool)
 	return finding{at: p.at, reason: p.reason, would: p.would, message: message}, false
 }
 
-// yielded reports whether the expression, if there is one, yields the value.
-func (p *permitted) yielded(e *evaluation, value string) (finding, bool) {
+// yields returns a function that evaluates the expression, once for all values;
+// nil if there is none.
+func (p *permitted) yields(e *evaluation) func() ([]string, *finding) {
 	if p.expression == nil {
+		return nil
+	}
+	return sync.OnceValues(func() ([]string, *finding) { return e.texts(p.expression) })
+}
+
+// yielded reports whether the expression, if there is one, yields the value.
+func (p *permitted) yielded(value string, yields func() ([]string, *finding)) (finding, bool) {
+	if yields == nil {
 		return finding{}, true
 	}
-	list, failed := e.texts(p.expression)
+	list, failed := yields()
 	switch {
 	case failed != nil:
-		failed.at = p.at + ".expression"
-		return *failed, false
+		f := *failed
+		f.at = p.at + ".expression"
+		return f, false
 	case slices.ContainsFunc(list, func(one string) bool { return p.same(one, value) }):
 		return finding{}, true
 	case len(list) == 0:
