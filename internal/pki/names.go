@@ -138,7 +138,9 @@ func readOtherNames(extensions []pkix.Extension) Extension[[]OtherName] {
 		}
 		for _, name := range names {
 			switch {
-			case name.Class != asn1.ClassContextSpecific:
+			case name.Class != asn1.ClassContextSpecific, name.IsCompound != (name.Tag == tagOtherName):
+				// The standard library ignores texts in parts, which DER does not have;
+				// programs that read BER join them.
 				err = errUnreadNames
 			case name.Tag == tagOtherName:
 				other, whole, bad := parseOtherName(name.Bytes)

@@ -40,9 +40,6 @@ type Request struct {
 	OtherNames Extension[[]OtherName]
 	// Other are all other extensions.
 	Other []pkix.Extension
-
-	// another reports whether a second PEM block follows.
-	another bool
 }
 
 // Extension is the content of one extension of a request.
@@ -71,17 +68,11 @@ var errMalformed = errors.New("is malformed")
 // of data. Text before that block and everything after it are ignored.
 // It does not verify the request's signature; VerifyRequest does.
 func ParseRequest(data []byte) (*Request, error) {
-	block, rest := pem.Decode(data)
+	block, _ := pem.Decode(data)
 	if block == nil || block.Type != RequestBlockType {
 		return nil, ErrRequestBlockType
 	}
-	req, err := ParseRequestDER(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	next, _ := pem.Decode(rest)
-	req.another = next != nil
-	return req, nil
+	return ParseRequestDER(block.Bytes)
 }
 
 // ParseRequestDER is ParseRequest without PEM.

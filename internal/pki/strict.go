@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,12 +19,13 @@ const (
 // must not be.
 func (r *Request) Strict() error {
 	switch names := len(r.DNSNames) + len(r.EmailAddresses) + len(r.IPAddresses) + len(r.URIs) + len(r.OtherNames.Value); {
-	case r.another:
-		return errors.New("a second PEM block follows the certificate request")
 	case names > maxRequestNames:
 		return fmt.Errorf("the request has %d alternative names, more than %d", names, maxRequestNames)
 	case len(r.Subject.Names) > maxRequestAttributes:
 		return fmt.Errorf("the request's subject has %d attributes, more than %d", len(r.Subject.Names), maxRequestAttributes)
+	}
+	if err := r.strictStructure(); err != nil {
+		return err
 	}
 	for _, extension := range []struct {
 		name string
@@ -37,6 +39,15 @@ func (r *Request) Strict() error {
 		}
 	}
 	return r.strictTexts()
+}
+
+// StrictPEM returns an error if data has more than one PEM block. A broken one
+// counts: programs disagree about which they skip.
+func StrictPEM(data []byte) error {
+	if bytes.Count(data, []byte("-----BEGIN")) > 1 {
+		return errors.New("there is more than one PEM block: send only the certificate request")
+	}
+	return nil
 }
 
 // strictTexts: programs disagree about where a text with NUL ends.

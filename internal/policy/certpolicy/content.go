@@ -1,6 +1,7 @@
 package certpolicy
 
 import (
+	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -72,7 +73,7 @@ func readable(r *request.Request) error {
 	case r.PKCS10 == nil:
 		return nil
 	}
-	return r.PKCS10.Strict()
+	return cmp.Or(pki.StrictPEM(r.PEM), r.PKCS10.Strict())
 }
 
 func ofRequest(r *request.Request) (*content, error) {
