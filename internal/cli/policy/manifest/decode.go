@@ -52,7 +52,11 @@ var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"[^"]*$`)
 func (d *Document) fieldError(err error) *Error {
 	text := err.Error()
 	if found := quoted.FindStringSubmatch(text); found != nil {
-		return d.Errorf(found[1], "%s", text)
+		path, err := strconv.Unquote(`"` + found[1] + `"`)
+		if err != nil {
+			path = found[1]
+		}
+		return d.Errorf(path, "%s", text)
 	}
 	return d.Errorf("", "%s", text)
 }
