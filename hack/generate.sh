@@ -41,6 +41,10 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
   paths=github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 \
   paths=github.com/cert-manager/cert-manager/pkg/apis/acme/v1 \
   output:crd:dir=internal/generated/crds
+# Of kinds that are only served if the configuration says so.
+go tool -modfile=hack/tools/go.mod controller-gen \
+  object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/approverpolicy \
+  output:object:dir=internal/api/approverpolicy output:crd:dir=internal/generated/crds/optional
 go run ./hack/crds internal/generated/crds "$(go list -m -f '{{.Version}}' github.com/cert-manager/cert-manager)"
 
 generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)

@@ -4,7 +4,10 @@ package crds
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,18 +15,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml optional/*.yaml
 var files embed.FS
 
-// Names are those of the CustomResourceDefinitions, in the order of the
-// alphabet.
-func Names() []string {
-	entries, err := files.ReadDir(".")
+// CertificateRequestPolicies is one of the Optional names.
+const CertificateRequestPolicies = "certificaterequestpolicies.policy.cert-manager.io"
+
+// Names are those of the CustomResourceDefinitions that are always installed,
+// in the order of the alphabet.
+func Names() []string { return namesIn(".") }
+
+// Optional are the names of the other CustomResourceDefinitions. Each is
+// installed only if the configuration says so.
+func Optional() []string { return namesIn("optional") }
+
+func namesIn(folder string) []string {
+	entries, err := files.ReadDir(folder)
 	if err != nil {
 		panic(err) // it is inside the program
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
 		group, plural, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".yaml"), "_")
 		names = append(names, plural+"."+group)
 	}
@@ -31,11 +46,15 @@ func Names() []string {
 	return names
 }
 
-// Read returns the CustomResourceDefinition of this name. It is read each
+// Read returns the CustomResourceDefinition of this name, of either list. It is read each
 // time: together they take more memory than they are worth.
 func Read(name string) (*unstructured.Unstructured, error) {
 	plural, group, _ := strings.Cut(name, ".")
-	text, err := files.ReadFile(group + "_" + plural + ".yaml")
+	file := group + "_" + plural + ".yaml"
+	text, err := files.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = files.ReadFile(path.Join("optional", file))
+	}
 	if err != nil {
 		return nil, err
 	}

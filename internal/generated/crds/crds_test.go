@@ -3,6 +3,7 @@ package crds_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,8 +102,26 @@ func read(t *testing.T, name string) *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
+// What users and clients know of the kind of approver-policy.
+func TestApproverPolicy(t *testing.T) {
+	if slices.Contains(crds.Names(), crds.CertificateRequestPolicies) || !slices.Contains(crds.Optional(), crds.CertificateRequestPolicies) {
+		t.Error("it is not optional")
+	}
+	definition := read(t, crds.CertificateRequestPolicies)
+	version, names := definition.Spec.Versions[0], definition.Spec.Names
+	if version.Name != "v1alpha1" || version.Subresources.Status == nil || definition.Spec.Scope != "Cluster" {
+		t.Errorf("it is not served as v1alpha1 in the cluster with a status: %+v", version)
+	}
+	if names.Kind != "CertificateRequestPolicy" || !slices.Equal(names.ShortNames, []string{"crp"}) || !slices.Equal(names.Categories, []string{"cert-manager"}) {
+		t.Errorf("names %+v", names)
+	}
+	if columns(version) != "Ready,Age" {
+		t.Errorf("columns %s", columns(version))
+	}
+}
+
 func TestNames(t *testing.T) {
-	for _, name := range crds.Names() {
+	for _, name := range append(crds.Names(), crds.Optional()...) {
 		definition, err := crds.Read(name)
 		if err != nil {
 			t.Fatal(err)
