@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"encoding/base64"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,36 +11,9 @@ import (
 	"github.com/certplane/certplane/internal/acme/acmetest"
 )
 
-var acmeKillsFlag = flag.Int("acme-kills", 0, "how often TestKillDuringOrder kills, at moments that it draws; 0 is once at each moment")
-
-// moment is one in the life of an ACME order at which a server is killed.
-type moment struct {
-	// what is the kind of a request to the CA, validating or one of the DNS
-	// updates.
-	what string
-	when when
-}
-
-func (m moment) String() string { return fmt.Sprintf("%s %s", m.what, m.when) }
-
-// when says how far something has come.
-type when string
-
-const (
-	// before: it was asked for, and is not going to be done.
-	before when = "not done"
-	// unanswered: it was done, and nobody is told.
-	unanswered when = "done, without an answer"
-	// answered: it was done, and the answer is on its way, or was received, or
-	// has been stored.
-	answered when = "done and answered"
-)
-
-// What is not a request to the CA.
-const (
-	validating = "validation"
-	addTXT     = "addition of a TXT record"
-	deleteTXT  = "deletion of a TXT record"
+var (
+	acmeKillsFlag = flag.Int("acme-kills", 0, "how often TestKillDuringOrder kills, at moments that it draws; 0 is once at each moment")
+	acmeRoundFlag = flag.String("acme-round", "", "the one round that TestKillDuringOrder runs, as a failed one has printed it")
 )
 
 // steps are what happens during an order, in an order in which each of them is
@@ -59,76 +31,115 @@ var steps = []string{
 // is left in the DNS, in the responder and at the CA.
 func TestKillDuringOrder(t *testing.T) {
 	w := newACMEWorld(t, acmetest.Options{})
-	if *acmeKillsFlag == 0 {
-		for _, when := range []when{before, unanswered, answered} {
-			var moments []moment
-			for _, what := range steps {
-				moments = append(moments, moment{what, when})
-			}
-			missed := w.round(moments)
-			for _, m := range missed { // it may have been passed just after the kill before
-				if again := w.round([]moment{m}); len(again) > 0 {
-					t.Errorf("there was no moment %s", m)
-				}
-			}
+	switch {
+	case *acmeRoundFlag != "":
+		plan, err := parsePlan(*acmeRoundFlag)
+		if err != nil {
+			t.Fatalf("-acme-round: %v", err)
 		}
-		w.report()
-		return
-	}
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("run it again with -seed %d", seed)
-	w.random = rand.New(rand.NewPCG(seed, 0))
-	for w.kills < *acmeKillsFlag && !t.Failed() {
-		w.round(w.draw(min(3, *acmeKillsFlag-w.kills)))
+		w.wholeRound(plan)
+	case *acmeKillsFlag == 0:
+		for _, when := range whens {
+			var plan []strike
+			for _, what := range steps {
+				plan = append(plan, w.strikeAt(what, when))
+			}
+			w.wholeRound(plan)
+		}
+	default:
+		w.drawRounds(*acmeKillsFlag)
 	}
 	w.report()
 }
 
-// draw returns up to most moments of different steps, in their order.
-func (w *acmeWorld) draw(most int) []moment {
-	drawn := w.random.Perm(len(steps))[:1+w.random.IntN(most)]
-	slices.Sort(drawn)
-	var moments []moment
-	for _, i := range drawn {
-		moments = append(moments, moment{steps[i], []when{before, unanswered, answered}[w.random.IntN(3)]})
+// drawRounds kills the server that often, at moments that it draws. Some are
+// missed: without a kill before, an order is read when all challenges are over.
+func (w *acmeWorld) drawRounds(kills int) {
+	w.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
 	}
-	return moments
+	w.Logf("run it again with -acme-kills %d -seed %d", kills, seed)
+	w.random = rand.New(rand.NewPCG(seed, 0))
+	for w.kills < kills && !w.Failed() {
+		for _, m := range w.round(w.draw(min(3, kills-w.kills))) {
+			w.Logf("%s: there was no moment %s", w.name, m)
+		}
+	}
 }
 
-// round has a certificate issued, kills the server at each of the moments, and
-// checks what is left. It returns the moments that there were not.
-func (w *acmeWorld) round(moments []moment) (missed []moment) {
+// draw returns up to most strikes at different steps, in their order.
+func (w *acmeWorld) draw(most int) []strike {
+	drawn := w.random.Perm(len(steps))[:1+w.random.IntN(most)]
+	slices.Sort(drawn)
+	var plan []strike
+	for _, i := range drawn {
+		plan = append(plan, w.strikeAt(steps[i], whens[w.random.IntN(len(whens))]))
+	}
+	return plan
+}
+
+// strikeAt returns a strike with a delay that it draws.
+func (w *acmeWorld) strikeAt(what string, when when) strike {
+	s := strike{moment: moment{what, when}}
+	if when == answered {
+		s.delay = time.Duration(w.random.Int64N(int64(50 * time.Millisecond)))
+	}
+	return s
+}
+
+// wholeRound is a round in which no moment may be missed.
+func (w *acmeWorld) wholeRound(plan []strike) {
 	w.Helper()
-	w.rounds++
-	name := fmt.Sprintf("round%d", w.rounds)
-	began := time.Now()
-	for i, m := range moments {
-		struck := w.arm(m)
-		if i == 0 {
-			if m.what == string(acmetest.Directory) || m.what == string(acmetest.NewNonce) { // which a process asks for once
-				w.process.kill()
-				w.restart()
-			}
-			w.request(name, namesOf(name)...)
+	for _, m := range w.round(plan) {
+		w.wrong("there was no moment %s", m)
+	}
+}
+
+// round has a certificate issued, kills the server at each moment of the plan,
+// and checks what is left. It returns the moments that there were not.
+func (w *acmeWorld) round(plan []strike) (missed []moment) {
+	w.Helper()
+	began, ended := time.Now(), false
+	defer func() {
+		if !ended {
+			w.Log(w.again())
 		}
-		if !w.reached(name, struck) {
-			w.Logf("%s: there was no %s", name, m)
-			missed = append(missed, m)
+	}()
+	a := w.begin(plan)
+	for i, s := range plan {
+		if i > 0 {
+			a = w.arm(plan[i:])
+		}
+		w.restartIfDead()
+		if !w.reached(a) {
+			missed = append(missed, s.moment)
 			continue
 		}
 		w.kills++
-		w.times[m]++
-		w.restart()
+		w.times[s.moment]++
+		w.struck = append(w.struck, s.moment)
 	}
-	w.disarm()
-	w.finish(name)
-	w.longest = max(w.longest, time.Since(began)/time.Duration(1+len(moments)-len(missed)))
-	w.verify(name, slices.DeleteFunc(slices.Clone(moments), func(m moment) bool { return slices.Contains(missed, m) }))
+	w.set(nil)
+	w.restartIfDead()
+	w.finish(w.name)
+	w.longest = max(w.longest, time.Since(began)/time.Duration(1+len(w.struck)))
+	w.verify()
+	ended = true
 	return missed
 }
 
-// tsigKey signs the dynamic updates of the server.
-var tsigKey = base64.StdEncoding.EncodeToString([]byte("a key for updates of example.com"))
+// begin requests the certificate of a round. Nothing is done for it before the
+// server is armed.
+func (w *acmeWorld) begin(plan []strike) *armed {
+	w.Helper()
+	w.rounds++
+	w.name, w.plan, w.struck = fmt.Sprintf("round%d", w.rounds), plan, nil
+	frozen := w.freeze()
+	w.request(w.name, namesOf(w.name)...)
+	if first := plan[0].what; first == string(acmetest.Directory) || first == string(acmetest.NewNonce) { // which a process asks for once
+		w.kill(frozen)
+	}
+	return w.arm(plan)
+}

@@ -2,9 +2,7 @@ package crash
 
 import (
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -49,7 +47,7 @@ func (r acmeRole) configure(cfg *server.Config) {
 
 // acmeWorld is a server, and in this process a CA that validates challenges and
 // a name server that takes updates. Both kill the server at the moment for which
-// they are armed.
+// it is armed.
 type acmeWorld struct {
 	*testing.T
 	random *rand.Rand
@@ -63,26 +61,40 @@ type acmeWorld struct {
 	// longest is the longest time per kill.
 	longest time.Duration
 
+	// name is that of the current round, plan where the server is to be killed in
+	// it, struck where it was.
+	name   string
+	plan   []strike
+	struck []moment
+
 	mu      sync.Mutex // guards all below
-	process *process
-	armed   moment
-	struck  chan struct{} // is closed when the armed moment has come; nil if none is armed
-	delay   time.Duration // from an answer to the kill
+	changed *sync.Cond // is told when armed has changed, or the process is dead
+	process *process   // the one that was started last
+	armed   *armed     // nil if the server is not to be killed
 	// tokens are those of HTTP-01 challenges that the CA has validated, with the
 	// name that it asked for.
 	tokens map[string]string
 }
 
+// tsigKey signs the dynamic updates of the server.
+var tsigKey = base64.StdEncoding.EncodeToString([]byte("a key for updates of example.com"))
+
 func newACMEWorld(t *testing.T, o acmetest.Options) *acmeWorld {
 	t.Helper()
 	w := &acmeWorld{T: t, random: rand.New(rand.NewPCG(1, 1)), times: map[moment]int{}, tokens: map[string]string{}}
+	w.changed = sync.NewCond(&w.mu)
 	w.names = dnstest.Start(t, dnstest.Options{
 		Keys:    map[string]dnstest.Key{"certplane.": {Algorithm: dns.HmacSHA256, Secret: tsigKey}},
-		Updated: func(update *dns.Msg) { w.done(updateStep(update)) },
+		Updated: w.updated,
 	}, "example.com. 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60", "example.com. 300 IN NS ns1.example.com.")
-	w.names.Break("update", dns.TypeNone, func(_ dns.ResponseWriter, update *dns.Msg) bool { return w.strikes(updateStep(update), before) })
+	w.names.Break("update", dns.TypeNone, w.updateLost)
 	o.Hook, o.Validate = w.requested, w.validate
 	w.ca = acmetest.Start(t, o)
+	t.Cleanup(func() { // the process is dead: both servers can end
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changed.Broadcast()
+	})
 	w.role = role{Dir: shortDir(t), ACME: &acmeRole{Nameserver: w.names.Addr, Responder: ownAddress(t)}}
 	w.restart()
 	w.create(&corev1.Secret{ObjectMeta: named("tsig"), StringData: map[string]string{"key": tsigKey}})
@@ -100,76 +112,14 @@ func ownAddress(t *testing.T) string {
 	return fmt.Sprintf("127.%d.%d.%d%s", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254), address[strings.LastIndex(address, ":"):])
 }
 
-func updateStep(update *dns.Msg) string {
-	if dnstest.IsDeletion(update) {
-		return deleteTXT
-	}
-	return addTXT
-}
-
 func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: name}
-}
-
-// arm has the server be killed at a moment that is still to come.
-func (w *acmeWorld) arm(m moment) (struck <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.armed, w.struck = m, make(chan struct{})
-	w.delay = time.Duration(w.random.Int64N(int64(50 * time.Millisecond)))
-	return w.struck
-}
-
-func (w *acmeWorld) disarm() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.struck = nil
-}
-
-// claim reports whether this is the armed moment. It is for one caller only.
-func (w *acmeWorld) claim(what string, when when) (kill func(), is bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.struck == nil || w.armed != (moment{what, when}) {
-		return nil, false
-	}
-	process, struck := w.process, w.struck
-	w.struck = nil
-	return func() { process.kill(); close(struck) }, true
-}
-
-// strikes kills the server if this is the armed moment.
-func (w *acmeWorld) strikes(what string, when when) bool {
-	kill, is := w.claim(what, when)
-	if is {
-		kill()
-	}
-	return is
-}
-
-// done kills the server if this is the armed moment, now or a little later.
-func (w *acmeWorld) done(what string) {
-	if w.strikes(what, unanswered) {
-		return
-	}
-	if kill, is := w.claim(what, answered); is {
-		time.AfterFunc(w.delay, kill)
-	}
-}
-
-// requested is called for each request to the CA.
-func (w *acmeWorld) requested(c acmetest.Call) *acmetest.Reply {
-	what := string(c.Kind)
-	if w.strikes(what, before) {
-		return &acmetest.Reply{Lost: true}
-	}
-	return &acmetest.Reply{Acted: func() { w.done(what) }}
 }
 
 // validate looks for the answer to a challenge. If there is nobody who answers,
 // the CA tries again.
 func (w *acmeWorld) validate(v acmetest.Validation) acmetest.Verdict {
-	if w.strikes(validating, before) {
+	if w.lost(validating) {
 		return acmetest.Verdict{Pending: true}
 	}
 	answer := w.lookUp
@@ -226,13 +176,22 @@ func unauthorized(format string, args ...any) acmetest.Verdict {
 	}}
 }
 
-// restart starts the server after it was killed.
+// restart starts the server after it was killed, and returns when it is ready. It
+// may be killed again before that.
 func (w *acmeWorld) restart() {
 	w.Helper()
-	process := startReady(w.T, w.role)
-	w.mu.Lock()
-	w.process = process
-	w.mu.Unlock()
+	w.settle()
+	process := w.start()
+	select {
+	case <-process.ready:
+	case <-process.ended:
+		if !w.isBeingKilled() {
+			w.Fatalf("the server ended before it was ready: %v\n%s", process.err, process.log.text())
+		}
+		return
+	case <-time.After(timeout):
+		w.Fatalf("the server did not get ready within %v\n%s", timeout, process.log.text())
+	}
 	kinds, err := kinds()
 	if err != nil {
 		w.Fatal(err)
@@ -240,6 +199,40 @@ func (w *acmeWorld) restart() {
 	if w.api, err = client.New(adminConfig(w.T, w.role.Dir), client.Options{Scheme: kinds, Mapper: acmeMapper()}); err != nil {
 		w.Fatal(err)
 	}
+}
+
+func (w *acmeWorld) restartIfDead() {
+	w.Helper()
+	if !w.current().alive() {
+		w.restart()
+	}
+}
+
+// settle waits until nothing is being done any more that the dead server has asked
+// for, so that it is not taken for a step of the next one.
+func (w *acmeWorld) settle() {
+	w.Helper()
+	w.ca.AwaitDisconnection()
+	query := new(dns.Msg).SetQuestion("example.com.", dns.TypeSOA) // is read after all that was sent before
+	if _, err := dns.Exchange(query, w.names.Addr); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// isBeingKilled reports whether the armed moment has come.
+func (w *acmeWorld) isBeingKilled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.armed != nil && w.armed.claimed
+}
+
+// start starts the server. No request of it comes before it is the current one.
+func (w *acmeWorld) start() *process {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.process = start(w.T, w.role)
+	return w.process
 }
 
 func acmeMapper() meta.RESTMapper {
@@ -289,26 +282,17 @@ func (w *acmeWorld) request(name string, names ...string) {
 
 // reached waits until the server was killed, and reports that it was, or until
 // nothing more happens.
-func (w *acmeWorld) reached(name string, struck <-chan struct{}) bool {
+func (w *acmeWorld) reached(a *armed) bool {
 	w.Helper()
-	killed := false
-	w.await(name, func() bool {
+	w.await(w.name, func() bool {
 		select {
-		case <-struck:
-			killed = true
+		case <-a.struck:
 			return true
 		default:
-			return w.isFinished(name)
+			return w.isFinished(w.name)
 		}
 	})
-	if !killed {
-		select {
-		case <-struck: // after an answer
-			killed = true
-		default:
-		}
-	}
-	return killed
+	return !w.disarm()
 }
 
 // finish waits until nothing more happens.
@@ -322,7 +306,7 @@ func (w *acmeWorld) await(name string, holds func() bool) {
 	deadline := time.Now().Add(settling)
 	for !holds() {
 		if time.Now().After(deadline) {
-			w.Fatalf("%s waits for %s\n%s\n%s", name, w.armed, w.describe(name), w.process.log.text())
+			w.Fatalf("%s waits, killed at %s\n%s\n%s", name, w.killedAt(), w.describe(name), w.current().log.text())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -354,107 +338,4 @@ func (w *acmeWorld) describe(name string) string {
 		fmt.Fprintf(&text, "Challenge %s: %s %v %s\n", c.Name, c.Status.State, c.Finalizers, c.Status.Reason)
 	}
 	return text.String()
-}
-
-// verify checks what is left of a round in which the server was killed at the
-// moments.
-func (w *acmeWorld) verify(name string, moments []moment) {
-	w.Helper()
-	w.verifyOrders(name, moments)
-	w.verifyCertificate(name)
-	if left := w.names.AllTXT(); len(left) > 0 {
-		w.Errorf("%s, killed at %v: TXT records are left: %q", name, moments, left)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.tokens) == 0 {
-		w.Errorf("%s: the CA has not asked the responder", name)
-	}
-	for token, host := range w.tokens {
-		if status, body, err := w.ask(host, token); err != nil || status != http.StatusNotFound {
-			w.Errorf("%s, killed at %v: the responder answers %s with %d, %q, %v", name, moments, token, status, body, err)
-		}
-	}
-	clear(w.tokens)
-}
-
-// verifyOrders checks what the CA has of a round. If nobody has stored that an
-// order was placed, it is placed again; the CA drops the first one.
-func (w *acmeWorld) verifyOrders(name string, moments []moment) {
-	w.Helper()
-	placed, signed, most, least := 0, 0, 1, 1
-	for _, o := range w.ca.Orders() {
-		if !slices.Contains(o.Names, name+".example.com") {
-			continue
-		}
-		placed++
-		if o.Signed {
-			signed++
-		}
-	}
-	for _, m := range moments {
-		if m.what != string(acmetest.NewOrder) {
-			continue
-		}
-		switch m.when {
-		case unanswered:
-			least, most = 2, 2
-		case answered: // it may have been stored
-			most = 2
-		}
-	}
-	if placed < least || placed > most {
-		w.Errorf("%s, killed at %v: %d orders were placed, want %d to %d", name, moments, placed, least, most)
-	}
-	if signed != 1 {
-		w.Errorf("%s, killed at %v: the CA has signed %d certificates", name, moments, signed)
-	}
-	w.orders++
-	w.twice += placed - 1
-	if accounts := len(w.ca.Accounts()); accounts != w.rounds {
-		w.Errorf("%s, killed at %v: %d issuers have %d accounts", name, moments, w.rounds, accounts)
-	}
-	var orders acmev1.OrderList
-	if err := w.api.List(w.Context(), &orders); err != nil {
-		w.Fatal(err)
-	}
-	if len(orders.Items) != w.rounds {
-		w.Errorf("%s, killed at %v: there are %d Orders for %d Certificates", name, moments, len(orders.Items), w.rounds)
-	}
-}
-
-func (w *acmeWorld) verifyCertificate(name string) {
-	w.Helper()
-	secret := &corev1.Secret{}
-	if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: corev1.NamespaceDefault, Name: name + secretSuffix}, secret); err != nil {
-		w.Fatal(err)
-	}
-	block, rest := pem.Decode(secret.Data[corev1.TLSCertKey])
-	if block == nil {
-		w.Fatalf("%s: the Secret has no certificate", name)
-	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		w.Fatal(err)
-	}
-	roots, others := x509.NewCertPool(), x509.NewCertPool()
-	roots.AppendCertsFromPEM(w.ca.Roots())
-	others.AppendCertsFromPEM(rest)
-	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "any." + name + ".example.com", Roots: roots, Intermediates: others}); err != nil {
-		w.Errorf("%s: %v", name, err)
-	}
-}
-
-// report logs what was done.
-func (w *acmeWorld) report() {
-	w.Helper()
-	var text strings.Builder
-	for _, what := range steps {
-		fmt.Fprintf(&text, "\n  %-26s", what)
-		for _, when := range []when{before, unanswered, answered} {
-			fmt.Fprintf(&text, "%4d", w.times[moment{what, when}])
-		}
-	}
-	w.Logf("kills (SIGKILL): %d; not done, without an answer, answered:%s\nCertificates: %d, placed a second time because nobody knew of the first: %d, longest time for a kill: %v",
-		w.kills, text.String(), w.orders, w.twice, w.longest.Round(time.Millisecond))
 }

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,26 @@ func issues(certificates ...[]byte) func(*testing.T, *history, string) {
 			if err := h.issued(key, certificate); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// What a failed round prints is the same round when it is run again.
+func TestPlanIsParsed(t *testing.T) {
+	var plan []strike
+	for _, what := range steps {
+		plan = append(plan, strike{moment{what, before}, 0}, strike{moment{what, unanswered}, 0}, strike{moment{what, answered}, 12345678})
+	}
+	if got, err := parsePlan(planText(plan)); err != nil || !slices.Equal(got, plan) {
+		t.Errorf("%q is parsed as %v, %v", planText(plan), got, err)
+	}
+	for _, test := range []struct{ reason, text string }{
+		{"it has no moments", ""},
+		{"there is no such step", "teatime not done"},
+		{"the delay has no unit", "finalize done and answered + 5"},
+	} {
+		if got, err := parsePlan(test.text); err == nil {
+			t.Errorf("%s: %q is parsed as %v", test.reason, test.text, got)
 		}
 	}
 }

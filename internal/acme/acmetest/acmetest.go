@@ -5,6 +5,7 @@ package acmetest
 
 import (
 	"encoding/pem"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -137,6 +138,8 @@ type Server struct {
 	cas  authorities
 
 	mu             sync.Mutex
+	closed         *sync.Cond // is told when a connection is closed
+	connections    int        // that are open
 	options        Options
 	calls          []Call
 	count          map[Kind]int
@@ -162,11 +165,35 @@ func Start(t testing.TB, o Options) *Server {
 		accounts: map[string]*account{}, orders: map[string]*order{}, authorizations: map[string]*authorization{},
 		certificates: map[string][]byte{},
 	}
+	s.closed = sync.NewCond(&s.mu)
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	s.http.Config.ErrorLog = quiet()
+	s.http.Config.ErrorLog, s.http.Config.ConnState = quiet(), s.connection
 	s.http.StartTLS()
 	t.Cleanup(s.http.Close)
 	return s
+}
+
+// connection counts connections.
+func (s *Server) connection(_ net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.connections++
+	case http.StateClosed:
+		s.connections--
+		s.closed.Broadcast()
+	}
+}
+
+// AwaitDisconnection waits until no client is connected. If all clients have
+// ended, nothing that they have asked for is done later.
+func (s *Server) AwaitDisconnection() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.connections > 0 {
+		s.closed.Wait()
+	}
 }
 
 // Directory returns the URL of the directory.
