@@ -32,8 +32,8 @@ import (
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/generated/openapi"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // shutdownTimeout bounds how long a stopping server waits for active requests.

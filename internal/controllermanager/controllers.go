@@ -160,7 +160,7 @@ var parts = []Part{
 	{rights.SignDeclared, nil, addDeclaredSigners},
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
-	{rights.Policies, Config.hasPolicies, addPolicyStatus},
+	{rights.PolicyStatus, Config.hasPolicies, addPolicyStatus},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},

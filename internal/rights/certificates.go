@@ -127,8 +127,8 @@ var (
 			writeEvents(),
 		},
 	}
-	// Policies keeps the status of CertificatePolicies and of their exceptions.
-	Policies = Controller{
+	// PolicyStatus keeps the status of CertificatePolicies and of their exceptions.
+	PolicyStatus = Controller{
 		Name: "policies", Account: "policy-manager", Where: Everywhere,
 		Doc:    "says of CertificatePolicies whether they are in force, and what they have decided",
 		Groups: []string{certplane},

@@ -111,7 +111,9 @@ func TestOddRequests(t *testing.T) {
 		{"a key usage that does not exist", func(a *asked) {
 			a.extensions = []pkix.Extension{{Id: pki.OIDKeyUsage, Value: []byte{3, 3, 6, 0x80, 0x40}}}
 		}, certpolicy.ReasonUnreadable},
-		{"two attributes with extensions", attributes(func(t testing.TB, extensions []byte) []byte { return join(extensions, extensionRequest(t, "1.2.840.113549.1.9.14", 1)) }), certpolicy.ReasonUnreadable},
+		{"two attributes with extensions", attributes(func(t testing.TB, extensions []byte) []byte {
+			return join(extensions, extensionRequest(t, "1.2.840.113549.1.9.14", 1))
+		}), certpolicy.ReasonUnreadable},
 		{"an attribute with two lists of extensions", attributes(func(t testing.TB, _ []byte) []byte { return extensionRequest(t, "1.2.840.113549.1.9.14", 2) }), certpolicy.ReasonUnreadable},
 		{"an attribute with extensions that cannot be read", attributes(func(t testing.TB, extensions []byte) []byte {
 			return join(extensions, tlv(0x30, join([]byte{6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14}, tlv(0x30, 5, 0))...))
