@@ -70,12 +70,6 @@ type Config struct {
 	//     expressions do not compile or whose signer name another Signer has
 	//     cannot be stored. Without it, such a Signer shows the error in its
 	//     status and signs nothing.
-	//   - CertificatePolicy: CertificatePolicies are enforced on the requests that
-	//     are created and on the approvals that are written; approvals by several
-	//     people are counted; and policies that contradict themselves, or that
-	//     approve what their author may not approve, cannot be stored. Without it,
-	//     only the approvers and the signers of certplane obey policies, and
-	//     nobody can vote.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
 	//     kind say. Without this plugin and the three below, their objects can
 	//     be stored but have no effect.
@@ -109,7 +103,6 @@ func plugins() []plugin {
 		{"CertificateRequestLifetime", newRequestLifetime},
 		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
-		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},
 		{"ValidatingAdmissionPolicy", newValidatingPolicy},

@@ -33,7 +33,7 @@ func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernete
 		initializer.NewAPIServerIDInitializer(generic.APIServerID),
 		initializer.New(client, loose, shared, authorizer, generic.FeatureGate, generic.EffectiveVersion, generic.DrainedNotify(), mapper),
 		webhookinitializer.NewPluginInitializer(webhookCredentials(generic.TracerProvider), services{client.CoreV1()}),
-		questionsExcluded{}, admission.Policies{Policies: cfg.Policies},
+		questionsExcluded{},
 	)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/connections"
 	"github.com/certplane/certplane/internal/share"
 )
@@ -124,7 +123,7 @@ func (c LimitsConfig) applyTo(generic *genericapiserver.Config) error {
 	generic.MaxRequestsInFlight, generic.MaxMutatingRequestsInFlight = unlimited, unlimited
 	generic.RequestTimeout = c.RequestTimeout.Duration
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		return admission.MarkImpersonation(l.withDeadlines(genericapiserver.DefaultBuildHandlerChain(l.withShares(handler), config)))
+		return l.withDeadlines(genericapiserver.DefaultBuildHandlerChain(l.withShares(handler), config))
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policy", module + "internal/pki"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{
@@ -194,11 +194,6 @@ var rules = []rule{
 	},
 	{
 		from:      "internal/admission/certmanager",
-		forbidden: []string{"k8s.io/apiserver/"},
-		reason:    "the webhook in somebody else's cluster asks it too",
-	},
-	{
-		from:      "internal/admission/policycheck",
 		forbidden: []string{"k8s.io/apiserver/"},
 		reason:    "the webhook in somebody else's cluster asks it too",
 	},

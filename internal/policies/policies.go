@@ -10,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +30,6 @@ import (
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -236,13 +233,6 @@ func (p *Policies) Subscribe(changed func(struct{})) (cancel func()) {
 
 // Settings returns the settings.
 func (p *Policies) Settings() Settings { return p.settings }
-
-// ForCertificate reports whether a controller of Certificates has made a request
-// for one: such a request is answered by conditions, which the Certificate shows.
-func (p *Policies) ForCertificate(r *request.Request) bool {
-	return r.Kind == v1alpha1.CertificateRequests && r.Owner != nil && r.Owner.Kind == cmv1.CertificateKind &&
-		slices.Contains(p.facts.Controllers, r.Requester.Username)
-}
 
 // Decision is a decision, and what it depends on.
 type Decision struct {

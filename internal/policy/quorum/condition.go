@@ -168,9 +168,6 @@ func with(conditions []Condition, c Condition) []Condition {
 // isOurs reports whether only the server writes conditions of c's type.
 func isOurs(c Condition) bool { return strings.HasPrefix(c.Type, ConditionPrefix) }
 
-// HasOwn reports whether there are conditions that only the server writes.
-func HasOwn(conditions []Condition) bool { return slices.ContainsFunc(conditions, isOurs) }
-
 // restore returns sent with the server's own conditions as they are stored:
 // changed ones are put back in their places, missing ones at the end, and those
 // that are not stored are dropped.
