@@ -70,6 +70,16 @@ type Config struct {
 	//     expressions do not compile or whose signer name another Signer has
 	//     cannot be stored. Without it, such a Signer shows the error in its
 	//     status and signs nothing.
+	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
+	//     that contradict themselves, or that give more than their authors may
+	//     approve, are refused; so are requests for certificates that a policy
+	//     certainly forbids, when they are created, and approvals that a policy
+	//     forbids or for which people are missing: these become votes. Switched
+	//     off, it takes the checks at create and at approval with it, and whoever
+	//     may write policies approves by them: the approver and the signers of
+	//     this server still decide by the policies, but a signer elsewhere signs
+	//     whatever one person has approved, and nobody can give one approval of
+	//     several.
 	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
 	//     kind say. Without this plugin and the three below, their objects can
 	//     be stored but have no effect.
@@ -103,6 +113,7 @@ func plugins() []plugin {
 		{"CertificateRequestLifetime", newRequestLifetime},
 		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
+		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},
 		{"ValidatingAdmissionPolicy", newValidatingPolicy},

@@ -6,19 +6,15 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/admission/certmanager"
 	api "github.com/certplane/certplane/internal/api/certmanager"
@@ -46,7 +42,7 @@ func newCertManager(authz authorizer.UnconditionalAuthorizer) admission.Interfac
 
 // SetExternalKubeClientSet sets the client that finds the kinds of issuers.
 func (p *certManager) SetExternalKubeClientSet(client kubernetes.Interface) {
-	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.authorize)
+	p.checks = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), access{p.authz}.authorize)
 }
 
 // ValidateInitialization returns an error if something is missing.
@@ -83,31 +79,6 @@ func (p *certManager) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// authorize implements certmanager.Authorize.
-func (p *certManager) authorize(ctx context.Context, who authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-	extra := make(map[string][]string, len(who.Extra))
-	for key, values := range who.Extra {
-		extra[key] = values
-	}
-	decision, _, err := p.authz.Authorize(ctx, authorizer.AttributesRecord{
-		User:            &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra},
-		Verb:            what.Verb,
-		Namespace:       what.Namespace,
-		APIGroup:        what.Group,
-		APIVersion:      what.Version,
-		Resource:        what.Resource,
-		Subresource:     what.Subresource,
-		Name:            what.Name,
-		ResourceRequest: true,
-	})
-	if err != nil {
-		// As in an access review: an error in one user's rules decides nothing,
-		// and other rules may still allow it.
-		klog.FromContext(ctx).V(3).Info("Cannot authorize a write", "user", who.Username, "verb", what.Verb, "resource", what.Resource, "name", what.Name, "err", err)
-	}
-	return decision == authorizer.DecisionAllow, nil
-}
-
 func isCertManager(a admission.Attributes) bool {
 	group := a.GetResource().Group
 	return group == api.Group || group == api.ACMEGroup
@@ -122,17 +93,9 @@ func certManagerRequest(a admission.Attributes) certmanager.Request {
 		Resource:    a.GetResource(),
 		Subresource: a.GetSubresource(),
 		Namespace:   a.GetNamespace(),
+		User:        userOf(a),
 		Object:      object,
 		Old:         old,
-	}
-	if who := a.GetUserInfo(); who != nil {
-		r.User = authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-		for key, values := range who.GetExtra() {
-			if r.User.Extra == nil {
-				r.User.Extra = map[string]authenticationv1.ExtraValue{}
-			}
-			r.User.Extra[key] = values
-		}
 	}
 	return r
 }

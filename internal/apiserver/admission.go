@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/certplane/certplane/internal/admission"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 )
 
@@ -34,6 +35,7 @@ func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernete
 		initializer.New(client, loose, shared, authorizer, generic.FeatureGate, generic.EffectiveVersion, generic.DrainedNotify(), mapper),
 		webhookinitializer.NewPluginInitializer(webhookCredentials(generic.TracerProvider), services{client.CoreV1()}),
 		questionsExcluded{},
+		policiesInitializer{cfg.Policies},
 	)
 	if err != nil {
 		return nil, err
@@ -92,5 +94,14 @@ func (questionsExcluded) Initialize(plugin genericadmission.Interface) {
 			{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"},
 			{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 		})
+	}
+}
+
+// policiesInitializer gives plugins the certificate policies.
+type policiesInitializer struct{ policies *policies.Policies }
+
+func (i policiesInitializer) Initialize(plugin genericadmission.Interface) {
+	if wants, ok := plugin.(admission.WantsPolicies); ok {
+		wants.SetPolicies(i.policies, authenticatedIn)
 	}
 }

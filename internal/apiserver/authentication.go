@@ -3,6 +3,7 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -20,8 +21,12 @@ func useAuthentication(generic *genericapiserver.Config, who *authn.Authenticati
 	generic.SecureServing.ClientCA = who.ClientCAs
 	generic.Authentication = genericapiserver.AuthenticationInfo{
 		APIAudiences:        who.Audiences,
-		Authenticator:       who.Requests,
+		Authenticator:       noted(who.Requests),
 		RequestHeaderConfig: who.RequestHeader,
+	}
+	chain := generic.BuildHandlerChainFunc
+	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
+		return withAuthenticated(chain(handler, config))
 	}
 }
 

@@ -119,7 +119,7 @@ var rules = []rule{
 	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/acme/solver"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
 	},
 	{
@@ -151,7 +151,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{
@@ -189,7 +189,7 @@ var rules = []rule{
 	{
 		from:      "internal/admissionwebhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/api", module + "internal/collector", module + "internal/connections", module + "internal/share"},
+		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/admission/certpolicy", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/collector", module + "internal/connections", module + "internal/share"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{
@@ -199,6 +199,11 @@ var rules = []rule{
 	},
 	{
 		from:      "internal/admission/certplane",
+		forbidden: []string{"k8s.io/apiserver/"},
+		reason:    "the webhook in somebody else's cluster asks it too",
+	},
+	{
+		from:      "internal/admission/certpolicy",
 		forbidden: []string{"k8s.io/apiserver/"},
 		reason:    "the webhook in somebody else's cluster asks it too",
 	},

@@ -30,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -225,6 +226,9 @@ func (p *Policies) Settled() time.Duration {
 	return current.since.Add(settleTime).Sub(p.clock.Now())
 }
 
+// Now returns the time by the clock of decisions.
+func (p *Policies) Now() time.Time { return p.clock.Now() }
+
 // Subscribe registers changed, which is called after policies have changed. It
 // must return quickly.
 func (p *Policies) Subscribe(changed func(struct{})) (cancel func()) {
@@ -242,6 +246,13 @@ type Decision struct {
 	// Set are the policies that the decision is by, Input is what it is about.
 	Set   *certpolicy.Set
 	Input certpolicy.Input
+}
+
+// Origin returns how a request came to be. It is not known while the object that
+// the request is for is not.
+func (p *Policies) Origin(ctx context.Context, r *request.Request) certpolicy.Fact[v1alpha1.RequestOrigin] {
+	origin, _ := p.facts.origin(ctx, r)
+	return origin
 }
 
 // Concern reports whether a policy in any mode can be about requests of a kind

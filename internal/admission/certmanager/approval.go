@@ -8,6 +8,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,8 +30,17 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 	if !api.IsDecision(cr, old) {
 		return nil
 	}
+	return a.mayApprove(ctx, r.User, cr)
+}
+
+// MayApprove returns an error unless a user may approve for the issuer of cr.
+func (c *Checks) MayApprove(ctx context.Context, user authenticationv1.UserInfo, cr *cmv1.CertificateRequest) error {
+	return c.approval.mayApprove(ctx, user, cr)
+}
+
+func (a approval) mayApprove(ctx context.Context, user authenticationv1.UserInfo, cr *cmv1.CertificateRequest) error {
 	ref := cr.Spec.IssuerRef
-	names, err := a.signers(ctx, ref, r.Namespace)
+	names, err := a.signers(ctx, ref, cr.Namespace)
 	if errors.Is(err, api.ErrNoResource) {
 		return field.Forbidden(field.NewPath("spec.issuerRef"), fmt.Sprintf("%s: %v", api.MessageNoSigner, ref))
 	}
@@ -38,20 +48,20 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 		return err
 	}
 	for _, name := range names {
-		allowed, err := a.authorize(ctx, r.User, mayApprove(name))
+		allowed, err := a.authorize(ctx, user, rightToApprove(name))
 		if err != nil {
-			return fmt.Errorf("asking whether user %q may approve for %s: %w", r.User.Username, name, err)
+			return fmt.Errorf("asking whether user %q may approve for %s: %w", user.Username, name, err)
 		}
 		if allowed {
 			return nil
 		}
 	}
 	return field.Forbidden(field.NewPath("status.conditions"),
-		fmt.Sprintf("user %q does not have permissions to set approved/denied conditions for issuer %v", r.User.Username, ref))
+		fmt.Sprintf("user %q does not have permissions to set approved/denied conditions for issuer %v", user.Username, ref))
 }
 
-// mayApprove returns the right to approve for a signer, in all namespaces.
-func mayApprove(signer string) authorizationv1.ResourceAttributes {
+// rightToApprove returns the right to approve for a signer, in all namespaces.
+func rightToApprove(signer string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer}
 }
 

@@ -41,6 +41,12 @@ const (
 // VoteType returns the type of the condition that has vote n.
 func VoteType(n int) string { return votePrefix + strconv.Itoa(n) }
 
+// IsVote reports whether conditions of a type are votes.
+func IsVote(conditionType string) bool {
+	_, ok := voteNumber(conditionType)
+	return ok
+}
+
 // voteNumber returns the number in the type of a condition for votes.
 func voteNumber(conditionType string) (int, bool) {
 	digits, ok := strings.CutPrefix(conditionType, votePrefix)
@@ -168,10 +174,10 @@ func with(conditions []Condition, c Condition) []Condition {
 // isOurs reports whether only the server writes conditions of c's type.
 func isOurs(c Condition) bool { return strings.HasPrefix(c.Type, ConditionPrefix) }
 
-// restore returns sent with the server's own conditions as they are stored:
+// Restore returns sent with the server's own conditions as they are stored:
 // changed ones are put back in their places, missing ones at the end, and those
 // that are not stored are dropped.
-func restore(stored, sent []Condition) []Condition {
+func Restore(stored, sent []Condition) []Condition {
 	var restored []Condition
 	for _, c := range sent {
 		if isOurs(c) {

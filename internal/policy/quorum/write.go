@@ -54,16 +54,19 @@ type Mutation struct {
 	Refusal *Refusal
 }
 
+// Approves reports whether the write adds an approval.
+func (w *Write) Approves() bool { return adds(w.Old, w.New, approved) }
+
 // Mutate returns what becomes of the write: conditions of the server are what
 // they were, and an approval that does not complete what policies require
 // becomes a vote. It is for what the client has sent: called again with its own
 // result, it would drop the vote. The error is of Seal.
 func (w *Write) Mutate() (Mutation, error) {
-	conditions := restore(w.Old, w.New)
+	conditions := Restore(w.Old, w.New)
 	if isSet(w.Old, approved) || isSet(w.Old, denied) {
 		return Mutation{Conditions: conditions}, nil
 	}
-	approves, denies := adds(w.Old, w.New, approved), adds(w.Old, w.New, denied)
+	approves, denies := w.Approves(), adds(w.Old, w.New, denied)
 	switch {
 	case approves && denies:
 		return Mutation{Refusal: &Refusal{"Invalid", "a request cannot be approved and denied at once"}}, nil

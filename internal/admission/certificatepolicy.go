@@ -1,0 +1,263 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionv1 "k8s.io/api/admission/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/admission/certmanager"
+	"github.com/certplane/certplane/internal/admission/certpolicy"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// WantsPolicies is for plugins that decide by certificate policies, which are
+// nil if there are none. authenticated returns who has authenticated, whoever a
+// request then acts as; nil if that is not known.
+type WantsPolicies interface {
+	SetPolicies(p *policies.Policies, authenticated func(context.Context) user.Info)
+}
+
+// certificatePolicy decides by certificate policies what may be written.
+type certificatePolicy struct {
+	*admission.Handler
+	access        access
+	policies      *policies.Policies
+	checks        *certpolicy.Checks
+	issuers       *certmanager.Checks
+	authenticated func(context.Context) user.Info
+}
+
+var (
+	_ admission.MutationInterface            = &certificatePolicy{}
+	_ admission.ValidationInterface          = &certificatePolicy{}
+	_ admission.InitializationValidator      = &certificatePolicy{}
+	_ initializer.WantsExternalKubeClientSet = &certificatePolicy{}
+	_ WantsPolicies                          = &certificatePolicy{}
+)
+
+func newCertificatePolicy(authz authorizer.UnconditionalAuthorizer) admission.Interface {
+	return &certificatePolicy{Handler: admission.NewHandler(admission.Create, admission.Update), access: access{authz}}
+}
+
+// SetExternalKubeClientSet sets the client that finds the kinds of issuers.
+func (p *certificatePolicy) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.issuers = certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), p.access.authorize)
+}
+
+// SetPolicies implements WantsPolicies.
+func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated func(context.Context) user.Info) {
+	p.policies, p.authenticated = all, authenticated
+	if all != nil {
+		p.checks = certpolicy.New(all, p.access.authorize)
+	}
+}
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (p *certificatePolicy) ValidateInitialization() error {
+	if p.issuers == nil || p.authenticated == nil {
+		return errors.New("CertificatePolicy needs a client and the policies")
+	}
+	return nil
+}
+
+// Admit turns approvals that need more people into votes. It looks at what the
+// client has sent: in a second call it would drop the vote.
+func (p *certificatePolicy) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if p.checks == nil || a.GetOperation() != admission.Update || a.GetReinvocationContext().IsReinvoke() {
+		return nil
+	}
+	switch w, err := p.approvalOf(ctx, a); {
+	case err != nil || w == nil:
+		return err
+	default:
+		conditions, answer := p.checks.Mutate(ctx, w.Approval)
+		if err := tell(ctx, a, answer); err != nil || conditions == nil {
+			return err
+		}
+		return w.store(conditions)
+	}
+}
+
+// Validate refuses what policies forbid.
+func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if p.checks == nil {
+		return nil
+	}
+	if resource := a.GetResource().GroupResource(); certpolicy.IsPolicy(resource) {
+		object, _ := a.GetObject().(*unstructured.Unstructured)
+		old, _ := a.GetOldObject().(*unstructured.Unstructured)
+		return tell(ctx, a, p.checks.ValidateObject(ctx, certpolicy.ObjectWrite{
+			Operation: admissionv1.Operation(a.GetOperation()), Resource: resource, Subresource: a.GetSubresource(), User: userOf(a), Object: object, Old: old,
+		}))
+	}
+	if a.GetOperation() == admission.Create {
+		return p.validateNew(ctx, a)
+	}
+	w, err := p.approvalOf(ctx, a)
+	if err != nil || w == nil {
+		return err
+	}
+	return tell(ctx, a, p.checks.Validate(ctx, w.Approval))
+}
+
+func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
+	var r request.Request
+	switch object := a.GetObject().(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		r = request.FromCSR(object)
+	case *unstructured.Unstructured:
+		if !isCertificateRequest(a, "") {
+			return nil
+		}
+		cr, err := asCertificateRequest(a, object)
+		if err != nil {
+			return err
+		}
+		r = request.FromCertificateRequest(cr)
+	default:
+		return nil
+	}
+	r.Requester = certpolicy.Person(userOf(a))
+	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r))
+}
+
+// conditionsWrite is a write of conditions. store puts others in their place.
+type conditionsWrite struct {
+	certpolicy.Approval
+	store func([]quorum.Condition) error
+}
+
+// approvalOf returns the write of a request's conditions; nil if a is none.
+func (p *certificatePolicy) approvalOf(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
+	switch {
+	case isCSR(a, "approval"), isCSR(a, "status"):
+		return p.approvalOfCSR(ctx, a)
+	case isCertificateRequest(a, "status"):
+		return p.approvalOfRequest(ctx, a)
+	default:
+		return nil, nil
+	}
+}
+
+// approvalOfCSR takes what a request asks for from the stored object, and the
+// metadata from the other one, which the subresources store.
+func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
+	stored, err := asCSR(a, a.GetOldObject())
+	if err != nil {
+		return nil, err
+	}
+	sent, err := asCSR(a, a.GetObject())
+	if err != nil {
+		return nil, err
+	}
+	w := &conditionsWrite{Approval: p.write(ctx, a)}
+	outline := *stored
+	outline.Labels, outline.Annotations = sent.Labels, sent.Annotations
+	w.Request, w.Decides = request.FromCSR(&outline), a.GetSubresource() == "approval"
+	w.Old, w.New = policies.ConditionsOfCSR(stored), policies.ConditionsOfCSR(sent)
+	w.MayApprove = func(ctx context.Context) error {
+		if !(signers{p.access.authz}).allow(ctx, a.GetUserInfo(), "approve", stored.Spec.SignerName) {
+			return fmt.Errorf("user not permitted to approve requests with signerName %q", stored.Spec.SignerName)
+		}
+		return nil
+	}
+	w.store = func(conditions []quorum.Condition) error {
+		certpolicy.ToCSR(sent, stored, conditions)
+		return nil
+	}
+	return w, nil
+}
+
+func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
+	loose, _ := a.GetObject().(*unstructured.Unstructured)
+	looseOld, _ := a.GetOldObject().(*unstructured.Unstructured)
+	sent, err := asCertificateRequest(a, loose)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := asCertificateRequest(a, looseOld)
+	if err != nil {
+		return nil, err
+	}
+	w := &conditionsWrite{Approval: p.write(ctx, a)}
+	w.Request, w.Decides = request.FromCertificateRequest(stored), true
+	w.Old, w.New = policies.ConditionsOfRequest(stored), policies.ConditionsOfRequest(sent)
+	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
+	w.store = func(conditions []quorum.Condition) error {
+		return certpolicy.ToRequest(loose, looseOld, conditions, p.policies.Now())
+	}
+	return w, nil
+}
+
+func (p *certificatePolicy) write(ctx context.Context, a admission.Attributes) certpolicy.Approval {
+	return certpolicy.Approval{
+		Resource: a.GetResource().GroupResource(),
+		User:     quorum.Voter{Person: certpolicy.Person(userOf(a)), Impersonator: p.impersonator(ctx, a.GetUserInfo())},
+	}
+}
+
+// impersonator returns who acts as somebody else, also as itself with other
+// groups.
+func (p *certificatePolicy) impersonator(ctx context.Context, acting user.Info) string {
+	who := p.authenticated(ctx)
+	if who == nil || acting == nil || sameUser(who, acting) {
+		return ""
+	}
+	return who.GetName()
+}
+
+func sameUser(a, b user.Info) bool {
+	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() &&
+		reflect.DeepEqual(a.GetGroups(), b.GetGroups()) && reflect.DeepEqual(a.GetExtra(), b.GetExtra())
+}
+
+func isCertificateRequest(a admission.Attributes, subresource string) bool {
+	return a.GetResource().GroupResource() == (schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificaterequests"}) &&
+		a.GetSubresource() == subresource
+}
+
+// asCertificateRequest converts a custom resource, which has no Go type.
+func asCertificateRequest(a admission.Attributes, loose *unstructured.Unstructured) (*cmv1.CertificateRequest, error) {
+	cr := &cmv1.CertificateRequest{}
+	if loose == nil {
+		return nil, admission.NewForbidden(a, errors.New("the request has no object"))
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, cr); err != nil {
+		return nil, admission.NewForbidden(a, err)
+	}
+	return cr, nil
+}
+
+// tell gives the answer to the user and to the audit log.
+func tell(ctx context.Context, a admission.Attributes, answer certpolicy.Answer) error {
+	for _, text := range answer.Warnings {
+		warning.AddWarning(ctx, "", text)
+	}
+	for key, value := range answer.Audit {
+		if err := a.AddAnnotation(certpolicy.AuditPrefix+key, value); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot add an annotation to the audit log", "key", key)
+		}
+	}
+	if answer.Refusal != nil { // a nil pointer would be an error
+		return answer.Refusal
+	}
+	return nil
+}

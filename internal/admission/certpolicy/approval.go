@@ -1,0 +1,155 @@
+package certpolicy
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Approval is a write of the conditions of a request.
+type Approval struct {
+	Resource schema.GroupResource
+	// Request is what will be stored: with the stored spec, whatever the one in
+	// the object that was sent.
+	Request request.Request
+	// Old are the conditions that are stored, New those that were sent.
+	Old, New []quorum.Condition
+	User     quorum.Voter
+	// Decides reports whether requests can be approved by this write. Others
+	// cannot add approvals, and leave the server's own conditions as they are.
+	Decides bool
+	// MayApprove returns an error unless the user may approve for the signer.
+	MayApprove func(context.Context) error
+}
+
+// Mutate returns the conditions to be stored in place of those that were sent;
+// nil if these stay. An approval that needs more people becomes a vote.
+func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, Answer) {
+	w, answer := c.write(ctx, a)
+	if w == nil || answer.Refusal != nil {
+		return nil, answer
+	}
+	if !a.Decides {
+		return quorum.Restore(a.Old, a.New), Answer{}
+	}
+	if w.Approves() {
+		if err := a.MayApprove(ctx); err != nil {
+			return nil, Answer{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
+		}
+	}
+	m, err := w.Mutate()
+	if err != nil {
+		return nil, Answer{Refusal: unavailable(err)}
+	}
+	answer = Answer{Warnings: m.Warnings, Refusal: a.refused(m.Refusal)}
+	if w.Approves() {
+		answer.Audit = audit(m.Decision)
+	}
+	if m.Recorded != nil {
+		answer.Audit["vote"] = quorum.VoteType(m.Recorded.N)
+	}
+	return m.Conditions, answer
+}
+
+// Validate refuses what others may have changed after Mutate: votes that are not
+// the user's, and approvals without the people that policies require.
+func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
+	w, answer := c.write(ctx, a)
+	if w == nil || answer.Refusal != nil {
+		return answer
+	}
+	if a.addsVote() {
+		if err := a.MayApprove(ctx); err != nil {
+			return Answer{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
+		}
+	}
+	return Answer{Refusal: a.refused(w.Validate())}
+}
+
+// write returns the decision about a write; nil if no policy concerns it. While
+// the policies are not known, nothing can be approved.
+func (c *Checks) write(ctx context.Context, a Approval) (*quorum.Write, Answer) {
+	set, err := c.policies.Set()
+	w := &quorum.Write{
+		Request: a.Request, Old: a.Old, New: a.New, User: a.User, Now: c.policies.Now(),
+		Open: c.policies.Seals().Open, Seal: c.policies.Seals().Seal, Decide: c.decide(ctx, a.Request),
+	}
+	switch {
+	case err != nil && a.Decides && w.Approves():
+		return nil, Answer{Refusal: unavailable(err)}
+	case err == nil && set.Governs(a.Request.Kind, policy.SignerName(a.Request)):
+		w.All = set.People()
+	case !hasOwn(a.Old) && !hasOwn(a.New):
+		return nil, Answer{}
+	}
+	return w, Answer{}
+}
+
+// decide returns the decision by the policies in force. All that one write asks
+// is answered by the same policies and facts.
+func (c *Checks) decide(ctx context.Context, r request.Request) quorum.DecideFunc {
+	var decide quorum.DecideFunc
+	return func(votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
+		if decide != nil {
+			return decide(votes)
+		}
+		d, err := c.policies.Decide(ctx, policy.Input{Stage: v1alpha1.StageApprove, Request: r, Votes: votes})
+		switch {
+		case err != nil:
+			decide = always(v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeWait, Reason: policy.ReasonUnavailable, Message: err.Error()})
+		case d == nil:
+			decide = always(v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeLeave})
+		default:
+			decide = func(votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
+				again := d.Again(votes)
+				return again.PolicyDecision, again.Requirements
+			}
+		}
+		return decide(votes)
+	}
+}
+
+func always(d v1alpha1.PolicyDecision) quorum.DecideFunc {
+	return func([]quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) { return &d, nil }
+}
+
+// addsVote reports whether the write has a vote that is not stored.
+func (a Approval) addsVote() bool {
+	stored := map[quorum.Condition]bool{}
+	for _, c := range a.Old {
+		stored[c] = true
+	}
+	for _, c := range a.New {
+		if quorum.IsVote(c.Type) && !stored[c] {
+			return true
+		}
+	}
+	return false
+}
+
+func hasOwn(conditions []quorum.Condition) bool {
+	for _, c := range conditions {
+		if strings.HasPrefix(c.Type, quorum.ConditionPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused returns the refusal 403 for r, nil if there is none.
+func (a Approval) refused(r *quorum.Refusal) *apierrors.StatusError {
+	if r == nil {
+		return nil
+	}
+	return forbidden(a.Resource, a.Request.Name, r.Message, metav1.StatusCause{
+		Type: metav1.CauseType(r.Reason), Field: "status.conditions", Message: r.Message,
+	})
+}

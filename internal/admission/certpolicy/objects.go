@@ -1,0 +1,202 @@
+package certpolicy
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
+	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+)
+
+// ObjectWrite is a write of a policy or of an exception.
+type ObjectWrite struct {
+	Operation   admissionv1.Operation
+	Resource    schema.GroupResource
+	Subresource string
+	User        authenticationv1.UserInfo
+	// Object is the new object and Old the stored one; each may be nil.
+	Object, Old *unstructured.Unstructured
+}
+
+// IsPolicy reports whether a resource is that of policies or exceptions.
+func IsPolicy(resource schema.GroupResource) bool {
+	return resource == policies.PoliciesResource.GroupResource() || resource == policies.ExceptionsResource.GroupResource()
+}
+
+// ValidateObject refuses policies and exceptions that cannot be evaluated, with
+// a cause for each field, and those that would give their author's requests
+// more than the author may approve. It checks only new specs: what was accepted
+// under other rules can still be labelled and deleted.
+func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Answer {
+	if !writes(w.Operation) || w.Subresource != "" || w.Object == nil || w.sameSpec() {
+		return Answer{}
+	}
+	switch w.Resource {
+	case policies.PoliciesResource.GroupResource():
+		return c.validatePolicy(ctx, w)
+	case policies.ExceptionsResource.GroupResource():
+		return c.validateException(ctx, w)
+	default:
+		return Answer{}
+	}
+}
+
+func (w ObjectWrite) sameSpec() bool {
+	return w.Old != nil && reflect.DeepEqual(w.Old.Object["spec"], w.Object.Object["spec"])
+}
+
+func (w ObjectWrite) invalid(kind string, errs field.ErrorList) *apierrors.StatusError {
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), w.Object.GetName(), errs)
+}
+
+func unreadable(err error) field.ErrorList {
+	return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
+}
+
+func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
+	p, err := policies.PolicyFrom(w.Object)
+	if err != nil {
+		return Answer{Refusal: w.invalid("CertificatePolicy", unreadable(err))}
+	}
+	_, errs, warnings := policy.Compile(p)
+	if len(errs) > 0 {
+		return Answer{Warnings: warnings, Refusal: w.invalid("CertificatePolicy", errs)}
+	}
+	answer := Answer{Warnings: warnings}
+	var old *v1alpha1.CertificatePolicy
+	if w.Old != nil {
+		if old, err = policies.PolicyFrom(w.Old); err != nil {
+			old = nil // it could not be evaluated, so it has allowed nothing
+		}
+	}
+	if allowsMore(p, old) {
+		answer.Refusal = c.refuseEscalation(ctx, w, p)
+	}
+	return answer
+}
+
+// maxException is how far ahead exceptions may end.
+const maxException = 90 * 24 * time.Hour
+
+func (c *Checks) validateException(ctx context.Context, w ObjectWrite) Answer {
+	x, err := policies.ExceptionFrom(w.Object)
+	if err != nil {
+		return Answer{Refusal: w.invalid("CertificatePolicyException", unreadable(err))}
+	}
+	_, errs := policy.CompileException(x)
+	if end := x.Spec.NotAfter; end.Sub(c.policies.Now()) > maxException {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "notAfter"), end.UTC().Format(time.RFC3339), "must be at most 90 days ahead"))
+	}
+	if len(errs) > 0 {
+		return Answer{Refusal: w.invalid("CertificatePolicyException", errs)}
+	}
+	for _, name := range x.Spec.Policies {
+		if refusal := c.refuseWithout(ctx, w, onPolicies("except", name), fmt.Sprintf(`giving exceptions from the policy %q needs the verb "except" on certificatepolicies %q of %s`, name, name, v1alpha1.GroupName)); refusal != nil {
+			return Answer{Refusal: refusal}
+		}
+	}
+	return Answer{}
+}
+
+// onPolicies returns a right on a policy.
+func onPolicies(verb, name string) authorizationv1.ResourceAttributes {
+	resource := policies.PoliciesResource
+	return authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: name}
+}
+
+// refuseWithout refuses a write unless its user has a right.
+func (c *Checks) refuseWithout(ctx context.Context, w ObjectWrite, right authorizationv1.ResourceAttributes, message string) *apierrors.StatusError {
+	switch allowed, err := c.authorize(ctx, w.User, right); {
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("asking what user %q may do: %w", w.User.Username, err))
+	case !allowed:
+		return forbidden(w.Resource, w.Object.GetName(), message)
+	default:
+		return nil
+	}
+}
+
+// allowsMore reports whether a policy can allow requests that it did not allow
+// before. All that counts for decisions is compared, as what widens a policy
+// cannot be told from what narrows it.
+func allowsMore(p, old *v1alpha1.CertificatePolicy) bool {
+	return allows(p) && (old == nil || !allows(old) || !reflect.DeepEqual(decisive(p), decisive(old)))
+}
+
+func allows(p *v1alpha1.CertificatePolicy) bool {
+	return p.Spec.Effect == v1alpha1.PolicyAllow && (p.Spec.Mode == "" || p.Spec.Mode == v1alpha1.PolicyEnforce)
+}
+
+// decisive returns the specification without what only people read.
+func decisive(p *v1alpha1.CertificatePolicy) v1alpha1.CertificatePolicySpec {
+	spec := p.Spec
+	spec.Mode, spec.Description, spec.Message, spec.Disclosure = "", "", "", ""
+	return spec
+}
+
+// refuseEscalation refuses an Allow policy whose author may not approve what it
+// approves.
+func (c *Checks) refuseEscalation(ctx context.Context, w ObjectWrite, p *v1alpha1.CertificatePolicy) *apierrors.StatusError {
+	const otherwise = `, or the verb "escalate" on certificatepolicies of ` + v1alpha1.GroupName
+	for _, name := range p.Spec.Match.Signers {
+		allowed, err := c.mayApproveAll(ctx, w.User, name, p.Spec.Match.Kinds)
+		if err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		if !allowed {
+			return c.refuseWithout(ctx, w, onPolicies("escalate", p.Name), fmt.Sprintf(
+				`an Allow policy for %q needs the verb "approve" on signers %q of %s`, name, name, approvingGroups(name, p.Spec.Match.Kinds))+otherwise)
+		}
+	}
+	return nil
+}
+
+// mayApproveAll reports whether a user may approve for every signer that a
+// pattern in match.signers names: the right is asked for by the text of the
+// pattern, as signers are no objects.
+func (c *Checks) mayApproveAll(ctx context.Context, user authenticationv1.UserInfo, name string, kinds []v1alpha1.RequestKind) (bool, error) {
+	for _, group := range rightGroups(name, kinds) {
+		for _, granted := range approvalNames(name) {
+			allowed, err := c.authorize(ctx, user, authorizationv1.ResourceAttributes{Verb: "approve", Group: group, Version: "*", Resource: "signers", Name: granted})
+			if err != nil {
+				return false, fmt.Errorf("asking whether user %q may approve for %s: %w", user.Username, granted, err)
+			}
+			if allowed {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func approvingGroups(name string, kinds []v1alpha1.RequestKind) string {
+	groups := rightGroups(name, kinds)
+	if len(groups) == 1 {
+		return groups[0]
+	}
+	return groups[0] + " or " + groups[1]
+}
+
+// onlyRequests are the kinds of a policy that is only about CertificateRequests.
+var onlyRequests = []v1alpha1.RequestKind{v1alpha1.CertificateRequests}
+
+// rightGroups returns the API groups in which the right to approve for a signer
+// is granted.
+func rightGroups(name string, kinds []v1alpha1.RequestKind) []string {
+	if isIssuer(name) || slices.Equal(kinds, onlyRequests) {
+		return []string{certificatesGroup, certManagerGroup}
+	}
+	return []string{certificatesGroup}
+}
