@@ -9,12 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // ToCSR stores conditions in a CertificateSigningRequest that was sent. Those
 // that do not change keep their times; the server sets those of the others.
 func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []quorum.Condition) {
+	sent.ManagedFields = disown(sent.ManagedFields, policies.ConditionsOfCSR(sent), conditions)
 	sent.Status.Conditions = merge(conditions, sent.Status.Conditions, stored.Status.Conditions,
 		func(c certificatesv1.CertificateSigningRequestCondition) quorum.Condition {
 			return quorum.Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message}
@@ -28,6 +30,13 @@ func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []
 
 // ToRequest is ToCSR for a CertificateRequest, whose times nobody else sets.
 func ToRequest(sent, stored *unstructured.Unstructured, conditions []quorum.Condition, now time.Time) error {
+	var were []quorum.Condition
+	for _, c := range looseConditions(sent) {
+		were = append(were, looseCondition(c))
+	}
+	if managed := sent.GetManagedFields(); len(managed) > 0 {
+		sent.SetManagedFields(disown(managed, were, conditions))
+	}
 	before := looseConditions(stored)
 	merged := merge(conditions, looseConditions(sent), before, looseCondition, func(c quorum.Condition) any {
 		since := now.UTC().Format(time.RFC3339)
