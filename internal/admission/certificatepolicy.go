@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -157,8 +156,6 @@ func (p *certificatePolicy) approvalOf(ctx context.Context, a admission.Attribut
 	}
 }
 
-// approvalOfCSR takes what a request asks for from the stored object, and the
-// metadata from the other one, which the subresources store.
 func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
 	stored, err := asCSR(a, a.GetOldObject())
 	if err != nil {
@@ -168,11 +165,8 @@ func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attri
 	if err != nil {
 		return nil, err
 	}
-	w := &conditionsWrite{Approval: p.write(ctx, a)}
-	outline := *stored
-	outline.Labels, outline.Annotations = sent.Labels, sent.Annotations
-	w.Request, w.Decides = request.FromCSR(&outline), a.GetSubresource() == "approval"
-	w.Old, w.New = policies.ConditionsOfCSR(stored), policies.ConditionsOfCSR(sent)
+	w := &conditionsWrite{Approval: certpolicy.OfCSR(sent, stored, a.GetSubresource())}
+	w.User = p.voter(ctx, a)
 	w.MayApprove = func(ctx context.Context) error {
 		if !(signers{p.access.authz}).allow(ctx, a.GetUserInfo(), "approve", stored.Spec.SignerName) {
 			return fmt.Errorf("user not permitted to approve requests with signerName %q", stored.Spec.SignerName)
@@ -197,21 +191,17 @@ func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.A
 	if err != nil {
 		return nil, err
 	}
-	w := &conditionsWrite{Approval: p.write(ctx, a)}
-	w.Request, w.Decides = request.FromCertificateRequest(stored), true
-	w.Old, w.New = policies.ConditionsOfRequest(stored), policies.ConditionsOfRequest(sent)
+	w := &conditionsWrite{Approval: certpolicy.OfRequest(sent, stored)}
+	w.User = p.voter(ctx, a)
 	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
 	w.store = func(conditions []quorum.Condition) error {
-		return certpolicy.ToRequest(loose, looseOld, conditions, p.policies.Now())
+		return certpolicy.ToUnstructured(loose, looseOld, conditions, p.policies.Now())
 	}
 	return w, nil
 }
 
-func (p *certificatePolicy) write(ctx context.Context, a admission.Attributes) certpolicy.Approval {
-	return certpolicy.Approval{
-		Resource: a.GetResource().GroupResource(),
-		User:     quorum.Voter{Person: certpolicy.Person(userOf(a)), Impersonator: p.impersonator(ctx, a.GetUserInfo())},
-	}
+func (p *certificatePolicy) voter(ctx context.Context, a admission.Attributes) quorum.Voter {
+	return quorum.Voter{Person: certpolicy.Person(userOf(a)), Impersonator: p.impersonator(ctx, a.GetUserInfo())}
 }
 
 // impersonator returns who acts as somebody else, also as itself with other
@@ -230,7 +220,7 @@ func sameUser(a, b user.Info) bool {
 }
 
 func isCertificateRequest(a admission.Attributes, subresource string) bool {
-	return a.GetResource().GroupResource() == (schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificaterequests"}) &&
+	return a.GetResource().GroupResource() == certpolicy.RequestsResource &&
 		a.GetSubresource() == subresource
 }
 

@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := New(fake.NewClientset(), known(t), metrics)
+	handler := New(fake.NewClientset(), known(t), nil, metrics)
 	post := func(path string, body []byte) {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")

@@ -1,6 +1,6 @@
 // Package admissionwebhook serves admission for the API server of a cluster: the
-// checks of cert-manager.io and of Signers that "certplane serve" makes in its
-// own process.
+// checks of cert-manager.io, of Signers and by certificate policies that
+// "certplane serve" makes in its own process.
 package admissionwebhook
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,9 @@ import (
 
 	"github.com/certplane/certplane/internal/admission/certmanager"
 	"github.com/certplane/certplane/internal/admission/certplane"
+	"github.com/certplane/certplane/internal/admission/certpolicy"
 	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // The names of the webhooks in their configurations, which are part of
@@ -36,24 +39,39 @@ const (
 const (
 	MutatePath   = "/mutate"
 	ValidatePath = "/validate"
+	// What certificate policies decide has its own paths: a review does not say
+	// which webhook it is for.
+	MutateByPoliciesPath   = "/policies/mutate"
+	ValidateByPoliciesPath = "/policies/validate"
 )
 
 // Handler answers reviews. It is safe for concurrent use.
 type Handler struct {
 	checks  *certmanager.Checks
 	signers *certplane.Checks
-	mux     *http.ServeMux
+	// policies is nil if there are none to decide by.
+	policies *certpolicy.Checks
+	// authorize asks what users may do, now what time it is.
+	authorize certpolicy.Authorize
+	now       func() time.Time
+	mux       *http.ServeMux
 }
 
 // New returns a handler that asks client which users may approve, which needs
 // the right to create SubjectAccessReviews, and which kinds of issuers exist.
-// It reads Signers with objects. Its work is counted in metrics.
-func New(client kubernetes.Interface, objects dynamic.Interface, metrics *Metrics) *Handler {
+// It reads Signers with objects, and decides by policies unless that is nil. Its
+// work is counted in metrics.
+func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.Policies, metrics *Metrics) *Handler {
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.authorize),
-		signers: certplane.New(objects),
-		mux:     http.NewServeMux(),
+		signers: certplane.New(objects), authorize: approvers.authorize,
+		mux: http.NewServeMux(),
+	}
+	if all != nil {
+		h.policies, h.now = certpolicy.New(all, approvers.authorize), all.Now
+		h.mux.Handle(MutateByPoliciesPath, newReviewer(h.mutateByPolicies, metrics))
+		h.mux.Handle(ValidateByPoliciesPath, newReviewer(h.validateByPolicies, metrics))
 	}
 	h.mux.Handle(MutatePath, newReviewer(h.mutate, metrics))
 	h.mux.Handle(ValidatePath, newReviewer(h.validate, metrics))

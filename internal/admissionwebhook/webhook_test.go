@@ -56,7 +56,7 @@ func send(t *testing.T, path string, body []byte, change func(*http.Request)) *h
 		change(request)
 	}
 	answer := httptest.NewRecorder()
-	New(fake.NewClientset(), known(t), nil).ServeHTTP(answer, request)
+	New(fake.NewClientset(), known(t), nil, nil).ServeHTTP(answer, request)
 	return answer
 }
 

@@ -64,7 +64,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
-	all, err := frontEnds(cfg, own, process, work.Responders)
+	all, err := frontEnds(cfg, own, process, work)
 	if err != nil {
 		return err
 	}

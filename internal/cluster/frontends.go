@@ -18,7 +18,7 @@ import (
 
 // frontEnds returns what the process serves over HTTP besides its probes. Each
 // front end runs with or without the lease.
-func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, responders controllermanager.Responders) ([]frontend.FrontEnd, error) {
+func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, work controllermanager.Config) ([]frontend.FrontEnd, error) {
 	server, err := cfg.webhookServer()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,10 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		}
 	}
 	serves := frontend.Config{Metrics: cfg.Metrics, Webhook: server}
-	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
+	if cfg.AdmitsPolicies() {
+		serves.Policies = work.Policies
+	}
+	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
 	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, serves)
 	if err != nil {
 		return nil, err

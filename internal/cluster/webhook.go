@@ -27,7 +27,7 @@ const (
 // WebhookConfig is the stanza "webhook".
 type WebhookConfig struct {
 	// serve says when there is a webhook: Auto, for cert-manager.io if one of its
-	// controllers is chosen, and for Signers if the controller signers is chosen
+	// controllers is chosen, and for Signers and certificate policies if the controller signers is chosen
 	// and the process runs in a pod, where the API reaches it, or is a webhook for
 	// cert-manager.io anyway; Always, for both; or Never, where cert-manager's
 	// stays: bad Signers are stored then and say so in their status.
@@ -112,6 +112,10 @@ func (c Config) AdmitsSigners() bool {
 	}
 	return c.Webhook.Serve == serveAlways
 }
+
+// AdmitsPolicies reports whether the webhook decides by certificate policies,
+// which are of the same API group as Signers.
+func (c Config) AdmitsPolicies() bool { return c.AdmitsSigners() }
 
 // WebhookObjects returns the names of the webhook's objects in the API. Its
 // configurations are cluster-scoped, and the cluster may have another

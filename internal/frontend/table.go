@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // Process is what front ends use of the process that serves them.
@@ -33,6 +34,9 @@ type Config struct {
 	// Webhook serves admission for the API of another server. Its Handler and
 	// Metrics are set here. It is nil where there is none.
 	Webhook *admissionwebhook.Server
+	// Policies are what the webhook decides by; nil: it decides only what needs
+	// no policies.
+	Policies *policies.Policies
 	// HTTP01 and TLSALPN01 answer the validations of ACME servers at listeners of
 	// their own. They are nil where nothing does.
 	HTTP01    *responder.Responder

@@ -33,6 +33,6 @@ func openWebhook(p Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, fmt.Errorf("registering its metrics: %w", err)
 	}
 	server := cfg.Webhook
-	server.Handler, server.Metrics = admissionwebhook.New(reviews, signers, metrics), metrics
+	server.Handler, server.Metrics = admissionwebhook.New(reviews, signers, cfg.Policies, metrics), metrics
 	return FrontEnd{Serve: server.Start, Ready: server.Ready}, nil
 }

@@ -47,17 +47,25 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	if len(cfg.Webhook.ClientCIDRs) > 0 {
 		made = append(made, webhookNetwork(cfg))
 	}
+	var mutating []admissionregistrationv1.MutatingWebhook
 	var validating []admissionregistrationv1.ValidatingWebhook
 	if cfg.AdmitsCertManager() {
-		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
-			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
-			ObjectMeta: meta("", objects.Configuration),
-			Webhooks:   []admissionregistrationv1.MutatingWebhook{mutatingWebhook(to(admissionwebhook.MutatePath))},
-		})
+		mutating = append(mutating, mutatingWebhook(to(admissionwebhook.MutatePath)))
 		validating = append(validating, validatingWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	if cfg.AdmitsSigners() {
 		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)))
+	}
+	if cfg.AdmitsPolicies() {
+		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
+		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath))...)
+	}
+	if len(mutating) > 0 {
+		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
+			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
+			ObjectMeta: meta("", objects.Configuration),
+			Webhooks:   mutating,
+		})
 	}
 	return append(made, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},

@@ -37,7 +37,7 @@ func write(operation admissionv1.Operation, subresource string) Request {
 var checks = New(
 	&cluster{versions: []string{"example.com/v1"}, resources: map[string][]metav1.APIResource{"example.com/v1": {{Name: "vaults", Kind: "Vault", Namespaced: true}}}},
 	func(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-		return what == mayApprove("vaults.example.com/team.allowed"), nil
+		return what == rightToApprove("vaults.example.com/team.allowed"), nil
 	})
 
 // A resource is checked by the rules of its own kind, or refused.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"strings"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -29,6 +32,29 @@ type Approval struct {
 	// MayApprove returns an error unless the user may approve for the signer.
 	MayApprove func(context.Context) error
 }
+
+// OfCSR returns the write of a CertificateSigningRequest through a subresource.
+// What it asks for is taken from the stored object, and the metadata from the
+// one that was sent, which the subresources store.
+func OfCSR(sent, stored *certificatesv1.CertificateSigningRequest, subresource string) Approval {
+	outline := *stored
+	outline.Labels, outline.Annotations = sent.Labels, sent.Annotations
+	return Approval{
+		Resource: certificatesv1.Resource("certificatesigningrequests"), Request: request.FromCSR(&outline), Decides: subresource == "approval",
+		Old: policies.ConditionsOfCSR(stored), New: policies.ConditionsOfCSR(sent),
+	}
+}
+
+// OfRequest returns the write of the status of a CertificateRequest.
+func OfRequest(sent, stored *cmv1.CertificateRequest) Approval {
+	return Approval{
+		Resource: RequestsResource, Request: request.FromCertificateRequest(stored), Decides: true,
+		Old: policies.ConditionsOfRequest(stored), New: policies.ConditionsOfRequest(sent),
+	}
+}
+
+// RequestsResource is the resource of CertificateRequests.
+var RequestsResource = schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificaterequests"}
 
 // Mutate returns the conditions to be stored in place of those that were sent;
 // nil if these stay. An approval that needs more people becomes a vote.

@@ -28,8 +28,9 @@ func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []
 		})
 }
 
-// ToRequest is ToCSR for a CertificateRequest, whose times nobody else sets.
-func ToRequest(sent, stored *unstructured.Unstructured, conditions []quorum.Condition, now time.Time) error {
+// ToUnstructured is ToCSR for objects without a Go type, such as
+// CertificateRequests, whose times nobody else sets.
+func ToUnstructured(sent, stored *unstructured.Unstructured, conditions []quorum.Condition, now time.Time) error {
 	var were []quorum.Condition
 	for _, c := range looseConditions(sent) {
 		were = append(were, looseCondition(c))

@@ -1,0 +1,193 @@
+package admissionwebhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	certrequest "github.com/certplane/certplane/internal/policy/request"
+)
+
+// The names of the webhooks that decide by certificate policies. Annotations of
+// theirs in audit logs begin with them.
+const (
+	PoliciesName  = "policies." + v1alpha1.GroupName
+	ApprovalsName = "approvals." + v1alpha1.GroupName
+	RequestsName  = "requests." + v1alpha1.GroupName
+)
+
+// mutateByPolicies turns approvals that need more people into votes.
+func (h *Handler) mutateByPolicies(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	sent, stored, err := objects(review)
+	if err != nil {
+		return denied(err)
+	}
+	w, err := h.approvalOf(review, sent, stored)
+	if err != nil {
+		return denied(err)
+	}
+	conditions, answer := h.policies.Mutate(ctx, w)
+	response := reply(answer)
+	if answer.Refusal != nil || conditions == nil {
+		return response
+	}
+	before := sent.DeepCopy()
+	if err := certpolicy.ToUnstructured(sent, stored, conditions, h.now()); err != nil {
+		return denied(err)
+	}
+	if err := patchConditions(response, before, sent); err != nil {
+		return denied(err)
+	}
+	return response
+}
+
+// validateByPolicies refuses what policies forbid.
+func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	sent, stored, err := objects(review)
+	if err != nil {
+		return denied(err)
+	}
+	resource := schema.GroupVersionResource(review.Resource).GroupResource()
+	switch {
+	case certpolicy.IsPolicy(resource):
+		return reply(h.policies.ValidateObject(ctx, certpolicy.ObjectWrite{
+			Operation: review.Operation, Resource: resource, Subresource: review.SubResource, User: review.UserInfo, Object: sent, Old: stored,
+		}))
+	case review.Operation == admissionv1.Create:
+		r, err := requestOf(resource, sent)
+		if err != nil {
+			return denied(err)
+		}
+		r.Requester = certpolicy.Person(review.UserInfo)
+		return reply(h.policies.Create(ctx, resource, r))
+	}
+	w, err := h.approvalOf(review, sent, stored)
+	if err != nil {
+		return denied(err)
+	}
+	return reply(h.policies.Validate(ctx, w))
+}
+
+// requestOf returns what a new request asks for.
+func requestOf(resource schema.GroupResource, sent *unstructured.Unstructured) (certrequest.Request, error) {
+	switch resource {
+	case certificatesv1.Resource("certificatesigningrequests"):
+		csr, err := as[certificatesv1.CertificateSigningRequest](sent)
+		if err != nil {
+			return certrequest.Request{}, err
+		}
+		return certrequest.FromCSR(csr), nil
+	case certpolicy.RequestsResource:
+		cr, err := as[cmv1.CertificateRequest](sent)
+		if err != nil {
+			return certrequest.Request{}, err
+		}
+		return certrequest.FromCertificateRequest(cr), nil
+	default:
+		return certrequest.Request{}, notReviewed(resource)
+	}
+}
+
+// approvalOf returns the write of a request's conditions. A webhook cannot see
+// who impersonates the user.
+func (h *Handler) approvalOf(review *admissionv1.AdmissionRequest, loose, looseOld *unstructured.Unstructured) (certpolicy.Approval, error) {
+	var w certpolicy.Approval
+	resource := schema.GroupVersionResource(review.Resource).GroupResource()
+	switch {
+	case resource == certificatesv1.Resource("certificatesigningrequests") && review.SubResource != "":
+		sent, stored, err := both[certificatesv1.CertificateSigningRequest](loose, looseOld)
+		if err != nil {
+			return w, err
+		}
+		w = certpolicy.OfCSR(sent, stored, review.SubResource)
+		w.MayApprove = func(ctx context.Context) error { return h.mayApprove(ctx, review, stored.Spec.SignerName) }
+	case resource == certpolicy.RequestsResource && review.SubResource == "status":
+		sent, stored, err := both[cmv1.CertificateRequest](loose, looseOld)
+		if err != nil {
+			return w, err
+		}
+		w = certpolicy.OfRequest(sent, stored)
+		w.MayApprove = func(ctx context.Context) error { return h.checks.MayApprove(ctx, review.UserInfo, stored) }
+	default:
+		return w, notReviewed(resource)
+	}
+	w.User = quorum.Voter{Person: certpolicy.Person(review.UserInfo)}
+	return w, nil
+}
+
+// mayApprove returns an error unless the user may approve for a signer.
+func (h *Handler) mayApprove(ctx context.Context, review *admissionv1.AdmissionRequest, signerName string) error {
+	domain, _, _ := strings.Cut(signerName, "/")
+	for _, name := range []string{signerName, domain + "/*"} {
+		allowed, err := h.authorize(ctx, review.UserInfo, authorizationv1.ResourceAttributes{
+			Verb: "approve", Group: certificatesv1.GroupName, Version: "*", Resource: "signers", Name: name,
+		})
+		if err != nil {
+			return fmt.Errorf("asking whether user %q may approve for %s: %w", review.UserInfo.Username, name, err)
+		}
+		if allowed {
+			return nil
+		}
+	}
+	return fmt.Errorf("user not permitted to approve requests with signerName %q", signerName)
+}
+
+func notReviewed(resource schema.GroupResource) error {
+	return fmt.Errorf("this webhook does not review %s: correct the rules of the webhook's configuration", resource)
+}
+
+// as converts an object.
+func as[T any](loose *unstructured.Unstructured) (*T, error) {
+	if loose == nil {
+		return nil, fmt.Errorf("the review has no object")
+	}
+	object := new(T)
+	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, object)
+}
+
+func both[T any](loose, looseOld *unstructured.Unstructured) (sent, stored *T, err error) {
+	if sent, err = as[T](loose); err != nil {
+		return nil, nil, err
+	}
+	stored, err = as[T](looseOld)
+	return sent, stored, err
+}
+
+// reply converts an answer for an API server.
+func reply(answer certpolicy.Answer) *admissionv1.AdmissionResponse {
+	response := &admissionv1.AdmissionResponse{Allowed: answer.Refusal == nil, Warnings: answer.Warnings, AuditAnnotations: answer.Audit}
+	if answer.Refusal != nil {
+		response.Result = &answer.Refusal.ErrStatus
+	}
+	return response
+}
+
+// patchConditions sets the patch of the conditions and of the fields that
+// managers own.
+func patchConditions(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured) error {
+	if reflect.DeepEqual(before.Object, after.Object) {
+		return nil
+	}
+	patch, err := json.Marshal([]any{
+		map[string]any{"op": "add", "path": "/status", "value": after.Object["status"]},
+		map[string]any{"op": "add", "path": "/metadata", "value": after.Object["metadata"]},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the change: %w", err)
+	}
+	response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
+	return nil
+}

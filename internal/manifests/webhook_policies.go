@@ -1,0 +1,76 @@
+package manifests
+
+import (
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admissionwebhook"
+)
+
+// rules returns the rule for an operation on resources of one version.
+func rules(operations []admissionregistrationv1.OperationType, group, version string, resources ...string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: operations,
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources},
+	}
+}
+
+var (
+	creating = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
+	updating = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	writing  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+
+	// approvals are the writes by which requests are approved.
+	approvals = []admissionregistrationv1.RuleWithOperations{
+		rules(updating, certificatesv1.GroupName, "v1", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
+		rules(updating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests/status"),
+	}
+)
+
+// votingWebhook turns approvals that need more people into votes. Which signers
+// policies are about changes, so that it is called for all of them: a cluster
+// must be able to approve the requests of kubelets, which the webhook may run
+// on, while it does not answer. What was approved without it is decided again
+// before it is signed.
+func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
+	return admissionregistrationv1.MutatingWebhook{
+		Name: admissionwebhook.ApprovalsName, ClientConfig: client, Rules: approvals,
+		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// policyWebhooks refuse what policies forbid, and policies that cannot be
+// evaluated or give more than their author may.
+func policyWebhooks(client admissionregistrationv1.WebhookClientConfig) []admissionregistrationv1.ValidatingWebhook {
+	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
+		return admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: client, Rules: rules,
+			FailurePolicy:           &failure,
+			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+			AdmissionReviewVersions: []string{"v1"},
+		}
+	}
+	requests := one(admissionwebhook.RequestsName, admissionregistrationv1.Ignore,
+		rules(creating, certificatesv1.GroupName, "v1", "certificatesigningrequests"),
+		rules(creating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
+	requests.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "not-of-kubelets",
+		Expression: "!has(object.spec.signerName) || !(object.spec.signerName in ['" +
+			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
+	}}
+	return []admissionregistrationv1.ValidatingWebhook{
+		one(admissionwebhook.PoliciesName, admissionregistrationv1.Fail,
+			rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions")),
+		one(admissionwebhook.ApprovalsName, admissionregistrationv1.Ignore, approvals...),
+		requests,
+	}
+}
