@@ -64,7 +64,7 @@ func (w *acmeWorld) drawRounds(kills int) {
 	w.random = rand.New(rand.NewPCG(seed, 0))
 	for w.kills < kills && !w.Failed() {
 		for _, m := range w.round(w.draw(min(3, kills-w.kills))) {
-			w.Logf("%s: there was no moment %s", w.name, m)
+			w.Logf("%s: there was no moment %q", w.name, m)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (w *acmeWorld) strikeAt(what string, when when) strike {
 // wholeRound is a round in which no moment may be missed.
 func (w *acmeWorld) wholeRound(plan []strike) {
 	w.Helper()
-	for _, m := range w.round(plan) {
-		w.wrong("there was no moment %s", m)
+	if missed := w.round(plan); len(missed) > 0 {
+		w.wrong("these moments did not come: %q", missed)
 	}
 }
 
