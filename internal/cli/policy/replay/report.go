@@ -313,10 +313,10 @@ func (s Sample) text() string {
 	}
 	text := fmt.Sprintf("%s (%s)", name, s.Time.UTC().Format(time.DateOnly))
 	switch {
-	case s.Value != "":
-		text += " " + strconv.QuoteToASCII(s.Value)
 	case s.Message != "" && len(s.WouldPass) == 0:
 		text += " " + s.Message
+	case s.Value != "":
+		text += " " + strconv.QuoteToASCII(s.Value)
 	}
 	if len(s.WouldPass) > 0 {
 		text += "; would pass: " + strings.Join(s.WouldPass, ", ")
